@@ -1,0 +1,98 @@
+"""The main job: classify real images with a trained CSPViT, fine-tune it, save it, load it again.
+
+    python examples/quickstart.py [--out FOLDER] [--preset NAME]
+
+Needs about a minute on two CPU cores; everything it reads lies in the repository.
+"""
+
+import argparse
+from pathlib import Path
+
+import keras
+import numpy as np
+from matplotlib.figure import Figure
+
+from keras_permix.analysis import permutation_maps, plot_permutation_maps
+from keras_permix.data import load_sheet
+from keras_permix.zoo import CSPViT
+
+IMAGES = Path(__file__).parent / "images"
+CAT, DOG = 3, 5
+
+
+def classify(model, images, labels):
+    """Predict the images and print the accuracy. Returns the predicted classes."""
+    predicted = model.predict(images, verbose=0).argmax(axis=-1)
+    print(f"{len(images)} CIFAR-10 test images: {100 * np.mean(predicted == labels):.1f} % correct")
+    return predicted
+
+
+def draw(model, images, labels, predicted, names, path):
+    """Draw some images with their predictions, and what one layer does with the first of them."""
+    block = model.get_layer("block_1")
+    tokens = model.features(images[:1], layers=[0])[0]
+    channels = [1, 2, 5, 10, 20, 31]
+    maps = permutation_maps(block.mixer, block.mixer_norm(tokens), channels)[0]
+
+    figure = Figure(figsize=(10, 6.2), layout="constrained")
+    pictures, dots = figure.subfigures(2, 1, height_ratios=(2, 1))
+    for index, ax in enumerate(pictures.subplots(3, 8).flat):
+        right = predicted[index] == labels[index]
+        ax.imshow(images[index])
+        ax.set_title(names[predicted[index]], fontsize=9, color="green" if right else "red")
+        ax.axis("off")
+    dots.suptitle("where block 1 moves the tokens of the first image: six of its channels")
+    axes = dots.subplots(1, len(channels))
+    plot_permutation_maps(axes, maps)
+    for ax, channel in zip(axes, channels, strict=True):
+        ax.set_title(f"channel {channel}", fontsize=9)
+    figure.savefig(path, dpi=110)
+    print(f"picture: {path}")
+
+
+def fine_tune(preset, images, labels):
+    """Give the model a new head for cats and dogs and train it for an epoch."""
+    chosen = np.isin(labels, (CAT, DOG))
+    images, labels = images[chosen], (labels[chosen] == DOG).astype("int32")
+    model = CSPViT.from_preset(preset, num_classes=2)
+    model.compile(
+        optimizer=keras.optimizers.AdamW(3e-4),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    print(f"\nfine-tuning on {len(images)} images of cats and dogs:")
+    model.fit(images, labels, batch_size=8, epochs=1)
+    return model, images
+
+
+def save_and_reload(model, images, folder):
+    """Save as a preset, load it again, and compare the logits."""
+    model.save_to_preset(folder)
+    again = CSPViT.from_preset(folder)
+    difference = np.abs(model.predict(images, verbose=0) - again.predict(images, verbose=0)).max()
+    print(f"saved to {folder} and loaded again: logits differ by at most {difference:.1e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for what it makes")
+    parser.add_argument("--preset", default="cifar10_small", help="CSPViT preset, name or folder")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+
+    print(f"Keras {keras.__version__} on {keras.config.backend()}")
+    images, labels, names = load_sheet(IMAGES / "cifar10_test.png")
+    model = CSPViT.from_preset(arguments.preset)
+    predicted = classify(model, images, labels)
+    draw(model, images, labels, predicted, names, arguments.out / "quickstart.png")
+    tuned, pets = fine_tune(arguments.preset, images, labels)
+    save_and_reload(tuned, pets, arguments.out / "cats_and_dogs")
+    print(
+        "\nNext: `permix list` shows every preset, `permix predict cspvit/cifar10_small IMAGE` "
+        "labels your own\nimages, `permix train cspvit/cifar10_small` trains it anew, and "
+        "`permix bench ops` measures your machine."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Token mixing without attention: Keras 3 layers that permute, and a zoo of models made of them.
+
+Ops, layers and models run alike on TensorFlow, JAX and PyTorch; choose with `KERAS_BACKEND`.
+"""
+
+from keras_permix import _backend as _backend  # before everything that imports Keras
+from keras_permix import layers, ops, zoo
+from keras_permix._version import __version__
+
+__all__ = ["__version__", "layers", "ops", "zoo"]

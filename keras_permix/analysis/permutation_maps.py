@@ -1,0 +1,64 @@
+"""The permutation that a mixer applies to each channel, as a matrix and as a picture."""
+
+import keras
+import numpy as np
+
+
+def permutation_maps(layer, tokens, channels=None):
+    """Permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
+
+    `maps[b, c] @ values[b, :, c]` is what the layer makes of channel `c` of its values: each map
+    is what an attention map is to attention, with one 1 in every row and column.
+
+    Args:
+        layer: A built layer with `value_dense` and `mix`.
+        tokens: What the layer takes, `(batch, tokens, channels)`.
+        channels: Indices of inner channels. `None`: all of them.
+
+    Returns:
+        A float32 array `(batch, channels, tokens, tokens)`. Among equal values the order is that
+        of the unshifted tokens.
+
+    Raises:
+        TypeError: for a layer that does not permute its values.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import permutation_maps
+    >>> from keras_permix.layers import CSP
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
+    >>> layer = CSP()
+    >>> layer.build(tokens.shape)
+    >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
+    1.0
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
+    """
+    if not hasattr(layer, "mix") or not hasattr(layer, "value_dense"):
+        raise TypeError(
+            "`layer` must be a built layer that permutes its values, such as CSP or SliceSort. "
+            f"Received: {type(layer).__name__}"
+        )
+    values = keras.ops.convert_to_numpy(layer.value_dense(tokens)).astype("float32")
+    order = np.argsort(values, axis=1, kind="stable")
+    ranks = np.argsort(order, axis=1, kind="stable")
+    mixed = keras.ops.convert_to_numpy(layer.mix(keras.ops.convert_to_tensor(ranks, "int32")))
+    sources = np.take_along_axis(order, mixed, axis=1)
+    if channels is not None:
+        sources = sources[..., channels]
+    return np.eye(values.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
+
+
+def plot_permutation_maps(axes, maps):
+    """Draw permutation maps as dots: a dot at row `n`, column `m` moves token `m` to place `n`.
+
+    Args:
+        axes: Matplotlib axes, one for each map.
+        maps: Permutation matrices `(maps, tokens, tokens)`.
+    """
+    for ax, matrix in zip(axes, maps, strict=True):
+        rows, columns = np.nonzero(matrix)
+        ax.scatter(columns, rows, s=4, linewidths=0)
+        ax.set(xlim=(-1, matrix.shape[1]), ylim=(matrix.shape[0], -1), aspect="equal")
+        ax.set(xticks=[], yticks=[])

@@ -1,0 +1,61 @@
+"""`permix bench models`: a training step of the permuting models against their attention twin."""
+
+from keras_permix.cli.timing import medians
+
+# name -> (arguments that the twins share, batch size)
+CASES = {
+    "cifar10_small": (dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256), 128),
+    "cifar10": (dict(image_size=32, patch_size=4, width=512, depth=6, mlp_dim=512), 32),
+    "cifar10, 256 tokens": (dict(image_size=32, patch_size=2, width=192, depth=6, mlp_dim=384), 16),
+    "imagenet": (dict(image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536), 4),
+}
+MODELS = ("ViT", "CSPViT", "SliceViT")
+COLUMNS = ("case", "model", "tokens", "parameters", "batch", "step_ms", "vs_ViT")
+
+
+def run_models(repeats, cases):
+    """Time training steps of every model and case.
+
+    The models of a case take turns, so that a slow moment of the machine meets all of them.
+
+    Args:
+        repeats: Steps that are timed, after two that are not.
+        cases: Names of cases.
+
+    Yields:
+        A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_ViT` is the ratio
+        of the ViT's time to the model's.
+    """
+    for case in cases:
+        arguments, batch = CASES[case]
+        steps = {name: _make_step(name, arguments, batch) for name in MODELS}
+        times = medians([step for _, step in steps.values()], repeats)
+        for (name, (model, _)), milliseconds in zip(steps.items(), times, strict=True):
+            yield {
+                "case": case,
+                "model": name,
+                "tokens": model.get_layer("patch_embedding").output.shape[1],
+                "parameters": model.count_params(),
+                "batch": batch,
+                "step_ms": round(milliseconds, 1),
+                "vs_ViT": round(times[MODELS.index("ViT")] / milliseconds, 2),
+            }
+
+
+def _make_step(name, arguments, batch):
+    import keras
+    import numpy as np
+
+    from keras_permix import zoo
+
+    model = zoo.MODELS[name](num_classes=10, **arguments)
+    model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    size = arguments["image_size"]
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (batch, size, size, 3), dtype="uint8")
+    labels = rng.integers(0, 10, batch)
+
+    def step():
+        return model.train_on_batch(images, labels)
+
+    return model, step

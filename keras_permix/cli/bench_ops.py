@@ -1,0 +1,92 @@
+"""`permix bench ops`: every operator against its reference and against a copy of its tensor."""
+
+from keras_permix.cli.timing import medians
+
+SHORT, VISION, LONG = (64, 64, 512), (32, 196, 384), (8, 1024, 128)
+# case -> shapes; `_arguments` says what it calls.
+CASES = {"csp, pairs": (SHORT, VISION), "channel shift": (SHORT,), "full sort": (LONG, SHORT)}
+COLUMNS = (
+    "case",
+    "shape",
+    "implementation",
+    "reference_forward_ms",
+    "reference_ms",
+    "forward_ms",
+    "ms",
+    "speedup",
+    "copy_ms",
+    "vs_copy",
+)
+
+
+def run_ops(repeats, cases):
+    """Time every case, forward and forward with backward, after checking its values.
+
+    Reference, implementation and copy take turns, so that a slow moment of the machine meets all.
+
+    Args:
+        repeats: Calls that are timed, after two that are not.
+        cases: Names of cases; each has one or two shapes.
+
+    Yields:
+        A dict with the keys `COLUMNS`: medians in milliseconds; `speedup` is the reference's time
+        over the implementation's, `vs_copy` the implementation's over the copy's, both for forward
+        and backward together (a copy has a forward alone, counted twice).
+
+    Raises:
+        ValueError: if values or gradients differ from the reference's; nothing is timed then.
+    """
+    import keras
+    import numpy as np
+
+    from keras_permix.ops._runners import runners
+
+    for case, shape in ((name, shape) for name in cases for shape in CASES[name]):
+        x = np.random.default_rng(0).normal(size=shape).astype("float32")
+        reference = runners(_call(case, shape, "reference"), x)
+        best = runners(_call(case, shape, None), x)
+        for ours, theirs in zip(best, reference, strict=True):
+            pairs = zip(ours(), theirs(), strict=True)
+            if not all(np.array_equal(*map(keras.ops.convert_to_numpy, pair)) for pair in pairs):
+                raise ValueError(
+                    "An operator must equal its reference before it is timed. "
+                    f"Received: {case} at {shape}, which differs"
+                )
+        copy = runners(keras.ops.negative, x)[0]
+        times = medians([*reference, *best, copy], repeats)
+        reference_forward, reference_both, forward, both, copied = times
+        yield {
+            "case": case,
+            "shape": "×".join(map(str, shape)),
+            "implementation": _explain(case, shape, x).chosen,
+            "reference_forward_ms": round(reference_forward, 2),
+            "reference_ms": round(reference_both, 2),
+            "forward_ms": round(forward, 2),
+            "ms": round(both, 2),
+            "speedup": round(reference_both / both, 1),
+            "copy_ms": round(copied, 2),
+            "vs_copy": round(both / (2 * copied), 1),
+        }
+
+
+def _arguments(case, shape):
+    from keras_permix import ops
+
+    steps = ops.shift_steps("linear", shape[1], shape[2])
+    return {
+        "csp, pairs": (ops.csp, (steps, 2)),
+        "channel shift": (ops.channel_shift, (steps,)),
+        "full sort": (ops.slice_sort, ()),
+    }[case]
+
+
+def _call(case, shape, implementation):
+    op, arguments = _arguments(case, shape)
+    return lambda x: op(x, *arguments, implementation=implementation)
+
+
+def _explain(case, shape, x):
+    from keras_permix import ops
+
+    op, arguments = _arguments(case, shape)
+    return ops.explain(op, x, *arguments)

@@ -1,0 +1,91 @@
+"""`permix verify`: presets give the answers that they promise, on every installed backend.
+
+Each backend runs in a process of its own, loads every preset, whose checksums are verified on the
+way, and compares its logits with the preset's probe.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser("verify", help="check presets", description=__doc__)
+    parser.add_argument(
+        "presets", nargs="*", metavar="PRESET", help="names, folders or handles (default: all)"
+    )
+    parser.add_argument(
+        "--backend", action="append", dest="backends", help="only this backend (repeatable)"
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="print JSON lines for this process's backend"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Print a row for each preset and backend. Returns the exit code."""
+    if arguments.here:
+        for preset in arguments.presets:
+            print(json.dumps(verify_here(preset)), flush=True)
+        return 0
+    from keras_permix._backend import installed_backends
+    from keras_permix.cli.table import format_table
+    from keras_permix.zoo import list_presets
+
+    installed = installed_backends()
+    for backend in arguments.backends or []:
+        if backend not in installed:
+            raise ValueError(f"`--backend` must be one of {installed}. Received: {backend}")
+    presets = arguments.presets or [
+        name for name, info in list_presets().items() if info.has_weights
+    ]
+    rows, problems = [], []
+    for backend in arguments.backends or installed:
+        print(f"{backend}: loading {len(presets)} presets", file=sys.stderr, flush=True)
+        for result in verify_on(backend, presets):
+            rows.append((result["preset"], backend, *_judge(result)))
+            if "problem" in result:
+                problems.append((result["preset"], backend, result["problem"]))
+    print(format_table(("preset", "backend", "largest error / allowed", "verdict"), sorted(rows)))
+    for preset, backend, problem in problems:
+        print(f"{preset} on {backend}: {problem}")
+    return 0 if all(row[-1] == "pass" for row in rows) else 1
+
+
+def verify_here(preset):
+    """Load a preset on this process's backend and compare it with its probe."""
+    from keras_permix.zoo.preset_probe import verify_probe
+
+    try:
+        error, atol = verify_probe(preset)
+    except (ValueError, OSError, ImportError) as problem:
+        return {"preset": preset, "problem": " ".join(str(problem).split())}
+    return {"preset": preset, "error": error, "atol": atol}
+
+
+def verify_on(backend, presets):
+    """The results of `verify_here` in a process with another backend."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    command = [sys.executable, "-m", "keras_permix.cli", "verify", "--here", *presets]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    problem = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+    unanswered = presets[len(results) :]
+    return results + [{"preset": preset, "problem": problem} for preset in unanswered]
+
+
+def _judge(result):
+    if "problem" in result:
+        return "–", "FAIL: see below"
+    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: other logits"
+    return f"{result['error']:.1e} / {result['atol']:.0e}", verdict

@@ -1,0 +1,64 @@
+"""Images that lie in files, read batch by batch."""
+
+import copy
+
+import numpy as np
+
+# Keeps the numbers of the crops apart from those of order and augmentation, for the same seed.
+STREAM = 2
+
+
+class RecordSource:
+    """Labelled images that are read when a batch wants them, for `ImagePipeline`.
+
+    `source[start:stop]` is a source of some of its records, `len(source)` their number.
+
+    Args:
+        records: anything with `len` and `[index]` that gives a dict of `"image"`, a uint8 array
+            `(height, width, channels)` of any size, and `"label"`, an int.
+        transform: function `(image, rng) -> image` that brings an image to the one size of the
+            batch, such as `ResizeCrop`, or None.
+        seed: int ≥ 0, of the random numbers that `transform` is given.
+
+    Example:
+
+    ```python
+    records = [{"image": np.zeros((40, 30, 3), "uint8"), "label": 0}]
+    source = RecordSource(records, ResizeCrop(24))
+    images, labels = source.read([0])     # uint8 (1, 24, 24, 3), int32 (1,)
+    ```
+    """
+
+    def __init__(self, records, transform=None, seed=0):
+        self.records, self.transform, self.seed = records, transform, seed
+        self.chosen = range(len(records))
+
+    def __len__(self):
+        return len(self.chosen)
+
+    def __getitem__(self, part):
+        if not isinstance(part, slice):
+            raise TypeError(
+                f"A source is cut by a slice, and read by `read`. Received: source[{part!r}]"
+            )
+        some = copy.copy(self)
+        some.chosen = self.chosen[part]
+        return some
+
+    def read(self, indices, epoch=0, index=0):
+        """Read records as one batch.
+
+        Args:
+            indices: the records, ints from 0.
+            epoch: int ≥ 0.
+            index: int ≥ 0, of the batch; together with the epoch it fixes the random crops.
+
+        Returns:
+            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.
+        """
+        rng = np.random.default_rng((self.seed, epoch, index, STREAM))
+        records = [self.records[self.chosen[int(i)]] for i in indices]
+        images = [record["image"] for record in records]
+        if self.transform is not None:
+            images = [self.transform(image, rng) for image in images]
+        return np.stack(images), np.array([record["label"] for record in records], "int32")

@@ -1,0 +1,7 @@
+"""Keras layers that mix tokens."""
+
+from keras_permix.layers.csp import CSP
+from keras_permix.layers.slice_sort import SliceSort
+from keras_permix.layers.softmax_attention import SoftmaxAttention
+
+__all__ = ["CSP", "SliceSort", "SoftmaxAttention"]

@@ -1,0 +1,41 @@
+"""Checks of constructor arguments and input shapes that layers share."""
+
+
+def check_choice(argument, value, choices):
+    """Return `value` if it is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"`{argument}` must be one of {list(choices)}. Received: {value!r}")
+    return value
+
+
+def check_positive(argument, value):
+    """Return the integer `value` if it is at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{argument}` must be a positive integer. Received: {value!r}")
+    return value
+
+
+def check_layer_index(layer, layers):
+    """Check a 0-based layer index against the number of layers."""
+    if not 0 <= layer < layers:
+        raise ValueError(
+            "`layer` must be in 0 … `layers` - 1. "
+            f"Received: layer={layer!r}, layers={layers!r}"
+        )
+
+
+def check_rate(argument, value):
+    """Return the dropout rate `value` if it is in [0, 1)."""
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {value!r}")
+    return float(value)
+
+
+def check_tokens(layer, shape):
+    """Return `shape` if it is (batch, tokens, channels) with known channels."""
+    if len(shape) != 3 or shape[-1] is None:
+        raise ValueError(
+            f"{layer} takes tokens of shape (batch, tokens, channels) with known channels. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+    return tuple(shape)

@@ -1,0 +1,24 @@
+"""Functions of arrays: permutations of tokens, channel by channel.
+
+Tokens have the shape (batch, tokens, channels).
+"""
+
+from keras_permix.ops._dispatch import explain
+from keras_permix.ops.channel_shift import channel_shift
+from keras_permix.ops.csp import csp
+from keras_permix.ops.group_sort import group_sort
+from keras_permix.ops.interleave_order import interleave_order
+from keras_permix.ops.max_exchange import max_exchange
+from keras_permix.ops.shift_steps import shift_steps
+from keras_permix.ops.slice_sort import slice_sort
+
+__all__ = [
+    "channel_shift",
+    "csp",
+    "explain",
+    "group_sort",
+    "interleave_order",
+    "max_exchange",
+    "shift_steps",
+    "slice_sort",
+]

@@ -1,0 +1,89 @@
+"""Argument checks shared by the ops. Public functions call them; nothing below checks again."""
+
+from operator import index
+
+from keras import KerasTensor, ops
+
+ALIGNMENTS = ("independent", "reference")
+
+
+def check_tokens(x):
+    """Return `x` as a tensor of shape (batch, tokens, channels)."""
+    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
+    if len(x.shape) != 3:
+        raise ValueError(
+            f"`x` must have the shape (batch, tokens, channels). Received: x.shape={tuple(x.shape)}"
+        )
+    if x.shape[2] is None:
+        raise ValueError(
+            f"The number of channels of `x` must be known. Received: x.shape={tuple(x.shape)}"
+        )
+    return x
+
+
+def check_mask(mask, x):
+    """Return `mask` if it marks the tokens of `x`: shape (batch, tokens), boolean."""
+    if mask is None:
+        return None
+    mask = mask if isinstance(mask, KerasTensor) else ops.convert_to_tensor(mask)
+    known = zip(mask.shape, x.shape[:2], strict=False)
+    if len(mask.shape) != 2 or any(a != b for a, b in known if None not in (a, b)):
+        raise ValueError(
+            "`mask` must have the shape (batch, tokens) of `x`. "
+            f"Received: mask.shape={tuple(mask.shape)}, x.shape={tuple(x.shape)}"
+        )
+    return mask
+
+
+def check_steps(steps, channels):
+    """Return `steps` as a tuple of Python integers, one a channel."""
+    steps = steps.tolist() if hasattr(steps, "tolist") else steps
+    try:
+        steps = tuple(index(step) for step in steps)
+    except TypeError:
+        raise TypeError(
+            f"`steps` must be integers known in advance, one a channel. Received: steps={steps!r}"
+        ) from None
+    if len(steps) != channels:
+        raise ValueError(
+            "`steps` must hold one integer a channel. "
+            f"Received: {len(steps)} steps for {channels} channels"
+        )
+    return steps
+
+
+def check_group_size(group_size, tokens, ragged):
+    """Return `group_size` if groups of it fill `tokens` (which may be unknown)."""
+    if group_size is None:
+        return tokens
+    group_size = index(group_size)
+    if group_size < 1:
+        raise ValueError(f"`group_size` must be at least 1. Received: group_size={group_size}")
+    if not ragged and tokens is not None and tokens % group_size:
+        raise ValueError(
+            "`group_size` must divide the number of tokens; "
+            "`ragged=True` allows a last group that is shorter. "
+            f"Received: group_size={group_size}, tokens={tokens}"
+        )
+    return group_size
+
+
+def check_align(align):
+    """Return `align` if it names an alignment."""
+    if align not in ALIGNMENTS:
+        raise ValueError(f"`align` must be one of {ALIGNMENTS}. Received: align={align!r}")
+    return align
+
+
+def check_descending(descending, channels):
+    """Return `descending` as a tuple of Python booleans, one a channel."""
+    descending = descending.tolist() if hasattr(descending, "tolist") else descending
+    if isinstance(descending, bool):
+        return (descending,) * channels
+    descending = tuple(descending)
+    if len(descending) != channels or not all(isinstance(d, bool) for d in descending):
+        raise ValueError(
+            "`descending` must be a boolean, or one boolean a channel. "
+            f"Received: descending={descending!r} for {channels} channels"
+        )
+    return descending

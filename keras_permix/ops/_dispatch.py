@@ -1,0 +1,150 @@
+"""Which implementation serves a call.
+
+Every op has a reference written in `keras.ops`, which serves any call on any backend. Faster
+implementations are rows of the table in `_jax.py`, `_torch.py` or `_tensorflow.py`; exactly one
+of these is imported. The first row that accepts the static facts of a call serves it, so the
+choice is made while tracing and costs nothing in a compiled function.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib import import_module
+
+import keras
+
+from keras_permix.ops._rows import Call
+
+
+def _import_native(backend):
+    if backend not in ("jax", "tensorflow", "torch"):
+        raise ValueError(
+            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
+            f"Received: KERAS_BACKEND={backend!r}"
+        )
+    return import_module(f"{__package__}._{backend}")
+
+
+OPS = ("channel_shift", "csp", "group_sort", "max_exchange", "slice_sort")
+FORCED = os.environ.get("KERAS_PERMIX_IMPLEMENTATION") or None
+NATIVE = _import_native(keras.backend.backend())
+
+_EXPLAIN = object()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which implementation serves a call, and why the others do not; printed as a table."""
+
+    call: str
+    chosen: str
+    objections: dict
+
+    def __str__(self):
+        lines = [f"{self.call}"]
+        for name, objection in self.objections.items():
+            verdict = "serves this call" if name == self.chosen else objection or "comes later"
+            lines.append(f"  {name}: {verdict}")
+        return "\n".join(lines)
+
+
+def dispatch(op, reference, x, mask=None, *, implementation=None, **options):
+    """Serve a call whose arguments have been checked."""
+    explaining = implementation is _EXPLAIN
+    if not explaining and (is_symbolic(x) or is_symbolic(mask)):
+        return TokenOperation(op, implementation, options)(x, mask=mask)
+    call = _describe(op, x, mask, options)
+    rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
+    wanted = FORCED if implementation is None or explaining else implementation
+    chosen = wanted or next((name for name in rows if not rows[name].objection(call)), "reference")
+    if explaining:
+        return _explanation(call, rows, chosen)
+    if chosen == "reference":
+        return reference(x, mask, **options)
+    if wanted:
+        _check_wanted(wanted, rows, call)
+    return rows[chosen].function(x, mask, **options)
+
+
+def explain(op, *args, **kwargs):
+    """Say which implementation serves a call, and why the others do not.
+
+    Args:
+        op: a function of this module that takes `implementation`, or its name.
+        *args: the arguments of the call.
+        **kwargs: the named arguments of the call, without `implementation`.
+
+    Returns:
+        An `Explanation` with `chosen` (a name), `objections` (a reason or None for every
+        implementation, best first) and a readable `str`. Nothing is computed.
+
+    Raises:
+        ValueError: for a name that is no op, or arguments that the op rejects.
+
+    Example:
+        >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
+        'native'
+    """
+    public = import_module(__package__)
+    name = op if isinstance(op, str) else op.__name__
+    if name not in OPS:
+        raise ValueError(f"`op` must be one of {OPS}. Received: op={name!r}")
+    return getattr(public, name)(*args, **kwargs, implementation=_EXPLAIN)
+
+
+def is_symbolic(x):
+    return isinstance(x, keras.KerasTensor)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class TokenOperation(keras.Operation):
+    """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
+
+    def __init__(self, op, implementation, options, name=None):
+        super().__init__(name=name)
+        self.op = op
+        self.implementation = implementation
+        self.options = options
+
+    def call(self, x, mask=None):
+        public = getattr(import_module(__package__), self.op)
+        return public(x, mask=mask, implementation=self.implementation, **self.options)
+
+    def compute_output_spec(self, x, mask=None):
+        return keras.KerasTensor(x.shape, x.dtype)
+
+    def get_config(self):
+        config = {"op": self.op, "implementation": self.implementation, "options": self.options}
+        return {**config, "name": self.name}
+
+
+def _describe(op, x, mask, options):
+    symbolic = is_symbolic(x)
+    return Call(
+        op=op,
+        device="unknown" if symbolic else NATIVE.device(x),
+        dtype=keras.backend.standardize_dtype(x.dtype),
+        shape=tuple(x.shape),
+        masked=mask is not None,
+        compiling=NATIVE.compiling(),
+        options=options,
+    )
+
+
+def _check_wanted(wanted, rows, call):
+    if wanted not in rows:
+        raise ValueError(
+            f"`implementation` must be one of {(*rows, 'reference')} for `{call.op}` "
+            f"on this backend. Received: implementation={wanted!r}"
+        )
+    objection = rows[wanted].objection(call)
+    if objection:
+        raise ValueError(
+            f"{wanted!r} cannot serve this call of `{call.op}`: {objection}. "
+            "Leave `implementation=None` (and KERAS_PERMIX_IMPLEMENTATION unset) to have one "
+            f"chosen. Received: {call}"
+        )
+
+
+def _explanation(call, rows, chosen):
+    objections = {name: row.objection(call) for name, row in rows.items()}
+    return Explanation(f"{call.op}({call})", chosen, {**objections, "reference": None})

@@ -1,0 +1,72 @@
+"""What a call is, and what an implementation says about the calls it accepts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Call:
+    """The static facts of one call, which rows decide by."""
+
+    op: str
+    device: str
+    dtype: str
+    shape: tuple
+    masked: bool
+    compiling: bool
+    options: dict
+
+    def __str__(self):
+        shown = {k: _shorten(v) for k, v in self.options.items()}
+        options = "".join(f", {k}={v}" for k, v in shown.items())
+        return (
+            f"x.shape={self.shape}, dtype={self.dtype}, device={self.device}, "
+            f"mask={'given' if self.masked else None}{options}"
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One implementation of one op, `function(x, mask, **options)`, and the calls it accepts."""
+
+    op: str
+    name: str
+    function: Callable
+    devices: tuple = ()  # none given: all
+    dtypes: tuple = ()
+    aligns: tuple = ("independent",)
+    group_sizes: tuple = ()
+    max_tokens: int | None = None
+    masks: bool = False
+    ragged: bool = False
+    dynamic: bool = False  # a number of tokens that is not known while tracing
+    compiled: bool = True
+
+    def objection(self, call):
+        """Why this row cannot serve `call`, or None if it can."""
+        tokens, group = call.shape[1], call.options.get("group_size")
+        if self.devices and call.device not in self.devices:
+            return f"it needs device {' or '.join(self.devices)}"
+        if self.dtypes and call.dtype not in self.dtypes:
+            return f"it needs dtype {' or '.join(self.dtypes)}"
+        if call.options.get("align", self.aligns[0]) not in self.aligns:
+            return f"it needs align {' or '.join(self.aligns)}"
+        if self.group_sizes and group not in self.group_sizes:
+            return f"it needs group_size {' or '.join(map(str, self.group_sizes))}"
+        if call.masked and not self.masks:
+            return "it takes no mask"
+        if tokens is None and not self.dynamic:
+            return "it needs a known number of tokens"
+        if tokens and group and tokens % group and not self.ragged:
+            return "it needs groups of equal size"
+        if self.max_tokens is not None and tokens > self.max_tokens:
+            return f"it takes at most {self.max_tokens} tokens"
+        if call.compiling and not self.compiled:
+            return "it cannot be compiled"
+        return None
+
+
+def _shorten(value):
+    if isinstance(value, tuple) and len(value) > 4:
+        return f"({', '.join(map(str, value[:3]))}, … {len(value)} in all)"
+    return value

@@ -1,0 +1,128 @@
+"""What runs on TensorFlow.
+
+Everything is compiled by XLA, also in a call that is not: op by op, a sorting network would be
+slower than the sort it replaces.
+"""
+
+from functools import lru_cache
+
+import tensorflow as tf
+from tensorflow.python.eager.record import could_possibly_record
+
+from keras_permix.ops import _tensorflow_sample as sample
+from keras_permix.ops._rows import Row
+from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
+
+SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
+
+
+def device(x):
+    placed = getattr(x, "device", "") or ""
+    return placed.rpartition("device:")[2].partition(":")[0].lower() or "cpu"
+
+
+def compiling():
+    return False
+
+
+def channel_shift(x, mask, *, steps):
+    return _permutation(Plan(steps, group_size=1))(x)
+
+
+def csp(x, mask, *, steps, group_size, align, ragged):
+    return _permutation(plan_csp(x.shape[1], steps, group_size, align))(x)
+
+
+def group_sort(x, mask, *, group_size, align, ragged):
+    return _permutation(plan_csp(x.shape[1], None, group_size, align))(x)
+
+
+def slice_sort(x, mask, *, descending):
+    return _permutation(plan_slice_sort(x.shape[1], descending))(x)
+
+
+@lru_cache(maxsize=256)
+def _permutation(plan):
+    """The function of a batch that `plan` describes, with its gradient."""
+
+    def values(x):
+        if not plan.in_pairs(x.shape[1]):
+            return _each_sample(sample.values, plan, (x,), x.dtype)
+        shifted = _each_sample(sample.values, plan.only_shift(), (x,), x.dtype)
+        return sample.order_pairs(shifted, x, plan)[0]
+
+    def values_and_trace(x):
+        if plan.in_pairs(x.shape[1]) and plan.steps is None:
+            return sample.order_pairs(x, x, plan)
+        if plan.is_identity():
+            return x, tf.zeros(tf.shape(x)[0])
+        dtypes = (x.dtype, sample.trace_dtype(x.shape[1], plan))
+        return _each_sample(sample.values_and_trace, plan, (x,), dtypes)
+
+    def undo(grad, trace):
+        if not plan.in_pairs(grad.shape[1]):
+            return _each_sample(sample.undo, plan, (grad, trace), grad.dtype)
+        grad, trace = sample.swap_pairs(grad, trace), tf.zeros(tf.shape(grad)[0])
+        return _each_sample(sample.undo, plan.only_shift(), (grad, trace), grad.dtype)
+
+    values, values_and_trace, undo = map(_compiled, (values, values_and_trace, undo))
+
+    @tf.custom_gradient
+    def permute(x):
+        x = tf.stop_gradient(x)  # else the tape records the loops inside, too
+        if could_possibly_record():
+            out, trace = values_and_trace(x)
+            return out, lambda grad: undo(grad, trace)
+        # A function that was traced without a tape may still be asked for its gradient.
+        return values(x), lambda grad: undo(grad, values_and_trace(x)[1])
+
+    return permute
+
+
+_compiled = tf.function(jit_compile=True, autograph=False, reduce_retracing=False)
+
+
+def _each_sample(function, plan, tensors, dtypes):
+    """On a CPU take one sample after the other, so that it stays in the cache.
+
+    The edge of the loop is also one that XLA does not fuse across: it would repeat a gather for
+    each of its uses.
+    """
+    if plan.is_identity():
+        return tensors[0]
+
+    def each(samples):
+        return function(*samples, plan)
+
+    if tf.config.list_logical_devices("GPU"):
+        return tf.vectorized_map(each, tensors)
+    return tf.map_fn(each, tensors, fn_output_signature=dtypes)
+
+
+def max_exchange(x, mask):
+    return _max_exchange(x)
+
+
+@tf.custom_gradient
+def _max_exchange(x):
+    winner = tf.argmax(x, axis=1, output_type="int32")[:, None]
+    return _exchange(x, winner), lambda grad: _exchange(grad, winner)
+
+
+@_compiled
+def _exchange(x, winner):
+    place = tf.range(tf.shape(x)[1])[None, :, None]
+    first, won = place == 0, place == winner
+    top = tf.reduce_sum(tf.where(won, x, tf.zeros_like(x)), axis=1, keepdims=True)
+    return tf.where(first, top, tf.where(won, x[:, :1], x))
+
+
+SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
+
+ROWS = (
+    Row("channel_shift", "native", channel_shift),
+    Row("csp", "native", csp, **SORTS),
+    Row("group_sort", "native", group_sort, **SORTS),
+    Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
+    Row("max_exchange", "native", max_exchange),
+)

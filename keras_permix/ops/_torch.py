@@ -1,0 +1,187 @@
+"""What runs on PyTorch.
+
+A permutation is computed without autograd, together with a trace of what the data decided, and
+then given its gradient, the inverse permutation. A call that needs no gradient leaves no trace.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from keras_permix.ops import _torch_sort
+from keras_permix.ops._rows import Row
+from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
+
+BOTH = ("independent", "reference")
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+
+
+def device(x):
+    return x.device.type
+
+
+def compiling():
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def channel_shift(x, mask, *, steps):
+    return _permute(x, Plan(steps, group_size=1), None)
+
+
+def csp(x, mask, *, steps, group_size, align, ragged, sort=_torch_sort.by_torch):
+    return _permute(x, plan_csp(x.shape[1], steps, group_size, align), sort)
+
+
+def group_sort(x, mask, *, group_size, align, ragged, sort=_torch_sort.by_torch):
+    return _permute(x, plan_csp(x.shape[1], None, group_size, align), sort)
+
+
+def slice_sort(x, mask, *, descending, sort=_torch_sort.by_torch):
+    return _permute(x, plan_slice_sort(x.shape[1], descending), sort)
+
+
+def numpy_csp(x, mask, **options):
+    return csp(x, mask, **options, sort=_torch_sort.by_numpy)
+
+
+def numpy_group_sort(x, mask, **options):
+    return group_sort(x, mask, **options, sort=_torch_sort.by_numpy)
+
+
+def numpy_slice_sort(x, mask, **options):
+    return slice_sort(x, mask, **options, sort=_torch_sort.by_numpy)
+
+
+def max_exchange(x, mask):
+    with torch.no_grad():
+        winner = x.argmax(dim=1, keepdim=True)
+        out = _exchange(x, winner)
+    differentiable = torch.is_grad_enabled() and x.requires_grad
+    return _WithExchange.apply(x, out, winner) if differentiable else out
+
+
+class _WithExchange(torch.autograd.Function):
+    """`out`, an exchange in `x`, with the gradient that exchanges once more."""
+
+    @staticmethod
+    def forward(ctx, x, out, winner):
+        ctx.save_for_backward(winner)
+        return out.view_as(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return _exchange(grad, *ctx.saved_tensors), None, None
+
+
+def _exchange(x, winner):
+    top = x.gather(1, winner)
+    out = x.scatter(1, winner, x[:, :1])
+    out[:, :1] = top
+    return out
+
+
+def _permute(x, plan, sort):
+    differentiable = torch.is_grad_enabled() and x.requires_grad
+    with torch.no_grad():
+        shifted = x if plan.steps is None else _take(x, _places(x, plan.steps))
+        if plan.group_size == 1:
+            out, trace = shifted, None
+        elif plan.in_pairs(x.shape[1]):
+            trace = _out_of_order(shifted)
+            if plan.aligned:
+                trace ^= _out_of_order(x[..., :1])
+            out = _swap(shifted, trace)
+        else:
+            out, trace = sort(shifted, plan, differentiable)
+    if not differentiable:
+        return out
+    back = None if plan.steps is None else _places(x, plan.steps, back=True)
+    return _WithInverse.apply(x, out, trace, back)
+
+
+class _WithInverse(torch.autograd.Function):
+    """`out`, a permutation of `x`, with the gradient that leads back."""
+
+    @staticmethod
+    def forward(ctx, x, out, trace, back):
+        ctx.save_for_backward(trace, back)
+        return out.view_as(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        trace, back = ctx.saved_tensors
+        if trace is not None:
+            grad = _swap(grad, trace) if trace.dtype == torch.bool else _put(grad, trace)
+        return (grad if back is None else _take(grad, back)), None, None, None
+
+
+def _take(x, places):
+    return x.flatten(1).index_select(1, places).view(x.shape)
+
+
+def _put(x, places):
+    """Send every sample to its token, the inverse of a gather: out[places[n]] = x[n]."""
+    return torch.empty_like(x).scatter_(1, places.long(), x)
+
+
+def _out_of_order(x):
+    return x[:, 1::2] < x[:, 0::2]
+
+
+def _swap(x, swap):
+    """Change the places of the pairs that `swap` marks.
+
+    PyTorch does not vectorise `where`, but it does so for bits: a ^ (a ^ b) is b.
+    """
+    if compiling():
+        pairs = x.unflatten(1, (-1, 2))
+        return torch.where(swap.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
+    bits = x.contiguous().view(BITS[x.element_size()]).unflatten(1, (-1, 2))
+    change = (bits[:, :, 0] ^ bits[:, :, 1]).mul_(swap)
+    return (bits ^ change.unsqueeze(2)).flatten(1, 2).view(x.dtype)
+
+
+def _places(x, steps, back=False):
+    """Where each sample of the shifted row comes from; a row is tokens * channels samples."""
+    make = _make_places if compiling() else _cached_places
+    return make(x.shape[1], steps, back, x.device)
+
+
+@lru_cache(maxsize=256)
+def _cached_places(tokens, steps, back, device):
+    with torch.inference_mode(False):  # what is made within could not be saved for a gradient
+        return _make_places(tokens, steps, back, device)
+
+
+def _make_places(tokens, steps, back, device):
+    step = torch.tensor(steps, dtype=torch.int32, device=device)
+    token = torch.arange(tokens, dtype=torch.int32, device=device)[:, None]
+    token = (token + step if back else token - step) % tokens
+    channel = torch.arange(len(steps), dtype=torch.int32, device=device)
+    return (token * len(steps) + channel).flatten()
+
+
+NUMPY = dict(
+    devices=("cpu",),
+    dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
+    aligns=BOTH,
+    max_tokens=1 << 15,
+    compiled=False,
+    ragged=True,
+)
+
+ROWS = (
+    Row("channel_shift", "native", channel_shift),
+    Row("csp", "native", csp, group_sizes=(1, 2), aligns=BOTH),
+    Row("csp", "numpy", numpy_csp, **NUMPY),
+    Row("csp", "sort", csp, aligns=BOTH),
+    Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
+    Row("group_sort", "numpy", numpy_group_sort, **NUMPY),
+    Row("group_sort", "sort", group_sort, aligns=BOTH),
+    Row("slice_sort", "numpy", numpy_slice_sort, **NUMPY),
+    Row("slice_sort", "sort", slice_sort),
+    Row("max_exchange", "native", max_exchange),
+)

@@ -1,0 +1,54 @@
+"""Shift every channel along the tokens by its own number of places."""
+
+from keras_permix.ops._checks import check_mask, check_steps, check_tokens
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._packing import pack, shift_table, take_tokens, unpack
+
+
+def channel_shift(x, steps, *, mask=None, implementation=None):
+    """Shift every channel circularly along the tokens by its own step.
+
+    `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`: a positive step moves samples towards
+    larger token indices. The result is equal to the last bit on every backend, and the gradient
+    is the shift by the opposite steps.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), of any dtype.
+        steps: one integer a channel, known in advance, of any sign and size; reduced modulo the
+            number of tokens. A tuple compiles best under `torch.compile`.
+        mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
+            themselves and modulo their number; the others become 0.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for a wrong shape, a wrong number of steps, or an implementation that cannot
+            serve the call.
+        TypeError: for steps that are not integers.
+
+    Example:
+        >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
+        >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
+        [[0, 5], [2, 1], [4, 3]]
+
+    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (3).
+    """
+    x = check_tokens(x)
+    steps = check_steps(steps, x.shape[2])
+    mask = check_mask(mask, x)
+    return dispatch(
+        "channel_shift",
+        channel_shift_reference,
+        x,
+        mask,
+        implementation=implementation,
+        steps=steps,
+    )
+
+
+def channel_shift_reference(x, mask, *, steps):
+    packed = pack(x, mask)
+    table = shift_table(packed.values, steps, packed.lengths)
+    return unpack(take_tokens(packed.values, table), packed, mask)

@@ -1,0 +1,75 @@
+"""Channel-wise sample permutation: shift every channel, then sort it in groups."""
+
+from keras_permix.ops._checks import (
+    check_align,
+    check_group_size,
+    check_mask,
+    check_steps,
+    check_tokens,
+)
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._packing import pack, shift_table, take_tokens, unpack
+from keras_permix.ops.group_sort import sort_groups
+
+
+def csp(
+    x,
+    steps,
+    group_size,
+    *,
+    align="independent",
+    ragged=False,
+    mask=None,
+    implementation=None,
+):
+    """Permute the tokens of every channel: a circular shift, then a sort within groups.
+
+    The same as `group_sort(channel_shift(x, steps), group_size)`, in one pass; only with
+    `align="reference"` channel 0 is neither shifted nor sorted, and the others take the ranks
+    of its unshifted groups. The contract is that of `group_sort`. The permutation counts as
+    constant for the gradient, which is its inverse.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating or integer.
+        steps: one integer a channel, as for `channel_shift` and as `shift_steps` makes them.
+        group_size: tokens a group; 1 only shifts, None sorts all tokens as one group.
+        align: `"independent"` or `"reference"`.
+        ragged: allow a last group that is shorter.
+        mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
+            themselves; the others become 0.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: as `channel_shift` and `group_sort` do.
+        TypeError: for steps that are not integers.
+
+    Example:
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
+        >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
+        [1.0, 2.0, 3.0, 4.0]
+
+    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
+    """
+    x = check_tokens(x)
+    return dispatch(
+        "csp",
+        csp_reference,
+        x,
+        check_mask(mask, x),
+        implementation=implementation,
+        steps=check_steps(steps, x.shape[2]),
+        group_size=check_group_size(group_size, x.shape[1], ragged),
+        align=check_align(align),
+        ragged=ragged,
+    )
+
+
+def csp_reference(x, mask, *, steps, group_size, align, ragged):
+    packed = pack(x, mask)
+    shifted = take_tokens(packed.values, shift_table(packed.values, steps, packed.lengths))
+    leader = packed.values[..., :1]
+    values = sort_groups(shifted, leader, packed.lengths, group_size, align, ragged)
+    return unpack(values, packed, mask)

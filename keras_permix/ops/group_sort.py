@@ -1,0 +1,90 @@
+"""Sort every channel within groups of consecutive tokens."""
+
+from keras import ops
+
+from keras_permix.ops._checks import check_align, check_group_size, check_mask, check_tokens
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._packing import pack, sorting_order, token_range, unpack
+
+
+def group_sort(
+    x, group_size=None, *, align="independent", ragged=False, mask=None, implementation=None
+):
+    """Sort every channel along its tokens, within groups of `group_size` consecutive tokens.
+
+    With `align="independent"` every group ascends. With `align="reference"` channel 0 stays as
+    it is, and the groups of every other channel take the ranks of its group. Sorting is stable
+    on every backend, for values as for gradients, and the result is a permutation of the input
+    to the last bit. Signed zeros count as equal, and keep their signs in an unspecified order;
+    NaN survives at an unspecified place. (The reference may take subnormal floats for zeros.)
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating or integer.
+        group_size: tokens a group; None sorts all tokens as one group.
+        align: `"independent"` or `"reference"`.
+        ragged: allow a last group that is shorter.
+        mask: booleans of shape (batch, tokens), True for real tokens. Groups are then made of
+            consecutive real tokens, and the others become 0.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for a wrong shape, a group size that does not divide the number of tokens
+            (unless `ragged`), an unknown `align`, or an implementation that cannot serve the call.
+
+    Example:
+        >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
+        >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
+        [1.0, 2.0, 0.0, 3.0]
+
+    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
+    """
+    x = check_tokens(x)
+    return dispatch(
+        "group_sort",
+        group_sort_reference,
+        x,
+        check_mask(mask, x),
+        implementation=implementation,
+        group_size=check_group_size(group_size, x.shape[1], ragged),
+        align=check_align(align),
+        ragged=ragged,
+    )
+
+
+def group_sort_reference(x, mask, *, group_size, align, ragged):
+    packed = pack(x, mask)
+    values = packed.values
+    values = sort_groups(values, values[..., :1], packed.lengths, group_size, align, ragged)
+    return unpack(values, packed, mask)
+
+
+def sort_groups(values, leader, lengths, group_size, align, ragged):
+    """Sort packed values in groups; `leader`, (batch, tokens, 1), is what the others align to."""
+    tokens = ops.shape(values)[1]
+    group_size = tokens if group_size is None else group_size
+    padding = None
+    if ragged or lengths is not None:
+        lengths = tokens if lengths is None else lengths
+        values, leader = _fill_up(values, group_size), _fill_up(leader, group_size)
+        padding = _cut(token_range(values) >= lengths, group_size)
+    runs, leader_runs = _cut(values, group_size), _cut(leader, group_size)
+    out = ops.take_along_axis(runs, sorting_order(runs, padding), axis=2)
+    if align == "reference":
+        rank = ops.argsort(sorting_order(leader_runs, padding), axis=2)
+        out = ops.take_along_axis(out, ops.broadcast_to(rank, ops.shape(runs)), axis=2)
+        out = ops.concatenate([leader_runs, out[..., 1:]], axis=-1)
+    return ops.reshape(out, ops.shape(values))[:, :tokens]
+
+
+def _fill_up(values, group_size):
+    """Lengthen the tokens to a whole number of groups."""
+    return ops.pad(values, ((0, 0), (0, -ops.shape(values)[1] % group_size), (0, 0)))
+
+
+def _cut(values, group_size):
+    """Cut tokens into groups: (batch, groups, group_size, channels)."""
+    batch, tokens, channels = ops.shape(values)
+    return ops.reshape(values, (batch, tokens // group_size, group_size, channels))

@@ -1,0 +1,67 @@
+"""Which channels a Sliceformer layer sorts in descending order."""
+
+import numpy as np
+
+KINDS = ("interleave", "interleave_haar")
+
+
+def interleave_order(kind, channels, *, layer, layers, head_dim=None):
+    """Make the sorting order of every channel of one layer.
+
+    `"interleave"` is the paper's rule, over all channels: channel i (from 1) of layer n (from 1)
+    is ascending where `sin(2 ** (layers - n) * pi * i / channels) >= 0`, evaluated in integers.
+    `"interleave_haar"` is the released code's, for each head: runs of `head_dim // 2 ** layer`
+    channels take turns, beginning with an ascending one, and the first layer is all ascending.
+
+    Args:
+        kind: `"interleave"` or `"interleave_haar"`.
+        channels: number of channels that are sorted.
+        layer: index of the layer, from 0.
+        layers: number of layers.
+        head_dim: channels a head, for `"interleave_haar"`; all channels by default.
+
+    Returns:
+        A boolean NumPy array of shape (channels,), True where a channel is descending: the
+        `descending` argument of `slice_sort`.
+
+    Raises:
+        ValueError: for an unknown kind, a layer outside the model, or heads that do not fill
+            the channels.
+
+    Example:
+        >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
+        [False, False, True, True]
+
+    Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"`kind` must be one of {KINDS}. Received: kind={kind!r}")
+    if not 0 <= layer < layers:
+        raise ValueError(
+            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
+        )
+    head_dim = channels if head_dim is None else head_dim
+    if channels < 1 or head_dim < 1 or channels % head_dim:
+        raise ValueError(
+            "`channels` must be a positive multiple of `head_dim`. "
+            f"Received: channels={channels}, head_dim={head_dim}"
+        )
+    if kind == "interleave":
+        return _sine_descending(channels, 2 ** (layers - 1 - layer))
+    return np.tile(_haar_descending(head_dim, 2**layer), channels // head_dim)
+
+
+def _sine_descending(channels, frequency):
+    angles = [frequency * i % (2 * channels) for i in range(1, channels + 1)]
+    return np.array([angle > channels for angle in angles])
+
+
+def _haar_descending(channels, runs):
+    interval = max(1, channels // runs)
+    pairs = channels // (2 * interval)
+    places = np.arange(channels)
+    descending = (places // interval % 2 == 1) & (places < 2 * pairs * interval)
+    if pairs:
+        # The released code lets the rest after the last pair begin one channel early.
+        descending |= places >= (2 * pairs + 1) * interval - 1
+    return descending

@@ -1,0 +1,50 @@
+"""Let every channel's maximum change places with its first token."""
+
+from keras import ops
+
+from keras_permix.ops._checks import check_mask, check_tokens
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._packing import pack, take_tokens, token_range, unpack
+
+
+def max_exchange(x, *, mask=None, implementation=None):
+    """Swap the maximum of every channel with the channel's first token.
+
+    The first of several maxima is taken. The result is equal to the last bit on every backend,
+    and the gradient is the same swap. NaN survives at an unspecified place.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating or integer.
+        mask: booleans of shape (batch, tokens), True for real tokens. The maximum is that of
+            the real tokens and goes to the first of them; the others become 0.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for a wrong shape, or an implementation that cannot serve the call.
+
+    Example:
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
+        >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
+        [5.0, 2.0, 1.0]
+
+    Source: Yuan and Xu, "Sliceformer", 2023.
+    """
+    x = check_tokens(x)
+    mask = check_mask(mask, x)
+    return dispatch("max_exchange", max_exchange_reference, x, mask, implementation=implementation)
+
+
+def max_exchange_reference(x, mask):
+    packed = pack(x, mask)
+    place = token_range(x)
+    candidates = packed.values
+    if mask is not None:
+        # Padding repeats the first real token, which wins against its copies.
+        candidates = ops.where(place < packed.lengths, candidates, candidates[:, :1])
+    winner = ops.expand_dims(ops.argmax(candidates, axis=1), 1)
+    winner = ops.cast(winner, "int32")
+    table = ops.where(place == winner, 0, ops.where(place == 0, winner, place))
+    return unpack(take_tokens(packed.values, table), packed, mask)

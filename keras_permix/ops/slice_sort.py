@@ -1,0 +1,57 @@
+"""Sort every channel over all tokens, up or down."""
+
+import numpy as np
+from keras import ops
+
+from keras_permix.ops._checks import check_descending, check_mask, check_tokens
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._packing import pack, sorting_order, take_tokens, token_range, unpack
+
+
+def slice_sort(x, descending=False, *, mask=None, implementation=None):
+    """Sort every channel over all tokens.
+
+    A descending channel is the ascending one reversed, so among equal values the later token
+    comes first. Otherwise the contract is that of `group_sort`.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating or integer.
+        descending: a boolean, or one boolean a channel, as `interleave_order` makes them.
+        mask: booleans of shape (batch, tokens), True for real tokens. Only these are sorted,
+            into the places of real tokens; the others become 0.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for a wrong shape, a wrong number of booleans, or an implementation that
+            cannot serve the call.
+
+    Example:
+        >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
+        >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
+        [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
+
+    Source: Yuan and Xu, "Sliceformer", 2023.
+    """
+    x = check_tokens(x)
+    return dispatch(
+        "slice_sort",
+        slice_sort_reference,
+        x,
+        check_mask(mask, x),
+        implementation=implementation,
+        descending=check_descending(descending, x.shape[2]),
+    )
+
+
+def slice_sort_reference(x, mask, *, descending):
+    packed = pack(x, mask)
+    place = token_range(x)
+    length = ops.shape(x)[1] if packed.lengths is None else packed.lengths
+    padding = None if packed.lengths is None else (place >= length)[:, None]
+    order = sorting_order(packed.values[:, None], padding)[:, 0]
+    mirror = ops.where(place < length, length - 1 - place, place)
+    table = ops.where(np.array(descending), mirror, place)
+    return unpack(take_tokens(take_tokens(packed.values, order), table), packed, mask)

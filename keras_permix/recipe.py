@@ -1,0 +1,138 @@
+"""Recipes: small Python files of plain values that say how a preset is trained."""
+
+import ast
+import copy
+import runpy
+from pathlib import Path
+
+# Every value that a recipe may set, with what stands where it does not.
+DEFAULTS = {
+    "model": {},
+    "data": {},
+    "augmentation": {},
+    "optimizer": {"name": "adam", "learning_rate": 1e-3},
+    "schedule": {"name": "constant"},
+    "batch_size": 128,
+    "epochs": 10,
+    "seed": 0,
+    "precision": "float32",
+    "label_smoothing": 0.0,
+    "ema": None,
+    "validation_images": None,
+    "paper": None,
+}
+REQUIRED = ("model", "data")
+
+
+def recipe_folders():
+    """Folders that hold recipes: inside an installed package, and beside a checkout's."""
+    package = Path(__file__).resolve().parent
+    return [folder for folder in (package / "recipes", package.parent / "zoo") if folder.is_dir()]
+
+
+def list_recipes():
+    """Names of all recipes that the package knows, as `class/preset`."""
+    names = {
+        "/".join(path.parent.relative_to(folder).parts)
+        for folder in recipe_folders()
+        for path in folder.glob("*/*/recipe.py")
+    }
+    return sorted(names)
+
+
+def find_recipe(recipe):
+    """The file of a recipe, given by name (`"cspvit/cifar10"`) or by path.
+
+    Raises:
+        ValueError: if neither a file nor a known recipe has that name.
+    """
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    if (path / "recipe.py").is_file():
+        return path / "recipe.py"
+    for folder in recipe_folders():
+        if (folder / recipe / "recipe.py").is_file():
+            return folder / recipe / "recipe.py"
+    raise ValueError(
+        "`recipe` must be the path of a recipe or one of these names: "
+        f"{', '.join(list_recipes())}. Received: {str(recipe)!r}"
+    )
+
+
+def load_recipe(recipe, option=None, overrides=()):
+    """Read a recipe as a dict with every key of `DEFAULTS`.
+
+    A recipe may name another as its `base` and change parts of it, and may hold `options`, named
+    sets of changes. Dicts are merged key by key; a dict that names
+    something else (another mixer, another optimizer) replaces the old one whole.
+
+    Args:
+        recipe: Name or path.
+        option: Name of one of the recipe's options.
+        overrides: Strings `"epochs=2"` or `"model.width=64"`; values are Python literals.
+
+    Raises:
+        ValueError: for an unknown recipe, option or key, or an override that is no literal.
+    """
+    path = find_recipe(recipe)
+    values = _read(path)
+    options = values.pop("options", {})
+    if option is not None:
+        if option not in options:
+            raise ValueError(
+                f"`option` must be one of {sorted(options)} for {path}. Received: {option!r}"
+            )
+        values = merge(values, options[option])
+    for override in overrides:
+        values = merge(values, _parse_override(override))
+    _check_keys(values, path)
+    return merge(DEFAULTS, values)
+
+
+def merge(values, changes):
+    """A copy of the nested dict `values` with `changes` applied key by key."""
+    merged = copy.deepcopy(values)
+    for key, change in changes.items():
+        old = merged.get(key)
+        if isinstance(change, dict) and isinstance(old, dict) and _same_name(old, change):
+            change = merge(old, change)
+        merged[key] = copy.deepcopy(change)
+    return merged
+
+
+def _same_name(old, change):
+    return "name" not in change or change["name"] == old.get("name")
+
+
+def _read(path):
+    values = {
+        key: value
+        for key, value in runpy.run_path(str(path)).items()
+        if not key.startswith("_")
+    }
+    base = values.pop("base", None)
+    return values if base is None else merge(_read(find_recipe(base)), values)
+
+
+def _check_keys(values, path):
+    unknown = sorted(set(values) - set(DEFAULTS))
+    missing = [key for key in REQUIRED if not values.get(key)]
+    if unknown or missing:
+        raise ValueError(
+            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}. "
+            f"Received: {path} with unknown keys {unknown} and missing keys {missing}"
+        )
+
+
+def _parse_override(override):
+    key, separator, text = override.partition("=")
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        value = text
+    if not separator or not key:
+        raise ValueError(f"An override reads `key=value`. Received: {override!r}")
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value

@@ -1,0 +1,6 @@
+"""A recipe becomes a run: data, model, optimizer, resume, report."""
+
+from keras_permix.recipe import list_recipes as list_recipes
+from keras_permix.recipe import load_recipe as load_recipe
+from keras_permix.training.finish import finish as finish
+from keras_permix.training.run import train as train

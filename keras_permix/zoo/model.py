@@ -1,0 +1,134 @@
+"""What every model of the zoo is: a Keras model that knows its configuration and its features."""
+
+import keras
+from keras.dtype_policies import DTypePolicyMap
+
+from keras_permix.zoo.preset_writer import save_preset
+from keras_permix.zoo.presets import load_preset
+
+
+class ZooModel(keras.Model):
+    """A functional Keras model that is rebuilt from the arguments of its constructor."""
+
+    def __init__(self, inputs, outputs, feature_maps, config, dtype=None, **kwargs):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self._zoo_config = config
+        self._feature_maps = feature_maps
+        self._feature_models = {}
+        if dtype is not None:
+            self.dtype_policy = keras.dtype_policies.get(dtype)
+
+    def features(self, inputs, layers=None):
+        """Token maps after chosen blocks.
+
+        Args:
+            inputs: What the model takes.
+            layers: Indices of blocks, 0-based, negative from the end. `None`: all blocks.
+
+        Returns:
+            A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
+
+        Raises:
+            ValueError: for an index that names no block.
+        """
+        depth = len(self._feature_maps)
+        layers = tuple(range(depth)) if layers is None else tuple(layers)
+        for index in layers:
+            if not -depth <= index < depth:
+                raise ValueError(
+                    f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
+                )
+        if layers not in self._feature_models:
+            outputs = [self._feature_maps[index] for index in layers]
+            self._feature_models[layers] = keras.Model(self.input, outputs)
+        maps = self._feature_models[layers](inputs)
+        return [maps] if len(layers) == 1 else maps  # Keras unpacks a list of one
+
+    def get_config(self):
+        config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
+        return {**config, "dtype": keras.dtype_policies.serialize(self._policy_of_layers())}
+
+    def _policy_of_layers(self):
+        """The model's dtype policy; with quantised layers, a map from their paths to theirs."""
+        quantized = [layer for layer in self._flatten_layers() if layer.quantization_mode]
+        if not quantized:
+            return self.dtype_policy
+        policies = DTypePolicyMap(default_policy=self.dtype_policy)
+        for layer in quantized:
+            policies[layer.path] = layer.dtype_policy
+        return policies
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset,
+        num_classes=None,
+        image_size=None,
+        dtype=None,
+        load_weights=True,
+        **overrides,
+    ):
+        """Build the model of a preset and load its weights.
+
+        Args:
+            preset: A name (`"cifar10_small"`; see `keras_permix.zoo.list_presets`), the folder of
+                a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
+                preset's `metadata.json` or zip file with `#sha256=` and its checksum.
+            num_classes: Where it differs from the preset's, the model gets a fresh head.
+            image_size: Where it differs from the preset's, the position table is resized.
+            dtype: Dtype or dtype policy of every layer, instead of the preset's.
+            load_weights: Whether to load the weights; without them the model is fresh.
+            **overrides: Other arguments of the model to change.
+
+        Returns:
+            A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
+
+        Raises:
+            ValueError: for an unknown name, a preset of another class, a damaged file or an
+                argument that the preset cannot be loaded with.
+            FileNotFoundError: for a missing file.
+            ConnectionError: if a file cannot be fetched.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> CSPViT.from_preset("test", num_classes=5).output_shape
+        (None, 5)
+        """
+        given = {"num_classes": num_classes, "image_size": image_size, "dtype": dtype}
+        overrides.update({key: value for key, value in given.items() if value is not None})
+        expected = None if cls is ZooModel else cls
+        return load_preset(expected, preset, load_weights=load_weights, **overrides)
+
+    def save_to_preset(self, folder, *, weights_dtype=None, **metadata):
+        """Write the model as a preset that `from_preset` reads on every backend.
+
+        The folder appears whole or not at all. Its probe, the logits for random images, is
+        measured on the weights as stored.
+
+        Args:
+            folder: A new or empty folder, or one that holds a preset, which is replaced.
+            weights_dtype: "float16" or "float32" to store floating weights so; `None`: as they are.
+            **metadata: What else is known: `labels` (one name a class), `data`, `recipe`, `commit`,
+                `license`, `scores` (measured on the stored weights), `urls` (from file names to
+                where they can be fetched).
+
+        Raises:
+            ValueError: for other metadata, or a folder with other files.
+            OSError: if the folder cannot be written.
+
+        Example:
+
+        >>> import tempfile
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save_to_preset(folder, labels=["a", "b", "c"])
+        ...     print(CSPViT.from_preset(folder).count_params() == model.count_params())
+        True
+        """
+        save_preset(self, folder, weights_dtype=weights_dtype, **metadata)

@@ -1,0 +1,164 @@
+"""The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
+from keras_permix.layers.dropout import make_dropout
+from keras_permix.zoo.blocks import (
+    ImagePreprocessor,
+    MixerBlock,
+    PatchEmbedding,
+    PositionEmbedding,
+)
+from keras_permix.zoo.model import ZooModel
+
+# name -> (layer, whether it depends on its place in the stack)
+MIXERS = {
+    "attention": (SoftmaxAttention, False),
+    "csp": (CSP, True),
+    "slice_sort": (SliceSort, True),
+}
+POOLINGS = ("cls", "mean", "max")
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ViT(ZooModel):
+    """A vision transformer whose token mixer is an argument.
+
+    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
+    `(batch, num_classes)`. Normalisation is part of the model, and images of another size are
+    resized to `image_size` first.
+
+    Args:
+        image_size: Side of the square image in pixels that the patches are cut from.
+        patch_size: Side of a patch in pixels; it divides `image_size`.
+        num_classes: Number of logits.
+        channels: Channels of an image.
+        width: Channels of a token.
+        depth: Number of blocks.
+        mlp_dim: Hidden width of the blocks' channel mixers.
+        mixer: The token mixer: "attention", "csp", "slice_sort", or a dict with that `"name"` and
+            arguments of `SoftmaxAttention`, `CSP` or `SliceSort`. `None`: the class's own.
+        pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
+        dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
+        keep_unused_params: With "mean" or "max", hold the class token and its position row all the
+            same, as the papers' models do; their parameter counts include them.
+        mean, std: Normalisation per channel on the scale 0–1.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for a size that `patch_size` does not divide, an unknown mixer or pooling.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import CSPViT
+    >>> model = CSPViT(image_size=32, patch_size=4, num_classes=10, width=64, depth=2, mlp_dim=64)
+    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape)
+    (1, 10)
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
+    """
+
+    default_mixer = "attention"
+
+    def __init__(
+        self,
+        image_size=32,
+        patch_size=4,
+        num_classes=10,
+        channels=3,
+        width=512,
+        depth=6,
+        mlp_dim=512,
+        mixer=None,
+        pooling="mean",
+        dropout=0.0,
+        keep_unused_params=False,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+        dtype=None,
+        **kwargs,
+    ):
+        config = {
+            key: value
+            for key, value in locals().items()
+            if key not in ("self", "dtype", "kwargs", "__class__")
+        }
+        config["mixer"] = {"name": mixer} if isinstance(mixer, str) else mixer
+        config["mixer"] = dict(config["mixer"] or {"name": self.default_mixer})
+        config["mean"], config["std"] = list(map(float, mean)), list(map(float, std))
+        _check(config)
+
+        images = keras.Input((None, None, channels), name="images")
+        x = ImagePreprocessor(image_size, mean, std, dtype=dtype, name="preprocessor")(images)
+        x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+        position = PositionEmbedding(
+            pooling == "cls", keep_unused_params, dtype=dtype, name="position_embedding"
+        )
+        x = make_dropout(dropout, dtype=dtype, name="embedding_dropout")(position(x))
+        feature_maps = []
+        for index in range(depth):
+            mixer_layer = make_mixer(config["mixer"], index, depth, dropout=dropout, dtype=dtype)
+            block = MixerBlock(mixer_layer, mlp_dim, dropout, dtype=dtype, name=f"block_{index}")
+            x = block(x)
+            feature_maps.append(x)
+        x = _pool(x, pooling)
+        x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
+        logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(x)
+        logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+        super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class CSPViT(ViT):
+    """`ViT` that mixes tokens by channel-wise sample permutation instead of attention."""
+
+    default_mixer = "csp"
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SliceViT(ViT):
+    """`ViT` that mixes tokens by sorting every channel instead of attention."""
+
+    default_mixer = "slice_sort"
+
+
+def make_mixer(spec, layer, layers, *, dropout, dtype):
+    """Make the mixer layer that the dict `spec` names, for block `layer` of `layers`."""
+    mixer, depends_on_layer = MIXERS[spec["name"]]
+    arguments = {key: value for key, value in spec.items() if key != "name"}
+    if depends_on_layer:
+        arguments.update(layer=layer, layers=layers)
+    return mixer(**{"dropout": dropout, **arguments}, dtype=dtype, name="mixer")
+
+
+def _pool(tokens, pooling):
+    if pooling == "cls":
+        return tokens[:, 0]
+    return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
+
+
+def _check(config):
+    size, patch = config["image_size"], config["patch_size"]
+    if size % patch:
+        raise ValueError(
+            "`patch_size` must divide `image_size`. "
+            f"Received: image_size={size}, patch_size={patch}"
+        )
+    if config["mixer"].get("name") not in MIXERS:
+        raise ValueError(
+            f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
+            f"Received: mixer={config['mixer']!r}"
+        )
+    if config["pooling"] not in POOLINGS:
+        raise ValueError(
+            f"`pooling` must be one of {list(POOLINGS)}. Received: {config['pooling']!r}"
+        )
+    for key in ("mean", "std"):
+        if len(config[key]) != config["channels"]:
+            raise ValueError(
+                f"`{key}` must hold one value per channel. "
+                f"Received: {key}={config[key]!r}, channels={config['channels']}"
+            )

@@ -1,0 +1,69 @@
+"""Run the test suite once for each Keras backend that is installed.
+
+    python -m tests [BACKEND …] [arguments of pytest …]
+
+Keras fixes its backend when it is imported, so each backend has a process of its own.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+BACKENDS = ("jax", "tensorflow", "torch")
+ROOT = Path(__file__).resolve().parents[1]
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def main(arguments):
+    installed = [name for name in BACKENDS if importlib.util.find_spec(name)]
+    asked = [argument for argument in arguments if argument in BACKENDS]
+    absent = [name for name in asked if name not in installed]
+    if absent or not installed:
+        print(f"tests: not installed: {', '.join(absent or BACKENDS)}", file=sys.stderr)
+        return 2
+    arguments = [argument for argument in arguments if argument not in BACKENDS]
+    results = {name: run(name, arguments) for name in asked or installed}
+    print()
+    for name, (code, counts, seconds) in results.items():
+        print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")
+    outcomes = zip(*(counts for _, counts, _ in results.values()), strict=True)
+    print(f"all: {describe(map(sum, outcomes))}")
+    return int(any(code for code, _, _ in results.values()))
+
+
+def run(backend, arguments):
+    """Run pytest on one backend. Returns its exit code, counts of outcomes, and seconds."""
+    print(f"\n{backend}: python -m pytest {' '.join(arguments)}", flush=True)
+    environment = {**QUIET, **os.environ, "KERAS_BACKEND": backend}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        counts = count(report)
+    return code, counts, time.perf_counter() - start
+
+
+def count(report):
+    """Passed, failed and skipped tests of a JUnit report; nothing if pytest died before it."""
+    if not report.is_file():
+        return 0, 0, 0
+    suite = ElementTree.parse(report).find("testsuite")
+    tests, failures, errors, skipped = (
+        int(suite.get(key)) for key in ("tests", "failures", "errors", "skipped")
+    )
+    return tests - failures - errors - skipped, failures + errors, skipped
+
+
+def describe(counts):
+    passed, failed, skipped = counts
+    return f"{passed} passed, {failed} failed, {skipped} skipped"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

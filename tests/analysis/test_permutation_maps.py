@@ -1,0 +1,59 @@
+"""Permutation maps against the golden ones, and as permutations."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from keras_permix.analysis import permutation_maps, plot_permutation_maps
+from keras_permix.layers import CSP, SliceSort
+
+GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "analysis.npz")
+
+
+def identity_csp():
+    """The CSP layer of the golden file: values are the tokens themselves."""
+    layer = CSP(int(GOLDEN["G"]), GOLDEN["shifts"], use_output_projection=False)
+    layer.build((None, *GOLDEN["X"].shape))
+    layer.value_dense.kernel.assign(np.eye(GOLDEN["X"].shape[1]))
+    return layer
+
+
+def test_maps_are_the_golden_ones():
+    tokens = GOLDEN["X"][None].astype("float32")
+    np.testing.assert_array_equal(
+        permutation_maps(identity_csp(), tokens)[0], GOLDEN["attention_maps"]
+    )
+
+
+def test_maps_of_chosen_channels():
+    tokens = GOLDEN["X"][None].astype("float32")
+    maps = permutation_maps(identity_csp(), tokens, channels=[3, 1])
+    np.testing.assert_array_equal(maps[0], GOLDEN["attention_maps"][[3, 1]])
+
+
+@pytest.mark.parametrize("order", ["ascend", "interleave", "max_exchange"])
+def test_maps_do_what_the_layer_does(order):
+    tokens = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+    layer = SliceSort(order, layers=2, use_output_projection=False)
+    layer.build(tokens.shape)
+    values = keras.ops.convert_to_numpy(layer.value_dense(tokens))
+    maps = permutation_maps(layer, tokens)
+    mixed = np.einsum("bcnm,bmc->bnc", maps, values)
+    np.testing.assert_array_equal(mixed, keras.ops.convert_to_numpy(layer(tokens)))
+
+
+def test_a_layer_that_does_not_permute_is_refused():
+    with pytest.raises(TypeError, match="`layer` must be .* Received: Dense"):
+        permutation_maps(keras.layers.Dense(3), np.zeros((1, 2, 3), "float32"))
+
+
+def test_plot_has_a_dot_for_every_token():
+    axes = Figure().subplots(1, 4)
+    plot_permutation_maps(axes, GOLDEN["attention_maps"])
+    for ax, matrix in zip(axes, GOLDEN["attention_maps"], strict=True):
+        columns, rows = ax.collections[0].get_offsets().T
+        np.testing.assert_array_equal(matrix[rows.astype(int), columns.astype(int)], 1)
+        assert len(rows) == len(matrix)

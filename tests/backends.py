@@ -1,0 +1,54 @@
+"""What tests must ask of a backend by its own name: gradients and compilation."""
+
+import keras
+
+BACKEND = keras.config.backend()
+
+
+def value_and_gradient(function, x, cotangent):
+    """The result of `function(x)` and the gradient of `sum(function(x) * cotangent)`."""
+    return {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}[BACKEND](
+        function, x, cotangent
+    )
+
+
+def compiled(function):
+    """`function` compiled as the backend compiles."""
+    if BACKEND == "jax":
+        import jax
+
+        return jax.jit(function)
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True)
+    import torch
+
+    return torch.compile(function)
+
+
+def _jax(function, x, cotangent):
+    import jax
+
+    value, pull = jax.vjp(function, keras.ops.convert_to_tensor(x))
+    return value, pull(keras.ops.convert_to_tensor(cotangent, value.dtype))[0]
+
+
+def _tensorflow(function, x, cotangent):
+    import tensorflow as tf
+
+    x = keras.ops.convert_to_tensor(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x)
+    cotangent = keras.ops.convert_to_tensor(cotangent, value.dtype)
+    return value, tape.gradient(value, x, output_gradients=cotangent)
+
+
+def _torch(function, x, cotangent):
+    import torch
+
+    x = keras.ops.convert_to_tensor(x).clone().requires_grad_()
+    value = function(x)
+    cotangent = keras.ops.convert_to_tensor(cotangent, value.dtype)
+    return value.detach(), torch.autograd.grad(value, x, cotangent)[0]

@@ -1,0 +1,104 @@
+"""`permix predict` and `permix evaluate`."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import data, zoo
+from keras_permix.cli import main
+from keras_permix.data import ImageData
+
+Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(5).integers(0, 256, (40, 8, 8, 3), dtype="uint8")
+
+
+def expected_logits(images):
+    model = zoo.CSPViT.from_preset("test")
+    return keras.ops.convert_to_numpy(model(images, training=False))
+
+
+def test_predict(tmp_path, capsys, pixels):
+    paths = [str(tmp_path / f"{index}.png") for index in range(2)]
+    for path, image in zip(paths, pixels[:2], strict=True):
+        Image.fromarray(image).save(path)
+    assert main(["predict", "cspvit/test", *paths, "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    logits = expected_logits(pixels[:2])
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    for index, path in enumerate(paths):
+        best = np.argsort(-probabilities[index])[:2]
+        labels = np.array(["red", "green", "blue"])[best]
+        values = 100 * probabilities[index][best]
+        expected = [path, *(f"  {v:6.2f} %  {n}" for v, n in zip(values, labels, strict=True))]
+        assert lines[3 * index : 3 * index + 3] == expected
+
+
+def test_predict_on_grey_and_transparent_images(tmp_path, capsys, pixels):
+    grey, clear = tmp_path / "grey.png", tmp_path / "clear.png"
+    Image.fromarray(pixels[0, :, :, 0]).resize((30, 20)).save(grey)
+    Image.fromarray(pixels[0]).convert("RGBA").save(clear)
+    assert main(["predict", "cspvit/test", str(grey), str(clear)]) == 0
+    assert capsys.readouterr().out.count("%") == 6
+
+
+@pytest.mark.parametrize("content", [None, b"this is no image"])
+def test_predict_on_no_image(tmp_path, capsys, content):
+    path = tmp_path / "image.png"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["predict", "cspvit/test", str(path)]) == 2
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert error.startswith("permix: error: `IMAGE` must be an image file that Pillow can read.")
+    assert str(path) in error and error.count("\n") == 1
+
+
+def test_predict_nothing(capsys):
+    assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
+    assert "`--top` must be at least 1. Received: 0" in capsys.readouterr().err
+
+
+@pytest.fixture
+def toys(monkeypatch, pixels):
+    """A data set "toys" whose labels the test preset gets right in three cases of four."""
+    labels = expected_logits(pixels).argmax(1).astype("int32")
+    labels[::4] = (labels[::4] + 1) % 3
+    names = ("red", "green", "blue")
+    toys = ImageData("toys", (pixels, labels), (pixels, labels), names)
+    asked = []
+
+    def load_images(name, data_dir=None):
+        asked.append((name, str(data_dir)))
+        return toys
+
+    monkeypatch.setattr(data, "load_images", load_images)
+    return asked
+
+
+def test_evaluate(toys, tmp_path, capsys):
+    arguments = ["--data", "toys", "--data-dir", "here", "--batch-size", "16"]
+    path = tmp_path / "scores.json"
+    assert main(["evaluate", "cspvit/test", *arguments, "--json", str(path)]) == 0
+    assert toys == [("toys", "here")]
+    assert "toys/test/top1: 75.00 %" in capsys.readouterr().out
+    assert json.loads(path.read_text()) == {"toys/test/top1": 0.75}
+
+
+def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
+    grey = (pixels[..., :1], np.zeros(len(pixels), "int32"))
+    monkeypatch.setattr(
+        data, "load_images", lambda *args, **kwargs: ImageData("grey", grey, grey, ("a",))
+    )
+    assert main(["evaluate", "cspvit/test", "--data", "grey"]) == 2
+    assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
+
+
+def test_evaluate_on_an_unknown_set(capsys):
+    assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
+    assert "Received: name='nonsense'" in capsys.readouterr().err

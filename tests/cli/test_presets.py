@@ -1,0 +1,85 @@
+"""`permix list`, `info` and `verify`."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_permix._backend import installed_backends
+from keras_permix.cli import main
+from tests.zoo.models import edit_json, tiny
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
+    tiny("CSPViT").save_to_preset(tmp_path / "plain")
+    tiny("SliceViT", dtype="mixed_bfloat16").save_to_preset(
+        tmp_path / "mixed", weights_dtype="float16"
+    )
+    quantized = tiny("ViT")
+    quantized.quantize("int8")
+    quantized.save_to_preset(tmp_path / "quantized")
+    wrong = shutil.copytree(tmp_path / "plain", tmp_path / "wrong")
+    edit_json(wrong / "metadata.json", lambda m: m["probe"]["logits"][0].__setitem__(0, 9.0))
+    torn = shutil.copytree(tmp_path / "plain", tmp_path / "torn")
+    (torn / "task.json").unlink()
+
+    folders = sorted(str(path) for path in tmp_path.iterdir())
+    assert main(["verify", *folders]) == 1
+    output = capsys.readouterr().out.splitlines()
+    verdicts = {tuple(line.split()[:2]): line.rpartition("  ")[2] for line in output[2:]}
+    for backend in installed_backends():
+        for name in ("plain", "mixed", "quantized"):
+            assert verdicts[str(tmp_path / name), backend] == "pass", output
+        assert verdicts[str(wrong), backend] == "FAIL: other logits"
+        assert verdicts[str(torn), backend] == "FAIL: see below"
+        problem = f"{torn} on {backend}: The preset must hold `task.json`"
+        assert any(line.startswith(problem) for line in output)
+
+
+def test_verify_of_a_backend_that_is_not_there(capsys):
+    assert main(["verify", "--backend", "abacus", "cspvit/test"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("permix: error: `--backend` must be one of")
+    assert error.endswith("Received: abacus\n")
+
+
+def test_list(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["preset", "class", "parameters", "weights", "measured"]
+    test = next(line for line in lines if line.startswith("cspvit/test"))
+    assert test.split() == ["cspvit/test", "CSPViT", "1,187", "yes", "–"]
+    untrained = next(line for line in lines if line.startswith("slicevit/dogs_vs_cats"))
+    assert "permix train slicevit/dogs_vs_cats" in untrained
+
+
+def test_info(capsys):
+    assert main(["info", "cspvit/test"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["class"] == "CSPViT" and shown["labels"] == "red, green, blue"
+    assert shown["measured"] == "–" and shown["image_size"] == "8" and shown["dtype"] == "float32"
+    assert main(["info", "slicevit/dogs_vs_cats"]) == 0
+    assert "none yet: permix train slicevit/dogs_vs_cats" in capsys.readouterr().out
+
+
+def test_unknown_preset(capsys):
+    assert main(["info", "nonsense"]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.count("\n") == 1
+    assert error.startswith("permix: error: `preset` must be a name (cspvit/")
+    assert error.endswith("Received: 'nonsense'\n")
+
+
+def test_no_command(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_scores_in_per_cent():
+    from keras_permix.cli.table import format_scores
+
+    assert format_scores({"a/test/top1": 0.75125, "b": None}) == "a/test/top1 75.12 %"
+    assert format_scores({"a": None}) == format_scores(None) == "–"
+    assert np.isclose(float(format_scores({"a": 0.5}).split()[1]), 50)

@@ -1,0 +1,114 @@
+"""Order, resuming and shapes of `ImagePipeline`."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import ImagePipeline, make_augmentation
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype="uint8")
+LABELS = np.arange(50) % 7
+
+
+def pipeline(images=IMAGES, labels=LABELS, **changes):
+    augment = make_augmentation(dict(crop_padding=2, flip=True), seed=3, num_classes=7)
+    arguments = dict(batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment)
+    return ImagePipeline(images, labels, **{**arguments, **changes})
+
+
+def same(batches, others):
+    return len(batches) == len(others) and all(
+        np.array_equal(x, other_x) and np.array_equal(y, other_y)
+        for (x, y), (other_x, other_y) in zip(batches, others, strict=True)
+    )
+
+
+class Recorder(ImagePipeline):
+    """Keeps the last batch that was given for each epoch and index."""
+
+    def __getitem__(self, index):
+        batch = super().__getitem__(index)
+        self.seen = {**getattr(self, "seen", {}), (self.epoch, index): batch}
+        return batch
+
+
+def test_in_order_and_unchanged():
+    batches = list(pipeline(shuffle=False, augment=None))
+    assert [len(y) for _, y in batches] == [16, 16, 16, 2]
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in batches]), IMAGES)
+    np.testing.assert_array_equal(np.concatenate([y for _, y in batches]), LABELS)
+    assert (batches[0][0].dtype, batches[0][1].dtype) == ("uint8", "int32")
+
+
+def test_an_epoch_has_each_image_once_with_its_label():
+    numbers = np.arange(50)
+    images = np.broadcast_to(numbers[:, None, None, None], (50, 2, 2, 1)).astype("uint8")
+    x, y = (np.concatenate(part) for part in zip(*pipeline(images, augment=None), strict=True))
+    assert sorted(x[:, 0, 0, 0]) == list(numbers)
+    assert list(x[:, 0, 0, 0]) != list(numbers)
+    np.testing.assert_array_equal(LABELS[x[:, 0, 0, 0]], y)
+
+
+def test_batches_depend_on_seed_and_epoch_alone():
+    first = list(pipeline())
+    assert same(first, list(pipeline()))
+    assert not same(first, list(pipeline(seed=4)))
+    assert not same(first, list(pipeline(epoch=1)))
+    backwards = pipeline()
+    assert same(first[::-1], [backwards[index] for index in (3, 2, 1, 0)])
+
+
+@pytest.mark.parametrize("only", [dict(augment=None), dict(shuffle=False)], ids=str)
+def test_order_and_augmentation_are_each_new_each_epoch(only):
+    assert not same(list(pipeline(**only)), list(pipeline(**only, epoch=1)))
+
+
+def test_the_next_epoch_is_the_one_of_a_fresh_pipeline():
+    batches = pipeline()
+    batches.on_epoch_end()
+    batches.on_epoch_end()
+    assert same(list(batches), list(pipeline(epoch=2)))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_fit_resumed_sees_what_an_uninterrupted_one_sees(workers):
+    def fit(epoch, epochs):
+        model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
+        model.add(keras.layers.Dense(7))
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        batches = Recorder(
+            IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, epoch=epoch,
+            augment=make_augmentation(dict(crop_padding=2), 3, 7), workers=workers,
+        )  # fmt: skip
+        model.fit(batches, initial_epoch=epoch, epochs=epochs, verbose=0)
+        return batches
+
+    whole, rest = fit(0, 3), fit(2, 3)
+    assert whole.epoch == rest.epoch
+    last = [(whole.epoch - 1, index) for index in range(len(whole))]
+    assert same([whole.seen[key] for key in last], [rest.seen[key] for key in last])
+
+
+def test_drop_remainder():
+    assert [len(y) for _, y in pipeline(drop_remainder=True)] == [16, 16, 16]
+
+
+def test_any_sequence_of_images_will_do():
+    assert same(list(pipeline(list(IMAGES))), list(pipeline()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        (dict(batch_size=0), "`batch_size` must be 1 or more"),
+        (dict(batch_size=64, drop_remainder=True), "fill at least one batch"),
+        (dict(images=IMAGES[:0], labels=LABELS[:0]), "fill at least one batch"),
+        (dict(labels=LABELS[1:]), "must be of one length.*50 images, 49 labels"),
+        (dict(num_classes=6), "`num_classes - 1`.*labels from 0 to 6, num_classes=6"),
+        (dict(seed=-1), "`seed` and `epoch` must be 0 or more"),
+        (dict(epoch=-1), "`seed` and `epoch` must be 0 or more"),
+    ],
+)
+def test_bad_arguments(changes, rule):
+    with pytest.raises(ValueError, match=rule):
+        pipeline(**changes)

@@ -1,0 +1,84 @@
+"""Images of differing sizes, brought to one size batch by batch."""
+
+import numpy as np
+import pytest
+
+from keras_permix.data import ImagePipeline, RecordSource, ResizeCrop
+
+
+def ramp(height, width, channels=3):
+    """An image whose first channel grows to the right, the others downwards."""
+    x = np.linspace(0, 255, width)[None, :, None]
+    y = np.linspace(0, 255, height)[:, None, None]
+    planes = [np.broadcast_to(y if c else x, (height, width, 1)) for c in range(channels)]
+    return np.concatenate(planes, -1).astype("uint8")
+
+
+RECORDS = [{"image": ramp(40 + i, 60 - i), "label": i % 3} for i in range(10)]
+
+
+def test_the_middle_square():
+    image = ResizeCrop(16, keep=0.5)(ramp(40, 80))
+    assert image.shape == (16, 16, 3) and image.dtype == "uint8"
+    # The middle 20 x 20 of 40 x 80: three eighths to five eighths of the width.
+    np.testing.assert_allclose(image[:, [0, -1], 0].mean(0), [98, 157], atol=3)
+    np.testing.assert_allclose(image[[0, -1], :, 1].mean(1), [66, 189], atol=5)
+
+
+def test_one_channel_stays_one():
+    assert ResizeCrop(16)(ramp(20, 30, 1)).shape == (16, 16, 1)
+
+
+def test_random_rectangles_keep_to_area_and_aspect():
+    crop = ResizeCrop(32, random=True, area=(0.2, 0.5), aspect=(0.5, 2.0))
+    image, rng = ramp(200, 200), np.random.default_rng(0)
+    boxes = []
+    for _ in range(40):
+        cut = crop(image, rng).astype(float)
+        boxes.append((np.ptp(cut[..., 0]) / 255, np.ptp(cut[..., 1]) / 255))
+    widths, heights = np.array(boxes).T
+    assert np.all((widths * heights > 0.15) & (widths * heights < 0.52))
+    assert np.ptp(widths * heights) > 0.15
+    assert (widths / heights).min() < 0.8 and (widths / heights).max() > 1.25
+
+
+def test_an_image_too_long_for_any_rectangle_is_cut_in_the_middle():
+    long = ramp(4, 400)
+    cut = ResizeCrop(8, random=True, area=(0.9, 1.0))(long, np.random.default_rng(0))
+    np.testing.assert_array_equal(cut, ResizeCrop(8)(long))
+
+
+def test_a_pipeline_of_records_is_a_function_of_seed_and_epoch():
+    def batches(epoch, seed=0):
+        source = RecordSource(RECORDS, ResizeCrop(16, random=True), seed)
+        made = ImagePipeline(source, None, batch_size=4, num_classes=3, shuffle=True, epoch=epoch)
+        return [made[2], made[0]]
+
+    (tail, tail_labels), (head, _) = batches(1)
+    assert head.shape == (4, 16, 16, 3) and tail.shape == (2, 16, 16, 3)
+    assert tail_labels.dtype == "int32"
+    np.testing.assert_array_equal(head, batches(1)[1][0])
+    assert not np.array_equal(head, batches(0)[1][0])
+    assert not np.array_equal(head, batches(1, seed=1)[1][0])
+
+
+@pytest.mark.parametrize("place", [dict(epoch=1), dict(index=1)], ids=str)
+def test_the_same_records_are_cut_elsewhere_in_another_batch(place):
+    source = RecordSource(RECORDS, ResizeCrop(16, random=True))
+    assert not np.array_equal(source.read([0, 1])[0], source.read([0, 1], **place)[0])
+
+
+def test_labels_follow_their_images():
+    source = RecordSource([{"image": np.full((2, 2, 1), i), "label": i} for i in range(9)])
+    images, labels = ImagePipeline(source, None, batch_size=9, num_classes=9, shuffle=True)[0]
+    np.testing.assert_array_equal(images[:, 0, 0, 0], labels)
+    assert sorted(labels) == list(range(9)) and list(labels) != list(range(9))
+
+
+def test_a_slice_of_a_source_is_a_source():
+    source = RecordSource(RECORDS, ResizeCrop(8))
+    part = source[3:7][1:]
+    assert (len(part), len(source)) == (3, 10)
+    np.testing.assert_array_equal(part.read([0, 2])[1], [4 % 3, 6 % 3])
+    with pytest.raises(TypeError, match=r"read by `read`. Received: source\[0\]"):
+        source[0]

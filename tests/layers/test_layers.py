@@ -1,0 +1,77 @@
+"""What design.md asks of every layer, for every layer in several configurations."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
+from tests.harness import (
+    assert_close,
+    check_layer,
+    check_other_backend,
+    functional,
+    to_numpy,
+)
+
+SHAPE = (4, 16, 8)
+
+# Checked with low precision and training; "selects" has ranks or maxima of rounded values.
+CORE = {
+    "csp": partial(CSP),
+    "csp full sort": partial(CSP, None),
+    "csp selects by reference": partial(CSP, align="reference"),
+    "csp wide with bias and dropout": partial(
+        CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
+    ),
+    "slice_sort": partial(SliceSort),
+    "slice_sort selects maxima": partial(SliceSort, "max_exchange"),
+    "slice_sort interleave_haar": partial(
+        SliceSort, "interleave_haar", inner_dim=12, head_dim=4, layer=1, layers=2
+    ),
+    "attention": partial(SoftmaxAttention, num_heads=2),
+    "attention plain with dropout": partial(SoftmaxAttention, 4, fused=False, dropout=0.3),
+}
+VARIANTS = {
+    "csp shift only": partial(CSP, group_size=1),
+    "csp groups of 4": partial(CSP, 4, "linear_code"),
+    "csp reference groups of 4": partial(CSP, 4, align="reference", use_value_bias=True),
+    "csp reference full sort": partial(CSP, None, align="reference"),
+    "csp power": partial(CSP, shift="power", layer=1, layers=3),
+    "csp power_code": partial(CSP, 4, "power_code", layer=1, layers=2),
+    "csp given steps": partial(CSP, shift=[3, -1, 0, 16, 5, 2, 7, 21]),
+    "csp without output projection": partial(CSP, use_output_projection=False),
+    "slice_sort descend": partial(SliceSort, "descend", use_output_projection=False),
+    "slice_sort interleave": partial(SliceSort, "interleave", layer=0, layers=3),
+    "attention with bias": partial(SoftmaxAttention, 3, 5, use_qkv_bias=True),
+}
+LAYERS = {**CORE, **VARIANTS}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_keeps_its_promises(name):
+    check_layer(LAYERS[name], SHAPE, numerics=name in CORE, continuous="selects" not in name)
+
+
+@pytest.mark.parametrize("name", [name for name in CORE if not name.startswith("csp")])
+def test_layer_takes_any_length(name):
+    """After a second length TensorFlow traces for any. (For CSP see test_csp.py.)"""
+    layer = LAYERS[name]()
+    model = functional(layer, (None, SHAPE[2]))
+    for tokens in (16, 6, 9):
+        inputs = np.random.default_rng(0).normal(size=(4, tokens, 8)).astype("float32")
+        assert_close(model.predict(inputs, verbose=0), to_numpy(layer(inputs)))
+
+
+def test_files_are_read_on_another_backend():
+    check_other_backend(LAYERS, SHAPE)
+
+
+@pytest.mark.parametrize("make", [CSP, SliceSort, partial(SoftmaxAttention, 2)])
+def test_dropout_acts_in_training_only(make):
+    layer = make(dropout=0.5)
+    inputs = np.random.default_rng(0).normal(size=SHAPE).astype("float32")
+    outputs = to_numpy(layer(inputs))
+    np.testing.assert_array_equal(to_numpy(layer(inputs, training=False)), outputs)
+    zeros = np.mean(to_numpy(layer(inputs, training=True)) == 0)
+    assert 0.4 < zeros < 0.6

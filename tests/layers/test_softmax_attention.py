@@ -1,0 +1,54 @@
+"""SoftmaxAttention gives the numbers of plain NumPy, masks included, and names bad arguments."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import SoftmaxAttention
+from tests.harness import assert_close, to_numpy
+
+X = np.random.default_rng(0).normal(size=(3, 7, 8)).astype("float32")
+MASK = np.arange(7) < np.array([[7], [4], [1]])
+
+
+def attend(layer, inputs, head_dim, mask):
+    """Attention in float64, one head at a time."""
+    kernel, *bias = (weight.numpy().astype("float64") for weight in layer.qkv_dense.weights)
+    query, key, value = np.split(inputs @ kernel + (bias[0] if bias else 0), 3, axis=-1)
+    heads = []
+    for start in range(0, query.shape[-1], head_dim):
+        part = np.s_[..., start : start + head_dim]
+        scores = query[part] @ key[part].swapaxes(1, 2) / np.sqrt(head_dim)
+        weights = np.where(mask[:, None, :], np.exp(scores), 0)
+        heads.append(weights / weights.sum(-1, keepdims=True) @ value[part])
+    kernel, bias = (weight.numpy() for weight in layer.output_dense.weights)
+    return np.concatenate(heads, axis=-1) @ kernel + bias
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "head_dim"),
+    [(dict(num_heads=2), 4), (dict(num_heads=3, head_dim=5, use_qkv_bias=True), 5)],
+)
+def test_layer_gives_the_values_of_numpy(arguments, head_dim, fused, masked):
+    layer = SoftmaxAttention(**arguments, fused=fused)
+    layer.build(X.shape)
+    for weight in layer.weights:
+        weight.assign(weight + 0.1)
+    mask = MASK if masked else None
+    wanted = attend(layer, X, head_dim, MASK if masked else np.ones_like(MASK))
+    assert_close(to_numpy(layer(X, mask=mask)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(num_heads=0), "`num_heads` must be a positive integer.*0"),
+        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3.*8"),
+        (dict(head_dim=1.5), "`head_dim` must be a positive integer.*1.5"),
+        (dict(dropout=2), r"`dropout` must be in \[0, 1\).*2"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        SoftmaxAttention(**arguments)(X)

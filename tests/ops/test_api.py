@@ -1,0 +1,92 @@
+"""Names, errors, symbolic calls, and which implementation serves a call."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from keras_permix.ops import _dispatch
+from tests.harness import to_numpy
+
+X = np.zeros((2, 8, 4), "float32")
+
+
+def test_public_names():
+    assert sorted(ops.__all__) == [
+        "channel_shift",
+        "csp",
+        "explain",
+        "group_sort",
+        "interleave_order",
+        "max_exchange",
+        "shift_steps",
+        "slice_sort",
+    ]
+
+
+ERRORS = {
+    "x": (ValueError, lambda: ops.group_sort(X[0]), r"`x` must have the shape.*\(8, 4\)"),
+    "group_size": (ValueError, lambda: ops.group_sort(X, 3), "group_size=3"),
+    "group_size 0": (ValueError, lambda: ops.csp(X, (0,) * 4, 0), "group_size=0"),
+    "group_size large": (ValueError, lambda: ops.group_sort(X, 9), "group_size=9"),
+    "align": (ValueError, lambda: ops.group_sort(X, align="both"), "`align`.*'both'"),
+    "steps count": (ValueError, lambda: ops.channel_shift(X, (1, 2)), "2 steps for 4 channels"),
+    "steps kind": (TypeError, lambda: ops.channel_shift(X, (0.5,) * 4), "`steps` must be integers"),
+    "mask": (ValueError, lambda: ops.slice_sort(X, mask=X[0] > 0), r"`mask`.*\(8, 4\)"),
+    "descending": (ValueError, lambda: ops.slice_sort(X, (True, False)), "`descending`"),
+    "schedule": (ValueError, lambda: ops.shift_steps("curved", 8, 4), "`schedule`.*'curved'"),
+    "explicit": (ValueError, lambda: ops.shift_steps([1, 2], 8, 4), r"shape \(2,\)"),
+    "tokens": (ValueError, lambda: ops.shift_steps("linear", 0, 4), "tokens=0"),
+    "layer": (ValueError, lambda: ops.shift_steps("power", 8, 4, layer=2, layers=2), "layer=2"),
+    "kind": (ValueError, lambda: ops.interleave_order("sine", 4, layer=0, layers=1), "'sine'"),
+    "implementation": (
+        ValueError,
+        lambda: ops.group_sort(X, 2, implementation="magic"),
+        "`implementation` must be one of.*'magic'",
+    ),
+    "explain": (ValueError, lambda: ops.explain("shift_steps", X), "`op` must be one of"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    kind, call, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_a_row_that_cannot_serve_says_why():
+    mask = np.ones((2, 8), bool)
+    with pytest.raises(ValueError, match=r"'native' cannot serve this call of `csp`: it takes no"):
+        ops.csp(X, (0,) * 4, 2, mask=mask, implementation="native")
+
+
+@pytest.mark.parametrize("name", ["csp", "slice_sort", "channel_shift", "group_sort"])
+def test_the_native_implementation_serves(name):
+    arguments = {"csp": ((0,) * 4, 2), "channel_shift": ((0,) * 4,)}.get(name, ())
+    explanation = ops.explain(name, X, *arguments)
+    assert explanation.chosen != "reference"
+    assert f"{explanation.chosen}: serves this call" in str(explanation)
+
+
+def test_environment_forces_an_implementation(monkeypatch):
+    monkeypatch.setattr(_dispatch, "FORCED", "reference")
+    assert ops.explain("csp", X, (0,) * 4, 2).chosen == "reference"
+
+
+def test_symbolic_calls():
+    inputs = keras.Input((8, 4))
+    outputs = ops.csp(inputs, (0, 1, 2, 3), 2)
+    assert outputs.shape == (None, 8, 4)
+    x = np.random.default_rng(0).normal(size=X.shape).astype("float32")
+    expected = to_numpy(ops.csp(x, (0, 1, 2, 3), 2))
+    np.testing.assert_array_equal(keras.Model(inputs, outputs).predict(x, verbose=0), expected)
+
+
+def test_unknown_length():
+    inputs = keras.Input((None, 4))
+    model = keras.Model(inputs, ops.csp(inputs, (0, 1, 2, 3), 2))
+    for tokens in (4, 8):
+        x = np.random.default_rng(0).normal(size=(1, tokens, 4)).astype("float32")
+        expected = to_numpy(ops.csp(x, (0, 1, 2, 3), 2))
+        np.testing.assert_array_equal(to_numpy(model(x)), expected)

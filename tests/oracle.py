@@ -1,0 +1,86 @@
+"""The ops in plain NumPy, one sample and one channel at a time, sharing no code with the package.
+
+An op that permutes is described by its sources: an integer array like `x` that says for every
+place which token of the same sample and channel arrives there, or -1 for a place that is set to 0.
+"""
+
+import numpy as np
+
+
+def values(x, sources):
+    """What the permutation makes of `x`."""
+    out = np.take_along_axis(x, np.maximum(sources, 0), axis=1)
+    return np.where(sources < 0, np.zeros_like(x), out)
+
+
+def gradient(cotangent, sources):
+    """What the gradient of the result is for `x`."""
+    out = np.zeros_like(cotangent)
+    for b, n, c in np.argwhere(sources >= 0):
+        out[b, sources[b, n, c], c] += cotangent[b, n, c]
+    return out
+
+
+def channel_shift(x, steps, mask=None):
+    return csp(x, steps, 1, mask=mask)
+
+
+def group_sort(x, group_size=None, align="independent", mask=None):
+    return csp(x, [0] * x.shape[2], group_size, align, mask)
+
+
+def csp(x, steps, group_size, align="independent", mask=None):
+    def permute(sample, real, channel):
+        values = sample[:, channel]
+        step = int(steps[channel]) % len(sample)
+        shifted = [real[(n - step) % len(real)] for n in range(len(real))]
+        size = group_size or len(sample)
+        result = []
+        for start in range(0, len(real), size):
+            group = sorted(shifted[start : start + size], key=lambda token: values[token])
+            if align == "reference":
+                group = _by_ranks(group, sample[real[start : start + size], 0])
+            result += group
+        return list(real) if align == "reference" and channel == 0 else result
+
+    return _sources(x, mask, permute)
+
+
+def _by_ranks(group, leader):
+    """The smallest goes where the leader is smallest, and so on."""
+    result = list(group)
+    for token, place in zip(
+        group, sorted(range(len(leader)), key=lambda n: leader[n]), strict=True
+    ):
+        result[place] = token
+    return result
+
+
+def slice_sort(x, descending=False, mask=None):
+    descending = np.broadcast_to(descending, x.shape[2:])
+
+    def permute(sample, real, channel):
+        result = sorted(real, key=lambda token: sample[token, channel])
+        return result[::-1] if descending[channel] else result
+
+    return _sources(x, mask, permute)
+
+
+def max_exchange(x, mask=None):
+    def permute(sample, real, channel):
+        result = list(real)
+        winner = max(range(len(real)), key=lambda n: sample[real[n], channel])
+        result[0], result[winner] = result[winner], result[0]
+        return result
+
+    return _sources(x, mask, permute)
+
+
+def _sources(x, mask, permute):
+    x = x.astype("float64")
+    sources = np.full(x.shape, -1)
+    for b, sample in enumerate(x):
+        real = np.arange(len(sample)) if mask is None else np.flatnonzero(mask[b])
+        for channel in range(x.shape[2] if len(real) else 0):
+            sources[b, real, channel] = permute(sample, real, channel)
+    return sources

@@ -1,0 +1,23 @@
+"""Load saved models and write what they give: the other half of `check_other_backend`.
+
+    python -m tests.reload FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_permix  # noqa: F401  (registers the layers)
+
+
+def main(folder):
+    inputs = np.load(folder / "inputs.npy")
+    for path in folder.glob("*.keras"):
+        outputs = keras.saving.load_model(path)(inputs)
+        np.save(path.with_suffix(".npy"), keras.ops.convert_to_numpy(outputs))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,35 @@
+"""The examples do what they say, run as a user runs them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_quickstart(tmp_path):
+    printed = run("quickstart.py", "--out", str(tmp_path))
+    accuracy = float(re.search(r"CIFAR-10 test images: ([\d.]+) % correct", printed)[1])
+    assert accuracy > 70
+    assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
+    assert float(re.search(r"logits differ by at most (\S+)", printed)[1]) < 1e-5
+    assert (tmp_path / "cats_and_dogs" / "model.weights.h5").is_file()
+
+
+def test_replace_attention():
+    printed = run("replace_attention.py")
+    scores = re.findall(r"(\w+): ([\d,]+) parameters, .* ([\d.]+) % of the test waves", printed)
+    assert [name for name, _, _ in scores] == ["attention", "permutation"]
+    counts = [int(count.replace(",", "")) for _, count, _ in scores]
+    assert counts[1] < counts[0]
+    assert all(float(score) > 50 for _, _, score in scores)

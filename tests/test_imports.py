@@ -1,0 +1,113 @@
+"""The package needs one backend only, imports fast, and says its public names aloud."""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.harness import BACKENDS, ROOT
+
+# What must be absent on a machine of another backend. (jaxlib and flax come with jax only.)
+PACKAGES = {
+    "jax": ("jax", "jaxlib", "flax"),
+    "tensorflow": ("tensorflow", "tf_keras", "tensorflow_text"),
+    "torch": ("torch", "torchvision"),
+}
+
+# The finder of installed packages is blind to `absent`: exactly as if they were not installed,
+# which an ImportError would not be (torch looks for tensorflow with `find_spec` and goes on).
+ALONE = """
+import sys
+from importlib.machinery import PathFinder
+
+absent = set(sys.argv[1].split(","))
+
+class Blind(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in absent:
+            return super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Blind if finder is PathFinder else finder for finder in sys.meta_path]
+
+import keras
+import numpy as np
+from keras_permix import analysis, cli, data, layers, ops, training, zoo
+
+model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), "uint8")
+batches = data.ImagePipeline(images, np.arange(6) % 3, batch_size=3, num_classes=3)
+model.fit(images, np.arange(6) % 3, verbose=0)
+model.save_to_preset("preset")
+again = zoo.CSPViT.from_preset("preset")
+assert np.allclose(again.predict(images, verbose=0), model.predict(images, verbose=0), atol=1e-5)
+assert not absent & set(sys.modules)
+"""
+
+# Keras itself imports TensorFlow where it is installed, for some of its calls; we never do.
+MEASURED = """
+import sys, time
+
+import keras
+before = set(sys.modules)
+start = time.perf_counter()
+import keras_permix
+seconds = time.perf_counter() - start
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(seconds, *sorted(new & set(sys.argv[1].split(","))))
+"""
+
+
+def absent_packages():
+    others = [name for name in BACKENDS if name != keras.config.backend()]
+    return ",".join(package for name in others for package in PACKAGES[name])
+
+
+def run(script, folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, absent_packages()]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_one_backend_is_enough(tmp_path):
+    run(ALONE, tmp_path)
+
+
+def test_import_is_fast_and_brings_no_other_backend(tmp_path):
+    fastest = float("inf")
+    for _ in range(3):
+        seconds, *others = run(MEASURED, tmp_path).split()
+        assert not others
+        fastest = min(fastest, float(seconds))
+        if fastest <= 0.15:
+            break
+    assert fastest <= 0.15
+
+
+PUBLIC = {
+    "keras_permix": ["__version__", "layers", "ops", "zoo"],
+    "keras_permix.layers": ["CSP", "SliceSort", "SoftmaxAttention"],
+    "keras_permix.zoo": [
+        "CSPViT",
+        "MODELS",
+        "PresetInfo",
+        "SliceViT",
+        "ViT",
+        "list_presets",
+        "preset_info",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_pinned(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name])
+    for public in module.__all__:
+        assert getattr(module, public) is not None

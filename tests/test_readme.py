@@ -1,0 +1,72 @@
+"""What the README and the docstrings show runs, and what they name exists."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+
+import keras
+import pytest
+
+import keras_permix
+from keras_permix import cli
+from tests.harness import ROOT
+
+PAGES = ("README.md", "CONTRIBUTING.md")
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
+SNIPPETS = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
+OTHER_BACKENDS = re.compile(r"\._(jax|tensorflow|torch)|\.kernels")
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_snippet_runs(number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(SNIPPETS[number], f"README.md, snippet {number}", "exec"), {})
+
+
+def test_wishes_have_snippets():
+    shown = "".join(SNIPPETS)
+    for wish in ('.from_preset("cifar10_small")', "num_classes=5", "CSP()", "ops.explain("):
+        assert wish in shown
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_somewhere(name):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", TEXTS[name])
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_commands_exist(name):
+    commands = set(re.findall(r"\bpermix ([a-z]+)\b", TEXTS[name]))
+    assert commands
+    assert commands <= set(cli.COMMANDS)
+    goals = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", TEXTS[name], re.MULTILINE))
+    rules = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {goal for pair in goals for goal in pair if goal} <= rules
+
+
+def examples():
+    """All docstrings with examples, but for those of modules that only another backend loads."""
+    finder, found = doctest.DocTestFinder(), {}
+    for module in pkgutil.walk_packages(keras_permix.__path__, "keras_permix."):
+        if not (OTHER_BACKENDS.search(module.name) or module.name.endswith("__main__")):
+            for test in finder.find(importlib.import_module(module.name)):
+                if test.examples:
+                    found[test.name] = test
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_docstring_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test = EXAMPLES[name]
+    test.globs["keras"] = keras
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)

@@ -1,0 +1,52 @@
+"""Rules of the repository that no other test sees."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_permix import zoo
+
+ROOT = Path(__file__).resolve().parents[1]
+MEGABYTE = 2**20
+
+
+def test_packages_are_in_one_place():
+    # `python -m tests` and imports between tests need tests/ to be a package as well.
+    found = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[!.]*/**/__init__.py")}
+    environments = {path.parent.name for path in ROOT.glob("*/pyvenv.cfg")}
+    assert found - environments == {"keras_permix", "tests"}
+
+
+def test_weights_are_small():
+    sizes = {path: path.stat().st_size for path in ROOT.glob("weights/**/*") if path.is_file()}
+    assert sizes, "there are presets"
+    assert sum(sizes.values()) < 64 * MEGABYTE
+    assert max(sizes.values()) < 16 * MEGABYTE
+
+
+@pytest.mark.parametrize("name", [n for n, info in zoo.list_presets().items() if info.has_weights])
+def test_presets_are_whole(name):
+    info = zoo.preset_info(name)
+    assert info.files.folder == ROOT / "weights" / name
+    info.files.verify()
+    held = {path.name for path in info.files.folder.iterdir()}
+    assert held == {*info.files.names, "metadata.json"}
+
+
+def test_nobody_asks_for_the_backend():
+    allowed = {path.name for path in ROOT.glob("keras_permix/ops/_*.py")}
+    asks = re.compile(r"backend\(\)\s*(==|!=|in\b|not in\b)")
+    asking = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("keras_permix/**/*.py")
+        if path.name not in allowed and asks.search(path.read_text(encoding="utf-8"))
+    ]
+    assert asking == []
+
+
+def test_tables_of_the_readme_are_up_to_date():
+    done = subprocess.run([sys.executable, ROOT / "zoo" / "tables.py", "--check"])
+    assert done.returncode == 0

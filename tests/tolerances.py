@@ -1,0 +1,18 @@
+"""How far results may be apart: one table, by what is compared and the dtype it is computed in."""
+
+# A permutation rounds nothing. Layers and models are matrix products and normalisations; float32
+# values are those suggested with the golden numbers.
+TOLERANCES = {
+    "op": {"float32": dict(rtol=0.0, atol=0.0)},
+    "layer": {
+        "float32": dict(rtol=1e-4, atol=1e-5),
+        "float16": dict(rtol=1e-2, atol=1e-2),
+        "bfloat16": dict(rtol=5e-2, atol=5e-2),
+    },
+    "model": {
+        "float32": dict(rtol=1e-4, atol=2e-4),
+        "float16": dict(rtol=2e-2, atol=2e-2),
+        "bfloat16": dict(rtol=1e-1, atol=1e-1),
+        "int8": dict(rtol=1e-1, atol=1e-1),
+    },
+}

@@ -1,0 +1,66 @@
+"""A small run that tests train, and that kills itself when called as a script.
+
+    python runs.py OUT EPOCH
+"""
+
+import os
+import signal
+import sys
+
+import keras
+import numpy as np
+
+from keras_permix.data import ImageData
+from keras_permix.recipe import DEFAULTS, merge
+from keras_permix.training import train
+
+RECIPE = merge(
+    DEFAULTS,
+    dict(
+        model=dict(
+            class_name="CSPViT",
+            image_size=8,
+            patch_size=2,
+            num_classes=3,
+            width=8,
+            depth=1,
+            mlp_dim=8,
+            dropout=0.1,
+        ),
+        data=dict(name="made"),
+        augmentation=dict(crop_padding=1, flip=True),
+        optimizer=dict(name="adamw", learning_rate=5e-3),
+        schedule=dict(name="cosine", warmup_epochs=1),
+        batch_size=16,
+        epochs=4,
+        label_smoothing=0.1,
+        ema=0.9,
+    ),
+)
+
+
+def make_images():
+    """Three classes that differ in brightness."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(96, dtype="int32") % 3
+    images = (rng.uniform(0, 100, (96, 8, 8, 3)) + 70 * labels[:, None, None, None]).astype("uint8")
+    return ImageData("made", (images[:80], labels[:80]), (images[80:], labels[80:]), tuple("abc"))
+
+
+class Killer(keras.callbacks.Callback):
+    """Kill the process in the middle of an epoch, as a power cut would."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.now, batch) == (self.epoch, 2):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    train(RECIPE, make_images(), sys.argv[1], verbose=0, callbacks=[Killer(int(sys.argv[2]))])

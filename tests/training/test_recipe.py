@@ -1,0 +1,126 @@
+"""Recipes are found, merged, changed and refused."""
+
+import pytest
+
+from keras_permix.recipe import merge
+from keras_permix.training import list_recipes, load_recipe
+from keras_permix.training.run import make_model
+
+
+def write(folder, text):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "recipe.py"
+    path.write_text(text)
+    return path
+
+
+MINIMAL = 'model = dict(class_name="ViT", num_classes=2)\ndata = dict(name="mnist")\n'
+
+
+def test_recipe_by_path_gets_defaults(tmp_path):
+    recipe = load_recipe(write(tmp_path, MINIMAL + "epochs = 3"))
+    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2}
+    assert recipe["epochs"] == 3
+    assert recipe["batch_size"] == 128
+
+
+def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
+    old = {"a": {"x": 1, "y": 2}, "mixer": {"name": "csp", "group_size": 2}}
+    assert merge(old, {"a": {"y": 3}})["a"] == {"x": 1, "y": 3}
+    assert merge(old, {"mixer": {"shift": "unit"}})["mixer"] == {
+        "name": "csp",
+        "group_size": 2,
+        "shift": "unit",
+    }
+    assert merge(old, {"mixer": {"name": "attention"}})["mixer"] == {"name": "attention"}
+    assert old["a"] == {"x": 1, "y": 2}
+
+
+def test_base_and_options(tmp_path):
+    base = write(
+        tmp_path / "base",
+        MINIMAL + "options = dict(wide=dict(model=dict(width=64), epochs=7))\n",
+    )
+    child = write(
+        tmp_path / "child",
+        f"base = {str(base)!r}\nseed = 5\noptions = dict(wide=dict(epochs=8))\n",
+    )
+    recipe = load_recipe(child, "wide")
+    assert (recipe["seed"], recipe["epochs"], recipe["model"]["width"]) == (5, 8, 64)
+
+
+def test_overrides_are_literals_or_words(tmp_path):
+    path = write(tmp_path, MINIMAL)
+    overrides = ["epochs=2", "model.width=64", "precision=mixed_bfloat16"]
+    recipe = load_recipe(path, overrides=overrides)
+    assert recipe["epochs"] == 2
+    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2, "width": 64}
+    assert recipe["precision"] == "mixed_bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (MINIMAL + "epoch = 3", {}, r"unknown keys \['epoch'\]"),
+        ('data = dict(name="mnist")', {}, r"missing keys \['model'\]"),
+        (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\]"),
+        (MINIMAL, {"overrides": ["epochs"]}, "`key=value`. Received: 'epochs'"),
+    ],
+)
+def test_bad_recipes(tmp_path, text, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load_recipe(write(tmp_path, text), **arguments)
+
+
+def test_unknown_recipe_names_the_known_ones():
+    with pytest.raises(ValueError, match=r"cspvit/cifar10_small.*Received: 'cspvit/nonsense'"):
+        load_recipe("cspvit/nonsense")
+
+
+def test_unknown_model_class(tmp_path):
+    recipe = load_recipe(write(tmp_path, MINIMAL), overrides=["model.class_name=Nonsense"])
+    with pytest.raises(ValueError, match="CSPViT.*Received: 'Nonsense'"):
+        make_model(recipe)
+
+
+# Recipe and option -> parameters of the paper's model, semantics of the "exact" column.
+PUBLISHED = {
+    ("cspvit/cifar10", None): 6_377_994,
+    ("cspvit/cifar10", "attention"): 9_523_722,
+    ("cspvit/cifar10", "wide"): 9_523_722,
+    ("cspvit/cifar100", None): 6_504_036,
+    ("cspvit/cifar100", "attention"): 9_649_764,
+    ("cspvit/cifar100", "wide"): 9_649_764,
+    ("cspvit/imagenet", None): 18_497_896,
+    ("cspvit/imagenet", "attention"): 22_050_664,
+    ("cspvit/imagenet", "wide"): 22_036_840,
+    ("slicevit/cifar10", None): 6_457_866,
+    ("slicevit/cifar10", "attention"): 9_603_594,
+    ("slicevit/cifar100", None): 6_504_036,
+    ("slicevit/mnist", "paper"): 6_423_050,
+    ("slicevit/mnist", "paper_attention"): 9_568_778,
+    ("slicevit/tiny_imagenet", None): 18_502_504,
+    ("slicevit/tiny_imagenet", "attention"): 22_050_664,
+    ("slicevit/dogs_vs_cats", None): 1_112_706,
+    ("slicevit/dogs_vs_cats", "attention"): 1_899_138,
+}
+
+
+@pytest.mark.parametrize(("name", "option"), PUBLISHED)
+def test_paper_recipes_have_the_published_size(name, option):
+    recipe = load_recipe(name, option)
+    assert make_model(recipe).count_params() == PUBLISHED[name, option]
+
+
+def test_every_recipe_and_option_names_a_model_that_builds():
+    for name in list_recipes():
+        options = [None, *load_options(name)]
+        for option in options:
+            recipe = load_recipe(name, option, ["model.width=16", "model.depth=1"])
+            assert make_model(recipe).output_shape == (None, recipe["model"]["num_classes"])
+
+
+def load_options(name):
+    from keras_permix.recipe import _read, find_recipe
+
+    return _read(find_recipe(name)).get("options", {})

@@ -1,0 +1,79 @@
+"""Runs learn, leave a record, and end the same after a kill as without one."""
+
+import csv
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_permix.recipe import merge
+from keras_permix.training import train
+from tests.training import runs
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished")
+    model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
+    return out, model, rows
+
+
+def test_run_learns(finished):
+    _, model, rows = finished
+    (_, _), (images, labels) = runs.make_images().train, runs.make_images().test
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    assert np.mean(model.predict(images, verbose=0).argmax(-1) == labels) > 0.5
+
+
+def test_run_leaves_a_record(finished):
+    out, _, rows = finished
+    with open(out / "log.csv") as file:
+        logged = list(csv.DictReader(file))
+    assert [row["epoch"] for row in logged] == ["1", "2", "3", "4"]
+    assert float(logged[-1]["val_top1"]) == rows[-1]["val_top1"]
+    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert read_events(out / "tensorboard", "val_top1") == pytest.approx(
+        [row["val_top1"] for row in rows]
+    )
+
+
+def read_events(folder, tag):
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    (path,) = folder.iterdir()
+    return [
+        value.simple_value
+        for event in map(Event.FromString, RawEventFileLoader(str(path)).Load())
+        for value in event.summary.value
+        if value.tag == tag
+    ]
+
+
+def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
+    _, expected, rows = finished
+    command = [sys.executable, "-m", "tests.training.runs", str(tmp_path), "2"]
+    killed = subprocess.run(command, capture_output=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    model, resumed = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0)
+    without_time = [{**row, "seconds": 0} for row in rows]
+    assert [{**row, "seconds": 0} for row in resumed] == without_time
+    for ours, theirs in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_run_of_another_recipe_is_not_resumed(finished):
+    out, _, _ = finished
+    with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):
+        train(merge(runs.RECIPE, dict(epochs=9)), runs.make_images(), out, verbose=0)
+
+
+def test_kill_between_the_two_renames_loses_nothing(finished, tmp_path):
+    import shutil
+
+    out, _, rows = finished
+    shutil.copytree(out / "checkpoint", tmp_path / "checkpoint.old")
+    _, resumed = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0)
+    assert resumed == rows

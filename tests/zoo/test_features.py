@@ -1,0 +1,92 @@
+"""What Keras offers a model works on ours: LoRA, int8, rematerialisation, XLA."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.harness import assert_close, fit_classifier, to_numpy
+from tests.zoo.models import tiny
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
+CLASSES = pytest.mark.parametrize("class_name", ["CSPViT", "ViT"])
+ON = keras.config.backend()
+
+
+def with_lora(class_name):
+    """A model in which only the LoRA weights of the blocks' dense layers can be trained."""
+    model = tiny(class_name)
+    for weight in model.trainable_weights:
+        weight.trainable = False
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Dense) and "block" in layer.path:
+            layer.enable_lora(2)
+    return model
+
+
+@CLASSES
+def test_lora_trains_nothing_else(class_name):
+    model = with_lora(class_name)
+    before = {weight.path: to_numpy(weight) for weight in model.weights}
+    assert_close(to_numpy(model(IMAGES)), to_numpy(tiny(class_name)(IMAGES)), kind="model")
+    for _ in range(2):  # a is reached through b, which is zero at first
+        fit_classifier(model, IMAGES)
+    for weight in model.weights:
+        changed = not np.array_equal(to_numpy(weight), before[weight.path])
+        assert changed == ("lora" in weight.path), weight.path
+    assert sum("lora" in path for path in before) == 2 * 4 * 2  # a and b, dense layers, blocks
+
+
+@CLASSES
+def test_lora_is_merged_into_a_file(class_name, tmp_path):
+    model = with_lora(class_name)
+    fit_classifier(model, IMAGES)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_close(to_numpy(loaded(IMAGES)), to_numpy(model(IMAGES)), kind="model")
+
+
+@CLASSES
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")
+def test_int8_stays_close_and_is_saved(class_name, tmp_path):
+    model = tiny(class_name, width=32, mlp_dim=64)
+    expected = model.predict(IMAGES, verbose=0)
+    model.quantize("int8")
+    quantized = model.predict(IMAGES, verbose=0)
+    kernels = [weight for weight in model.weights if weight.dtype == "int8"]
+    assert len(kernels) == 2 * 4 + 2  # the blocks' dense layers, patch embedding and head
+    assert not np.array_equal(quantized, expected)
+    assert_close(quantized, expected, dtype="int8", kind="model")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), quantized)
+
+
+@pytest.mark.skipif(ON == "tensorflow", reason="Keras cannot train under RematScope there")
+@pytest.mark.parametrize("mode", ["full", "activations"])
+def test_rematerialisation_trains_alike(mode):
+    with keras.RematScope(mode=mode):
+        model = tiny()
+        loss = fit_classifier(model, IMAGES)
+    plain = tiny()
+    assert_close(loss, fit_classifier(plain, IMAGES))
+    for weight, other in zip(model.weights, plain.weights, strict=True):
+        assert_close(to_numpy(weight), to_numpy(other), kind="model")
+
+
+def test_rematerialised_model_predicts():
+    with keras.RematScope(mode="full"):
+        model = tiny()
+    assert_close(to_numpy(model(IMAGES)), to_numpy(tiny()(IMAGES)), kind="model")
+
+
+@CLASSES
+@pytest.mark.skipif(ON == "torch", reason="torch.compile takes minutes for a step of Keras' fit")
+def test_model_trains_compiled(class_name):
+    model = tiny(class_name)
+    logits = to_numpy(model(IMAGES)).astype("float64")
+    before = to_numpy(model.get_layer("block_0").mlp_in.kernel)
+    loss = fit_classifier(model, IMAGES, jit_compile=True)
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    labels = np.arange(4) % 3
+    assert_close(loss, -np.log(probabilities[np.arange(4), labels]).mean(), kind="model")
+    assert not np.array_equal(to_numpy(model.get_layer("block_0").mlp_in.kernel), before)

@@ -1,0 +1,217 @@
+"""Damaged, wrong and dangerous presets: each is one clear error, and nothing of them runs."""
+
+import json
+import os
+import shutil
+
+import keras
+import pytest
+
+from keras_permix import zoo
+from keras_permix.zoo.model import ZooModel
+from tests.zoo.models import edit_json, list_anew, tiny
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "original"
+    tiny().save_to_preset(folder)
+    return folder
+
+
+@pytest.fixture
+def preset(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "preset")
+
+
+def refuses(preset, error, message, cls=zoo.CSPViT, **kwargs):
+    with pytest.raises(error, match=message):
+        cls.from_preset(preset, **kwargs)
+
+
+def test_unknown_name():
+    refuses("tset", ValueError, "`preset` must be a name .*Did you mean cspvit/test.*'tset'")
+    refuses("dogs_vs_cats", ValueError, "Another class has it: slicevit/dogs_vs_cats")
+    refuses("../cspvit/test", ValueError, r"Received: '\.\./cspvit/test'")
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])
+def test_corrupt_file(preset, name):
+    content = bytearray((preset / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (preset / name).write_bytes(content)
+    refuses(preset, ValueError, f"{name}` must have the SHA-256 .* Copy or fetch .* Received: ")
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "task.json"])
+def test_truncated_file(preset, name):
+    size = (preset / name).stat().st_size
+    os.truncate(preset / name, size - 10)
+    message = f"{name}` must hold {size:,} bytes; it is truncated.* Received: {size - 10:,} bytes"
+    refuses(preset, ValueError, message)
+
+
+def test_truncated_metadata(preset):
+    os.truncate(preset / "metadata.json", 100)
+    refuses(preset, ValueError, "metadata.json` must be a JSON file; it is truncated or corrupt")
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])
+def test_missing_file(preset, name):
+    (preset / name).unlink()
+    refuses(preset, FileNotFoundError, f"must hold `{name}` .* Received: a folder without .*{name}")
+
+
+def test_weights_may_be_missing_where_they_are_not_wanted(preset):
+    (preset / "model.weights.h5").unlink()
+    model = zoo.CSPViT.from_preset(preset, load_weights=False)
+    assert model.output_shape == (None, 3)
+
+
+def test_missing_metadata(preset):
+    (preset / "metadata.json").unlink()
+    refuses(preset, FileNotFoundError, r"must hold `metadata.json`.* Received: .*config.json")
+
+
+def test_wrong_class(preset):
+    message = r"loads presets of ViT, and this one is of CSPViT: use `CSPViT.from_preset`"
+    refuses(preset, ValueError, message, cls=zoo.ViT)
+    refuses("cspvit/test", ValueError, message, cls=zoo.ViT)
+    refuses("vit/test", ValueError, "loads presets of CSPViT, and this one is of ViT")
+
+
+@pytest.mark.parametrize(
+    "name", ["../preset/config.json", "/etc/passwd", "a/../b", "..", "C:\\x", "..\\x", "", ".x"]
+)
+def test_paths_that_leave_the_folder(preset, name):
+    def change(metadata):
+        metadata["files"][name] = metadata["files"]["config.json"]
+
+    edit_json(preset / "metadata.json", change)
+    refuses(preset, ValueError, "may only name files inside its own folder.* Received: ")
+
+
+def test_link_that_leaves_the_folder(preset, tmp_path):
+    shutil.move(preset / "model.weights.h5", tmp_path / "outside.h5")
+    (preset / "model.weights.h5").symlink_to(tmp_path / "outside.h5")
+    refuses(preset, ValueError, "must lie inside its folder. Received: .*a link to .*outside.h5")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"module": "os", "class_name": "system", "registered_name": None},
+        {"module": "builtins", "class_name": "CSPViT", "registered_name": None},
+        {"class_name": "ZooModel", "registered_name": "keras_permix>ZooModel"},
+        {"config": None},
+    ],
+)
+def test_configuration_of_a_foreign_class(preset, change):
+    edit_json(preset / "config.json", lambda config: config.update(change))
+    list_anew(preset, "config.json")
+    refuses(preset, ValueError, "must be of a class of keras_permix.zoo .*nothing else is built")
+    refuses(preset, ValueError, "nothing else is built", cls=ZooModel)
+
+
+@pytest.mark.parametrize(
+    "spy",
+    [
+        {"module": "tests.zoo.spy", "class_name": "Spy", "config": {}, "registered_name": None},
+        {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"},
+         "registered_name": "tests>Spy"},
+        {"module": "keras.layers", "class_name": "Lambda", "config": {"function": "print"},
+         "registered_name": None},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["dtype", "mixer", "mean"])
+def test_configuration_with_a_foreign_object(preset, spy, key):
+    value = {"dtype": spy, "mixer": {"name": "csp", "dtype": spy}, "mean": [spy]}[key]
+    edit_json(preset / "config.json", lambda config: config["config"].update({key: value}))
+    list_anew(preset, "config.json")
+    refuses(preset, ValueError, "may name no object but Keras' dtype policies. Received: ")
+
+
+def test_configuration_of_a_newer_version(preset):
+    edit_json(preset / "config.json", lambda config: config["config"].update(turbo=True))
+    list_anew(preset, "config.json")
+    refuses(preset, ValueError, r"newer keras_permix. Received: .*\['turbo'\]")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.pop("files"), "must list the preset's `files`"),
+        (lambda m: m["files"].pop("config.json"), "must list `config.json`"),
+        (lambda m: m["files"]["config.json"].update(sha256="abc"), "64 lower-case hex digits"),
+        (lambda m: m["files"]["config.json"].update(bytes="many"), r"bytes \(an integer\)"),
+        (lambda m: m["files"].update({"config.json": None}), r"bytes \(an integer\)"),
+    ],
+)  # fmt: skip
+def test_metadata_that_says_too_little(preset, change, message):
+    edit_json(preset / "metadata.json", change)
+    refuses(preset, ValueError, message + ".* Received: ")
+
+
+def test_metadata_that_is_no_object(preset):
+    (preset / "metadata.json").write_text("[]")
+    refuses(preset, ValueError, "must hold a JSON object. Received: a list")
+
+
+def test_unwritable_target(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for target in (tmp_path / "file", tmp_path / "file" / "preset"):
+        with pytest.raises(OSError, match="`folder` must be a folder that can be written.*file"):
+            tiny().save_to_preset(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_folder_with_other_files(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match=r"`folder` must be new, empty, .*\['thesis.tex'\]"):
+        tiny().save_to_preset(tmp_path)
+    assert (tmp_path / "thesis.tex").is_file()
+
+
+def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
+    before = json.loads((preset / "metadata.json").read_text())
+
+    def full_disk(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(keras.Model, "save_weights", full_disk)
+    with pytest.raises(OSError, match="or make room. Received: .*No space left"):
+        tiny().save_to_preset(preset)
+    assert json.loads((preset / "metadata.json").read_text()) == before
+    assert [path.name for path in preset.parent.iterdir()] == ["preset"]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .* Received: 'int4'"),
+        ({"label": ["a"]}, r"`metadata` may hold labels, .* Received: \['label'\]"),
+        ({"labels": ["a"]}, "one name a class. Received: 1 labels for 3 classes"),
+        ({"urls": {"a.h5": "https://x"}}, r"`urls` may hold .* Received: \['a.h5'\]"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_of_save(tmp_path, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        tiny().save_to_preset(tmp_path / "preset", **kwargs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_too_large_for_float16(tmp_path):
+    model = tiny()
+    model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
+    with pytest.raises(ValueError, match="must hold every weight. Received: float16 .*1000000"):
+        model.save_to_preset(tmp_path / "preset", weights_dtype="float16")
+    assert not list(tmp_path.iterdir())
+
+
+def test_model_of_another_class(tmp_path):
+    class Mine(zoo.CSPViT):
+        """A user's own."""
+
+    model = Mine(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+    with pytest.raises(ValueError, match="A preset is of a class of keras_permix.zoo.*Mine"):
+        model.save_to_preset(tmp_path / "preset")

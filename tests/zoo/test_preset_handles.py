@@ -1,0 +1,186 @@
+"""Presets from the web, with a server on this machine standing for it."""
+
+import functools
+import hashlib
+import http.server
+import json
+import shutil
+import socket
+import sys
+import threading
+import types
+import zipfile
+
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from tests.zoo.models import edit_json, logits, tiny
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder without a word."""
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    """`(folder, address)` of a server; Keras' cache is fresh."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    folder = tmp_path / "web"
+    tiny().save_to_preset(folder)
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def closed_port():
+    """A port of this machine that refuses connections."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_url_of_metadata(web):
+    folder, address = web
+    handle = f"{address}/metadata.json#sha256={sha256(folder / 'metadata.json')}"
+    expected = logits(tiny())
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), expected)
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), expected)
+
+
+@pytest.mark.parametrize("root", ["", "preset/"])
+def test_url_of_an_archive(web, root):
+    folder, address = web
+    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
+        for path in folder.glob("*.*"):
+            if path.name != "model.zip":
+                archive.write(path, root + path.name)
+        archive.writestr("../../escaped.txt", "out")
+    handle = f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}"
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
+    assert not list(folder.parent.rglob("escaped.txt"))
+
+
+def test_archive_without_metadata(web):
+    folder, address = web
+    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
+        archive.write(folder / "config.json", "config.json")
+    with pytest.raises(ValueError, match="must hold one `metadata.json`. Received: .*config.json"):
+        zoo.CSPViT.from_preset(f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}")
+
+
+def test_file_with_a_url(web, tmp_path):
+    folder, address = web
+    preset = tmp_path / "preset"
+    shutil.copytree(folder, preset)
+    (preset / "model.weights.h5").unlink()
+    set_url(preset, f"{address}/model.weights.h5")
+    assert zoo.preset_info(preset).has_weights
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+    cached = next((tmp_path / "cache").rglob("model.weights.h5"))
+    cached.write_bytes(b"damaged in the cache")
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+
+
+def test_url_that_gives_another_file(web, tmp_path):
+    folder, address = web
+    preset = tmp_path / "preset"
+    shutil.copytree(folder, preset)
+    (preset / "model.weights.h5").unlink()
+    set_url(preset, f"{address}/config.json")
+    with pytest.raises(ValueError, match="`model.weights.h5` must have the SHA-256 .* another"):
+        zoo.CSPViT.from_preset(preset)
+
+
+def test_no_network(web, closed_port, tmp_path):
+    folder, _ = web
+    preset = tmp_path / "preset"
+    shutil.copytree(folder, preset)
+    (preset / "model.weights.h5").unlink()
+    set_url(preset, f"http://127.0.0.1:{closed_port}/model.weights.h5")
+    message = "`model.weights.h5` could not be fetched. Connect to the internet.* Received: .*"
+    with pytest.raises(ConnectionError, match=message + f"127.0.0.1:{closed_port}"):
+        zoo.CSPViT.from_preset(preset)
+    with pytest.raises(ConnectionError, match="`preset.zip` could not be fetched"):
+        zoo.CSPViT.from_preset(f"http://127.0.0.1:{closed_port}/p.zip#sha256={'0' * 64}")
+
+
+@pytest.mark.parametrize("url", ["http://example.org/m.h5", "file:///etc/passwd", "ftp://x/y"])
+def test_only_https(web, tmp_path, url):
+    folder, _ = web
+    (folder / "model.weights.h5").unlink()
+    set_url(folder, url)
+    with pytest.raises(ValueError, match=f"over https only. Received: {url}"):
+        zoo.CSPViT.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "https://example.org/metadata.json",
+        "https://example.org/p.zip#sha256=abc",
+        f"https://example.org/p.tar#sha256={'0' * 64}",
+        f"gs://bucket/metadata#sha256={'0' * 64}",
+    ],
+)
+def test_handles_of_another_form(handle):
+    with pytest.raises(ValueError, match="A preset on the web is named as one of hf://"):
+        zoo.CSPViT.from_preset(handle)
+
+
+@pytest.mark.parametrize(
+    ("handle", "package", "function"),
+    [
+        ("hf://me/model", "huggingface_hub", "snapshot_download"),
+        ("kaggle://me/model/keras/tiny", "kagglehub", "model_download"),
+    ],
+)
+def test_hubs(handle, package, function, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ImportError, match=rf'{package}: pip install "keras_permix\[hub\]".*{handle}'
+    ):
+        zoo.CSPViT.from_preset(handle)
+
+    snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
+    tiny().save_to_preset(snapshot)
+    blobs.mkdir()
+    if package == "huggingface_hub":
+        shutil.move(snapshot / "model.weights.h5", blobs / "1")
+        (snapshot / "model.weights.h5").symlink_to("../../blobs/1")
+    asked = []
+
+    def download(name, **kwargs):
+        asked.append(name)
+        return str(snapshot)
+
+    monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: download}))
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
+    assert asked == [handle.partition("://")[2]]
+
+    def offline(name, **kwargs):
+        raise RuntimeError("no route to host")
+
+    monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: offline}))
+    with pytest.raises(ConnectionError, match=f"`{handle}` could not be fetched.*no route to host"):
+        zoo.CSPViT.from_preset(handle)
+
+
+def set_url(preset, url):
+    """Say in a preset's metadata where its weights can be fetched."""
+    edit_json(preset / "metadata.json", lambda m: m["files"]["model.weights.h5"].update(url=url))
+    assert json.loads((preset / "metadata.json").read_text())["files"]["model.weights.h5"]["url"]

@@ -1,0 +1,197 @@
+"""The ViT family: the papers' numbers, and everything that Keras offers a model."""
+
+import numpy as np
+import pytest
+
+from keras_permix.zoo import CSPViT, SliceViT, ViT
+from tests.harness import assert_close, check_model, load_golden, to_numpy
+from tests.zoo.models import tiny
+
+IDENTITY = dict(mean=(0.0,) * 3, std=(1 / 255,) * 3)
+GOLDEN = dict(image_size=8, num_classes=3, width=8, depth=1, keep_unused_params=True, **IDENTITY)
+
+
+def golden_model(golden):
+    """The model that a golden file describes."""
+    if "shifts" in golden:
+        mixer = dict(name="csp", group_size=2, shift=golden["shifts"].tolist())
+        return ViT(patch_size=2, mlp_dim=8, mixer=mixer, **GOLDEN)
+    mixer = dict(name="attention", num_heads=2, head_dim=4)
+    return ViT(patch_size=4, mlp_dim=12, mixer=mixer, pooling="cls", **GOLDEN)
+
+
+def set_golden_weights(model, golden):
+    """Give a model of one block the weights of a golden file, whose names are the authors'."""
+    block = model.get_layer("block_0")
+    places = [
+        (model.get_layer("patch_embedding"), "patch_kernel", "patch_bias"),
+        (model.get_layer("position_embedding"), "pos_embedding", "cls_token"),
+        (block.mixer_norm, "l0_ln1_gamma", "l0_ln1_beta"),
+        (block.mixer.output_dense, "l0_out_kernel", "l0_out_bias"),
+        (block.mlp_norm, "l0_ln2_gamma", "l0_ln2_beta"),
+        (block.mlp_in, "l0_fc1_kernel", "l0_fc1_bias"),
+        (block.mlp_out, "l0_fc2_kernel", "l0_fc2_bias"),
+        (model.get_layer("head_norm"), "head_ln_gamma", "head_ln_beta"),
+        (model.get_layer("head"), "head_kernel", "head_bias"),
+    ]
+    if "l0_value_kernel" in golden:
+        places.append((block.mixer.value_dense, "l0_value_kernel"))
+    else:
+        places.append((block.mixer.qkv_dense, "l0_qkv_kernel"))
+    for layer, *names in places:
+        layer.set_weights([golden[name] for name in names])
+
+
+@pytest.mark.parametrize("name", ["vit_csp", "vit_mha"])
+def test_model_gives_the_authors_logits(name):
+    golden = load_golden(name)
+    model = golden_model(golden)
+    set_golden_weights(model, golden)
+    logits = model(golden["image"].astype("float32"))
+    assert_close(to_numpy(logits), golden["logits"], kind="model")
+
+
+def test_patches_are_embedded_as_the_authors_do():
+    golden = load_golden("vit_csp")
+    model = golden_model(golden)
+    set_golden_weights(model, golden)
+    embedded = model.get_layer("patch_embedding")(golden["image"].astype("float32"))
+    assert_close(to_numpy(embedded), golden["patch_embed"])
+
+
+CIFAR = dict(image_size=32, patch_size=4, num_classes=10, width=512, depth=6, mlp_dim=512)
+CIFAR_100 = {**CIFAR, "patch_size": 2, "num_classes": 100}
+SLICE_CIFAR_10 = {**CIFAR, "patch_size": 2, "pooling": "cls"}
+SLICE_CIFAR_100 = {**CIFAR_100, "pooling": "cls"}
+MNIST = {**SLICE_CIFAR_10, "image_size": 28, "channels": 1, "mean": (0.5,), "std": (0.5,)}
+DOGS = dict(
+    image_size=224, patch_size=16, num_classes=2, width=128, depth=6, mlp_dim=128, pooling="cls"
+)
+IMAGENET = dict(
+    image_size=224, patch_size=16, num_classes=1000, width=384, depth=12, mlp_dim=1536
+)
+TINY_IMAGENET = {**IMAGENET, "pooling": "cls"}
+
+HEADS = dict(name="attention", num_heads=8, head_dim=64)
+HEADS_WITH_BIAS = dict(name="attention", num_heads=6, head_dim=64, use_qkv_bias=True)
+SORT = dict(name="slice_sort")
+PAPER_COUNTS = {
+    "CIFAR-10 attention": (CIFAR, HEADS, 9_523_722),
+    "CIFAR-10 CSP": (CIFAR, dict(name="csp"), 6_377_994),
+    "CIFAR-10 CSP inner 1024": (CIFAR, dict(name="csp", inner_dim=1024), 9_523_722),
+    "CIFAR-100 attention": (CIFAR_100, HEADS, 9_649_764),
+    "CIFAR-100 CSP": (CIFAR_100, dict(name="csp"), 6_504_036),
+    "CIFAR-100 CSP inner 1024": (CIFAR_100, dict(name="csp", inner_dim=1024), 9_649_764),
+    "ImageNet attention": (IMAGENET, HEADS_WITH_BIAS, 22_050_664),
+    "ImageNet CSP value bias": (IMAGENET, dict(name="csp", use_value_bias=True), 18_502_504),
+    "ImageNet CSP": (IMAGENET, dict(name="csp"), 18_497_896),
+    "ImageNet CSP inner 768 value bias": (
+        IMAGENET,
+        dict(name="csp", inner_dim=768, use_value_bias=True),
+        22_046_056,
+    ),
+    "ImageNet CSP inner 768": (IMAGENET, dict(name="csp", inner_dim=768), 22_036_840),
+    "Slice CIFAR-10 attention": (SLICE_CIFAR_10, HEADS, 9_603_594),
+    "Slice CIFAR-10": (SLICE_CIFAR_10, SORT, 6_457_866),
+    "Slice CIFAR-100 attention": (SLICE_CIFAR_100, HEADS, 9_649_764),
+    "Slice CIFAR-100": (SLICE_CIFAR_100, SORT, 6_504_036),
+    "Slice MNIST attention": (MNIST, HEADS, 9_568_778),
+    "Slice MNIST": (MNIST, SORT, 6_423_050),
+    "Slice Dogs vs. Cats attention": (DOGS, HEADS, 1_899_138),
+    "Slice Dogs vs. Cats": (DOGS, dict(name="slice_sort", inner_dim=512), 1_112_706),
+    "Slice Tiny-ImageNet attention": (TINY_IMAGENET, HEADS_WITH_BIAS, 22_050_664),
+    "Slice Tiny-ImageNet": (TINY_IMAGENET, {**SORT, "use_value_bias": True}, 18_502_504),
+}
+
+
+@pytest.mark.parametrize("row", PAPER_COUNTS)
+def test_parameters_are_the_papers(row):
+    arguments, mixer, expected = PAPER_COUNTS[row]
+    model = ViT(**arguments, mixer=mixer, keep_unused_params=True)
+    assert model.count_params() == expected
+
+
+def test_unused_parameters_are_absent_by_default():
+    """Mean pooling has no class token: its weights and its position row are the difference."""
+    with_unused, without = tiny(), tiny(keep_unused_params=False)
+    assert with_unused.count_params() - without.count_params() == 2 * 8
+
+
+@pytest.mark.parametrize("class_name", ["CSPViT", "SliceViT", "ViT"])
+def test_model_keeps_its_promises(class_name):
+    check_model(lambda **arguments: tiny(class_name, **arguments), image_size=8)
+
+
+@pytest.mark.parametrize(("cls", "mixer"), [(CSPViT, "csp"), (SliceViT, "slice_sort")])
+def test_class_is_vit_with_its_mixer(cls, mixer):
+    arguments = dict(image_size=8, patch_size=2, width=8, depth=2, mlp_dim=8)
+    model, vit = cls(**arguments), ViT(**arguments, mixer=mixer)
+    vit.set_weights(model.get_weights())
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    np.testing.assert_array_equal(to_numpy(model(images)), to_numpy(vit(images)))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "pool"),
+    [("mean", lambda x: x.mean(1)), ("max", lambda x: x.max(1)), ("cls", lambda x: x[:, 0])],
+)
+def test_head_reads_the_pooled_tokens(pooling, pool):
+    model = tiny("SliceViT", pooling=pooling)  # sorts any number of tokens
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    (tokens,) = model.features(images, layers=[-1])
+    assert tokens.shape == (2, 16 + (pooling == "cls"), 8)
+    x = pool(to_numpy(tokens).astype("float64"))
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    gamma, beta = model.get_layer("head_norm").get_weights()
+    kernel, bias = model.get_layer("head").get_weights()
+    assert_close(to_numpy(model(images)), (x * gamma + beta) @ kernel + bias, kind="model")
+
+
+def test_features_come_in_the_order_asked_for():
+    model = tiny(depth=3)
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    first, second, third = model.features(images)
+    last, begin = model.features(images, layers=(-1, 0))
+    np.testing.assert_array_equal(to_numpy(last), to_numpy(third))
+    np.testing.assert_array_equal(to_numpy(begin), to_numpy(first))
+    assert_close(to_numpy(model.get_layer("block_2")(second)), to_numpy(third))
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 3 blocks.*\(3,\)"):
+        model.features(images, layers=[3])
+
+
+def test_other_sizes_are_resized_as_pillow_does():
+    from PIL import Image
+
+    images = np.random.default_rng(0).integers(0, 256, (1, 20, 13, 3), "uint8")
+    channels = [Image.fromarray(channel) for channel in images[0].astype("float32").T]
+    resized = np.stack([channel.resize((8, 8), Image.BILINEAR) for channel in channels]).T
+    preprocessor = tiny(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)).get_layer("preprocessor")
+    expected = (resized[None] / 255 - [0.1, 0.2, 0.3]) / [0.4, 0.5, 0.6]
+    assert_close(to_numpy(preprocessor(images)), expected, kind="model")
+
+
+def test_a_plain_image_gives_the_same_logits_at_any_size():
+    model = tiny()
+    expected = model.predict(np.full((1, 8, 8, 3), 77, "uint8"), verbose=0)
+    for height, width in ((16, 16), (5, 11), (9, 3)):
+        images = np.full((1, height, width, 3), 77, "uint8")
+        assert_close(model.predict(images, verbose=0), expected, kind="model")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
+        (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
+        (dict(mixer=dict(num_heads=2)), "`mixer` must be one of.*num_heads"),
+        (dict(pooling="median"), "`pooling` must be one of.*median"),
+        (dict(mean=(0.5,)), "`mean` must hold one value per channel.*channels=3"),
+        (dict(channels=1), "`mean` must hold one value per channel.*channels=1"),
+        (dict(mixer=dict(name="csp", group_size=3)), "`group_size` must divide.*group_size=3"),
+        (dict(mixer=dict(name="csp", group_size=0)), "`group_size` must be a positive.*0"),
+        (dict(pooling="cls", mixer="csp"), "`group_size` must divide.*17, 8"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny(**arguments)

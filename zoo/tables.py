@@ -1,0 +1,96 @@
+"""Write the README's tables from the presets in `weights/` and the measurements in `zoo/results/`.
+
+    python zoo/tables.py            # rewrite them
+    python zoo/tables.py --check    # fail if they are out of date
+
+A table stands between `<!-- NAME -->` and `<!-- end NAME -->`.
+"""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BACKENDS = ("jax", "tensorflow", "torch")
+
+
+def presets():
+    """One row a trained preset: parameters and scores."""
+    yield ("preset", "parameters", "data", "top-1", "top-5", "card")
+    for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
+        metadata = json.loads(path.read_text())
+        if not metadata["scores"]:
+            continue
+        name = "/".join(path.parent.parts[-2:])
+        scores = {key.split("/")[-1]: f"{100 * v:.2f} %" for key, v in metadata["scores"].items()}
+        yield (
+            f"`{name}`",
+            f"{metadata['parameter_count']:,}",
+            metadata["data"],
+            scores.get("top1", "–"),
+            scores.get("top5", "–"),
+            f"[card](zoo/{name}/README.md)",
+        )
+
+
+def ops():
+    """One row an operator and shape: speed against the reference on each backend."""
+    measured = {backend: read(f"ops_{backend}") for backend in BACKENDS}
+    yield ("op", "shape", *(f"{backend}: times the reference / a copy" for backend in BACKENDS))
+    for rows in zip(*measured.values(), strict=True):
+        ratios = [f"{row['speedup']}× / {row['vs_copy']}×" for row in rows]
+        yield (rows[0]["case"], rows[0]["shape"], *ratios)
+
+
+def models():
+    """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
+    measured = {backend: read(f"models_{backend}") for backend in BACKENDS}
+    yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
+    for row in measured["torch"]:
+        times = [_step(measured[backend], row) for backend in BACKENDS]
+        yield (row["case"], row["model"], row["tokens"], row["parameters"], *times)
+
+
+def _step(rows, wanted):
+    """The time of the row of the wanted case and model; a dash where it was not measured."""
+    for row in rows:
+        if (row["case"], row["model"]) == (wanted["case"], wanted["model"]):
+            return f"{row['step_ms']} ({row['vs_ViT']}×)"
+    return "–"
+
+
+def read(name):
+    """Rows of a file of measurements."""
+    with open(ROOT / "zoo" / "results" / f"{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def markdown(rows):
+    """The rows as a Markdown table, the first of them its head."""
+    head, *body = ([str(cell) for cell in row] for row in rows)
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(text):
+    """The README with every table made anew."""
+    for table in (presets, ops, models):
+        name = table.__name__
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
+        text, found = re.subn(
+            pattern, lambda m, t=table: f"{m[1]}{markdown(t())}\n{m[2]}", text, flags=re.DOTALL
+        )
+        if found != 1:
+            raise ValueError(f"The README must hold the table `{name}` once. Received: {found}")
+    return text
+
+
+if __name__ == "__main__":
+    old = README.read_text()
+    new = filled(old)
+    if "--check" in sys.argv[1:]:
+        sys.exit("README.md: the tables are out of date" if new != old else 0)
+    README.write_text(new)
