@@ -9,6 +9,7 @@ choice is made while tracing and costs nothing in a compiled function.
 import os
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 
 import keras
 
@@ -24,7 +25,6 @@ def _import_native(backend):
     return import_module(f"{__package__}._{backend}")
 
 
-OPS = ("channel_shift", "csp", "group_sort", "max_exchange", "slice_sort")
 FORCED = os.environ.get("KERAS_PERMIX_IMPLEMENTATION") or None
 NATIVE = _import_native(keras.backend.backend())
 
@@ -47,22 +47,26 @@ class Explanation:
         return "\n".join(lines)
 
 
-def dispatch(op, reference, x, mask=None, *, implementation=None, **options):
-    """Serve a call whose arguments have been checked."""
+def dispatch(op, reference, *arrays, mask=None, like=0, implementation=None, **options):
+    """Serve a call whose arguments have been checked.
+
+    Implementations are called as `function(*arrays, mask, **options)`, and return a tensor of the
+    shape and dtype of `arrays[like]`.
+    """
     explaining = implementation is _EXPLAIN
-    if not explaining and (is_symbolic(x) or is_symbolic(mask)):
-        return TokenOperation(op, implementation, options)(x, mask=mask)
-    call = _describe(op, x, mask, options)
+    if not explaining and any(map(is_symbolic, (*arrays, mask))):
+        return TokenOperation(op, implementation, options, like)(*arrays, mask=mask)
+    call = _describe(op, arrays[0], mask, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
     wanted = FORCED if implementation is None or explaining else implementation
     chosen = wanted or next((name for name in rows if not rows[name].objection(call)), "reference")
     if explaining:
         return _explanation(call, rows, chosen)
     if chosen == "reference":
-        return reference(x, mask, **options)
+        return reference(*arrays, mask, **options)
     if wanted:
         _check_wanted(wanted, rows, call)
-    return rows[chosen].function(x, mask, **options)
+    return rows[chosen].function(*arrays, mask, **options)
 
 
 def explain(op, *args, **kwargs):
@@ -86,9 +90,11 @@ def explain(op, *args, **kwargs):
     """
     public = import_module(__package__)
     name = op if isinstance(op, str) else op.__name__
-    if name not in OPS:
-        raise ValueError(f"`op` must be one of {OPS}. Received: op={name!r}")
-    return getattr(public, name)(*args, **kwargs, implementation=_EXPLAIN)
+    functions = {n: vars(public)[n] for n in public.__all__}
+    served = [n for n, f in functions.items() if "implementation" in signature(f).parameters]
+    if name not in served:
+        raise ValueError(f"`op` must be one of {served}. Received: op={name!r}")
+    return functions[name](*args, **kwargs, implementation=_EXPLAIN)
 
 
 def is_symbolic(x):
@@ -99,22 +105,29 @@ def is_symbolic(x):
 class TokenOperation(keras.Operation):
     """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
 
-    def __init__(self, op, implementation, options, name=None):
+    def __init__(self, op, implementation, options, like=0, name=None):
         super().__init__(name=name)
         self.op = op
         self.implementation = implementation
         self.options = options
+        self.like = like
 
-    def call(self, x, mask=None):
+    def call(self, *arrays, mask=None):
         public = getattr(import_module(__package__), self.op)
-        return public(x, mask=mask, implementation=self.implementation, **self.options)
+        given = {} if mask is None else {"mask": mask}
+        return public(*arrays, **given, implementation=self.implementation, **self.options)
 
-    def compute_output_spec(self, x, mask=None):
-        return keras.KerasTensor(x.shape, x.dtype)
+    def compute_output_spec(self, *arrays, mask=None):
+        return keras.KerasTensor(arrays[self.like].shape, arrays[self.like].dtype)
 
     def get_config(self):
-        config = {"op": self.op, "implementation": self.implementation, "options": self.options}
-        return {**config, "name": self.name}
+        return {
+            "op": self.op,
+            "implementation": self.implementation,
+            "options": self.options,
+            "like": self.like,
+            "name": self.name,
+        }
 
 
 def _describe(op, x, mask, options):

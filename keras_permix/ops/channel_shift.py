@@ -42,7 +42,7 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
         "channel_shift",
         channel_shift_reference,
         x,
-        mask,
+        mask=mask,
         implementation=implementation,
         steps=steps,
     )

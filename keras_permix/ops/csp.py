@@ -58,7 +58,7 @@ def csp(
         "csp",
         csp_reference,
         x,
-        check_mask(mask, x),
+        mask=check_mask(mask, x),
         implementation=implementation,
         steps=check_steps(steps, x.shape[2]),
         group_size=check_group_size(group_size, x.shape[1], ragged),

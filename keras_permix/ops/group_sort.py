@@ -46,7 +46,7 @@ def group_sort(
         "group_sort",
         group_sort_reference,
         x,
-        check_mask(mask, x),
+        mask=check_mask(mask, x),
         implementation=implementation,
         group_size=check_group_size(group_size, x.shape[1], ragged),
         align=check_align(align),

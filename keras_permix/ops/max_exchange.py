@@ -34,7 +34,9 @@ def max_exchange(x, *, mask=None, implementation=None):
     """
     x = check_tokens(x)
     mask = check_mask(mask, x)
-    return dispatch("max_exchange", max_exchange_reference, x, mask, implementation=implementation)
+    return dispatch(
+        "max_exchange", max_exchange_reference, x, mask=mask, implementation=implementation
+    )
 
 
 def max_exchange_reference(x, mask):

@@ -40,7 +40,7 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
         "slice_sort",
         slice_sort_reference,
         x,
-        check_mask(mask, x),
+        mask=check_mask(mask, x),
         implementation=implementation,
         descending=check_descending(descending, x.shape[2]),
     )
