@@ -16,10 +16,8 @@ COLUMNS = ("case", "model", "tokens", "parameters", "batch", "step_ms", "vs_ViT"
 def run_models(repeats, cases):
     """Time training steps of every model and case.
 
-    The models of a case take turns, so that a slow moment of the machine meets all of them.
-
     Args:
-        repeats: Steps that are timed, after two that are not.
+        repeats: Turns of `medians`.
         cases: Names of cases.
 
     Yields:

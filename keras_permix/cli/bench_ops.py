@@ -22,10 +22,8 @@ COLUMNS = (
 def run_ops(repeats, cases):
     """Time every case, forward and forward with backward, after checking its values.
 
-    Reference, implementation and copy take turns, so that a slow moment of the machine meets all.
-
     Args:
-        repeats: Calls that are timed, after two that are not.
+        repeats: Turns of `medians`.
         cases: Names of cases; each has one or two shapes.
 
     Yields:

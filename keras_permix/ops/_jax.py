@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from keras_permix.ops import _jax_pairs as pairs
 from keras_permix.ops import _jax_sample as sample
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
@@ -44,34 +45,47 @@ def permute(x, plan):
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _permute(x, plan):
-    if plan.in_pairs(x.shape[1]):
-        shifted = _each_sample(sample.values, plan.only_shift(), x)
-        return jax.vmap(partial(sample.order_pairs, plan=plan))(shifted, x)[0]
-    return _each_sample(sample.values, plan, x)
+    if plan.in_pairs(x.shape[1]) or plan.group_size == 1:
+        return _forward(x, plan)[0]
+    return _each_sample(partial(sample.values, plan=plan), x)
 
 
 def _forward(x, plan):
-    return _each_sample(sample.values_and_trace, plan, x)
+    """Permute, and return what `_backward` must know of the data."""
+    if plan.group_size == 1:
+        return pairs.shift(x, plan.steps), None
+    if plan.in_pairs(x.shape[1]):
+        shifted = _fence(partial(pairs.shift, steps=plan.steps), x)
+        return _fence(partial(pairs.order, leader=x[..., :1] if plan.aligned else None), shifted)
+    return _each_sample(partial(sample.values_and_trace, plan=plan), x)
 
 
 def _backward(plan, trace, grad):
+    if plan.group_size == 1:
+        return (pairs.shift(grad, plan.steps, back=True),)
     if plan.in_pairs(grad.shape[1]):
-        grad, trace = jax.vmap(sample.swap_pairs)(grad, trace), None
-        plan = plan.only_shift()
-    return (grad if plan.is_identity() else _each_sample(sample.undo, plan, grad, trace),)
+        swapped = _fence(partial(pairs.swap, marked=trace), grad)
+        return (pairs.shift(swapped, plan.steps, back=True),)
+    return (_each_sample(partial(sample.undo, plan=plan), grad, trace),)
 
 
 _permute.defvjp(_forward, _backward)
 
 
-def _each_sample(function, plan, *arrays):
-    """On a CPU take one sample after the other, so that it stays in the cache.
+def _fence(function, x):
+    """Call `function` where XLA for CPUs does not fuse it with what comes before or after.
 
-    The edge of the loop is also one that XLA does not fuse across: it would repeat a gather for
-    each of its uses. Without a gather, as where pairs are swapped unshifted, there is no need.
+    It would compute a gather, or a comparison, again for each of its uses. A conditional is an
+    edge that it keeps; `lax.optimization_barrier` is not. Both branches are the same.
     """
-    function = partial(function, plan=plan)
-    if plan.steps is None and plan.group_size <= 2 or jax.default_backend() != "cpu":
+    if x.size == 0 or jax.default_backend() != "cpu":
+        return function(x)
+    return lax.cond(x[0, 0, 0] > 0, function, function, x)
+
+
+def _each_sample(function, *arrays):
+    """On a CPU take one sample after the other, so that it stays in the cache."""
+    if jax.default_backend() != "cpu":
         return jax.vmap(function)(*arrays)
     return lax.map(lambda sample: function(*sample), arrays)
 
