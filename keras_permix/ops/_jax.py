@@ -53,34 +53,36 @@ def _permute(x, plan):
 def _forward(x, plan):
     """Permute, and return what `_backward` must know of the data."""
     if plan.group_size == 1:
-        return pairs.shift(x, plan.steps), None
+        return _shift(x, plan.steps), None
     if plan.in_pairs(x.shape[1]):
-        shifted = _fence(partial(pairs.shift, steps=plan.steps), x)
-        return _fence(partial(pairs.order, leader=x[..., :1] if plan.aligned else None), shifted)
+        return pairs.order(_shift(x, plan.steps), x[..., :1] if plan.aligned else None)
     return _each_sample(partial(sample.values_and_trace, plan=plan), x)
 
 
 def _backward(plan, trace, grad):
     if plan.group_size == 1:
-        return (pairs.shift(grad, plan.steps, back=True),)
+        return (_shift(grad, plan.steps, back=True),)
     if plan.in_pairs(grad.shape[1]):
-        swapped = _fence(partial(pairs.swap, marked=trace), grad)
-        return (pairs.shift(swapped, plan.steps, back=True),)
+        return (_shift(pairs.swap(grad, trace), plan.steps, back=True),)
     return (_each_sample(partial(sample.undo, plan=plan), grad, trace),)
 
 
 _permute.defvjp(_forward, _backward)
 
 
-def _fence(function, x):
-    """Call `function` where XLA for CPUs does not fuse it with what comes before or after.
+def _shift(x, steps, back=False):
+    """Shift where XLA for CPUs does not fuse the gather with what comes before or after.
 
-    It would compute a gather, or a comparison, again for each of its uses. A conditional is an
-    edge that it keeps; `lax.optimization_barrier` is not. Both branches are the same.
+    It would gather again for each of the uses. A conditional is an edge that it keeps;
+    `lax.optimization_barrier` is not. Both branches are the same.
     """
-    if x.size == 0 or jax.default_backend() != "cpu":
-        return function(x)
-    return lax.cond(x[0, 0, 0] > 0, function, function, x)
+    if steps is None:
+        return x
+    shift = partial(pairs.shift, steps=steps, back=back)
+    if jax.default_backend() != "cpu":
+        return shift(x)
+    first_is_positive = (x[:1, :1, :1] > 0).any()
+    return lax.cond(first_is_positive, shift, shift, x)
 
 
 def _each_sample(function, *arrays):

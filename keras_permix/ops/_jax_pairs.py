@@ -13,8 +13,6 @@ from keras_permix.ops._tables import shift_places
 
 def shift(x, steps, back=False):
     """Roll every channel of `x`, (batch, tokens, channels), by its own step."""
-    if steps is None:
-        return x
     places = shift_places(steps, x.shape[1], back)
     rows = x.reshape(len(x), x.shape[1] * x.shape[2]).at[:, places]
     return rows.get(mode="promise_in_bounds", unique_indices=True).reshape(x.shape)

@@ -4,14 +4,15 @@ Everything is compiled by XLA, also in a call that is not: op by op, a sorting n
 slower than the sort it replaces.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
+from keras_permix.ops import _tensorflow_pairs as pairs
 from keras_permix.ops import _tensorflow_sample as sample
 from keras_permix.ops._rows import Row
-from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
+from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort, small_integer
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 
@@ -46,24 +47,24 @@ def _permutation(plan):
     """The function of a batch that `plan` describes, with its gradient."""
 
     def values(x):
-        if not plan.in_pairs(x.shape[1]):
-            return _each_sample(sample.values, plan, (x,), x.dtype)
-        shifted = _each_sample(sample.values, plan.only_shift(), (x,), x.dtype)
-        return sample.order_pairs(shifted, x, plan)[0]
+        if plan.in_pairs(x.shape[1]) or plan.group_size == 1:
+            return values_and_trace(x)[0]
+        return _each_sample(partial(sample.values, plan=plan), (x,), x.dtype)
 
     def values_and_trace(x):
-        if plan.in_pairs(x.shape[1]) and plan.steps is None:
-            return sample.order_pairs(x, x, plan)
-        if plan.is_identity():
-            return x, tf.zeros(tf.shape(x)[0])
-        dtypes = (x.dtype, sample.trace_dtype(x.shape[1], plan))
-        return _each_sample(sample.values_and_trace, plan, (x,), dtypes)
+        if plan.group_size == 1:
+            return _shift(x, plan.steps), tf.zeros(())
+        if plan.in_pairs(x.shape[1]):
+            return pairs.order(_shift(x, plan.steps), x[..., :1] if plan.aligned else None)
+        dtypes = (x.dtype, tf.as_dtype(small_integer(x.shape[1])))
+        return _each_sample(partial(sample.values_and_trace, plan=plan), (x,), dtypes)
 
     def undo(grad, trace):
-        if not plan.in_pairs(grad.shape[1]):
-            return _each_sample(sample.undo, plan, (grad, trace), grad.dtype)
-        grad, trace = sample.swap_pairs(grad, trace), tf.zeros(tf.shape(grad)[0])
-        return _each_sample(sample.undo, plan.only_shift(), (grad, trace), grad.dtype)
+        if plan.group_size == 1:
+            return _shift(grad, plan.steps, back=True)
+        if plan.in_pairs(grad.shape[1]):
+            return _shift(pairs.swap(grad, trace), plan.steps, back=True)
+        return _each_sample(partial(sample.undo, plan=plan), (grad, trace), grad.dtype)
 
     values, values_and_trace, undo = map(_compiled, (values, values_and_trace, undo))
 
@@ -82,17 +83,29 @@ def _permutation(plan):
 _compiled = tf.function(jit_compile=True, autograph=False, reduce_retracing=False)
 
 
-def _each_sample(function, plan, tensors, dtypes):
-    """On a CPU take one sample after the other, so that it stays in the cache.
+def _shift(x, steps, back=False):
+    """Shift where XLA for CPUs does not fuse the gather with what comes before or after.
 
-    The edge of the loop is also one that XLA does not fuse across: it would repeat a gather for
-    each of its uses.
+    It would gather again for each of the uses. A conditional is an edge that it keeps. Both
+    branches are the same.
     """
-    if plan.is_identity():
-        return tensors[0]
+    if steps is None:
+        return x
+
+    def shift():
+        return pairs.shift(x, steps, back)
+
+    if tf.config.list_logical_devices("GPU"):
+        return shift()
+    first_is_positive = tf.reduce_any(x[:1, :1, :1] > 0)
+    return tf.cond(first_is_positive, shift, shift)
+
+
+def _each_sample(function, tensors, dtypes):
+    """On a CPU take one sample after the other, so that it stays in the cache."""
 
     def each(samples):
-        return function(*samples, plan)
+        return function(*samples)
 
     if tf.config.list_logical_devices("GPU"):
         return tf.vectorized_map(each, tensors)
