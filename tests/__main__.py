@@ -2,7 +2,8 @@
 
     python -m tests [BACKEND …] [arguments of pytest …]
 
-Keras fixes its backend when it is imported, so each backend has a process of its own.
+Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
+core, up to `WORKERS`. Every file of tests stays in one of them. `-n 0` keeps them in a single one.
 """
 
 import importlib.util
@@ -17,6 +18,7 @@ from pathlib import Path
 BACKENDS = ("jax", "tensorflow", "torch")
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+WORKERS = 4
 
 
 def main(arguments):
@@ -43,10 +45,17 @@ def run(backend, arguments):
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *parallel(), *arguments]
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
         counts = count(report)
     return code, counts, time.perf_counter() - start
+
+
+def parallel():
+    """Arguments of pytest-xdist, where it is installed."""
+    if not importlib.util.find_spec("xdist"):
+        return []
+    return ["-n", str(min(WORKERS, os.cpu_count())), "--dist", "loadfile"]
 
 
 def count(report):
