@@ -8,6 +8,7 @@ from pathlib import Path
 
 from keras_permix.cli import bench_models, bench_ops
 from keras_permix.cli.table import format_table
+from keras_permix.cli.timing import keep_freed_memory
 
 WHAT = {
     "ops": (bench_ops.run_ops, bench_ops.CASES, bench_ops.COLUMNS),
@@ -24,7 +25,7 @@ def add_parser(subparsers):
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
-    parser.add_argument("--repeats", type=int, default=9, help="calls that are timed")
+    parser.add_argument("--repeats", type=int, default=9, help="turns of each function")
     parser.add_argument("--out", type=Path, help="CSV file to write as well")
     parser.set_defaults(run=run)
 
@@ -42,6 +43,7 @@ def run(arguments):
     cases = arguments.cases or list(known)
     if not set(cases) <= set(known):
         raise ValueError(f"`--cases` must be some of {list(known)}. Received: {cases}")
+    keep_freed_memory()
     print(f"{arguments.what} on {keras.config.backend()}, {machine()}", flush=True)
     rows = list(measure(arguments.repeats, cases))
     print(format_table(columns, [[str(row[c]) for c in columns] for row in rows]))
