@@ -4,16 +4,16 @@ import argparse
 import csv
 import datetime
 import importlib
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
-from keras_permix.cli import bench_models, bench_ops
+from keras_permix.cli import bench_layers, bench_models, bench_ops
 from keras_permix.cli.table import format_table
 from keras_permix.cli.timing import keep_freed_memory
 
-WHAT = {
-    "ops": (bench_ops.run_ops, bench_ops.CASES, bench_ops.COLUMNS),
-    "models": (bench_models.run_models, bench_models.CASES, bench_models.COLUMNS),
-}
+WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models}
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 def add_parser(subparsers):
@@ -26,7 +26,9 @@ def add_parser(subparsers):
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
     parser.add_argument("--repeats", type=int, default=9, help="turns of each function")
-    parser.add_argument("--out", type=Path, help="CSV file to write as well")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
+    parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
+    parser.add_argument("--out", type=Path, help="CSV file to write; layers are also drawn, as PNG")
     parser.set_defaults(run=run)
 
 
@@ -39,16 +41,22 @@ def run(arguments):
 
     if arguments.repeats < 1:
         raise ValueError(f"`--repeats` must be at least 1. Received: {arguments.repeats}")
-    measure, known, columns = WHAT[arguments.what]
-    cases = arguments.cases or list(known)
-    if not set(cases) <= set(known):
-        raise ValueError(f"`--cases` must be some of {list(known)}. Received: {cases}")
+    bench = WHAT[arguments.what]
+    cases = arguments.cases or list(bench.CASES)
+    if not set(cases) <= set(bench.CASES):
+        raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
     keep_freed_memory()
     print(f"{arguments.what} on {keras.config.backend()}, {machine()}", flush=True)
-    rows = list(measure(arguments.repeats, cases))
-    print(format_table(columns, [[str(row[c]) for c in columns] for row in rows]))
+    rows = []
+    with keras.device(arguments.device) if arguments.device else nullcontext():
+        for case in cases:
+            rows += bench.measure(case, arguments.repeats, arguments.dtype)
+            print(f"{len(rows)} rows, {case} is done", file=sys.stderr, flush=True)
+    print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if arguments.out:
         about = {
+            "dtype": arguments.dtype,
+            "device": arguments.device or "",
             "date": datetime.date.today().isoformat(),
             "keras": keras.__version__,
             "backend": keras.config.backend(),
@@ -58,9 +66,11 @@ def run(arguments):
         }
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         with open(arguments.out, "w", newline="") as file:
-            writer = csv.DictWriter(file, [*columns, *about], lineterminator="\n")
+            writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
             writer.writeheader()
             writer.writerows({**row, **about} for row in rows)
+        if arguments.what == "layers":
+            bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
 
 

@@ -13,31 +13,32 @@ MODELS = ("ViT", "CSPViT", "SliceViT")
 COLUMNS = ("case", "model", "tokens", "parameters", "batch", "step_ms", "vs_ViT")
 
 
-def run_models(repeats, cases):
-    """Time training steps of every model and case.
+def measure(case, repeats, dtype):
+    """Time a training step of every model.
 
     Args:
+        case: One of `CASES`.
         repeats: Turns of `medians`.
-        cases: Names of cases.
+        dtype: What the models compute in; their weights are float32.
 
     Yields:
         A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_ViT` is the ratio
         of the ViT's time to the model's.
     """
-    for case in cases:
-        arguments, batch = CASES[case]
-        steps = {name: _make_step(name, arguments, batch) for name in MODELS}
-        times = medians([step for _, step in steps.values()], repeats)
-        for (name, (model, _)), milliseconds in zip(steps.items(), times, strict=True):
-            yield {
-                "case": case,
-                "model": name,
-                "tokens": model.get_layer("patch_embedding").output.shape[1],
-                "parameters": model.count_params(),
-                "batch": batch,
-                "step_ms": round(milliseconds, 1),
-                "vs_ViT": round(times[MODELS.index("ViT")] / milliseconds, 2),
-            }
+    arguments, batch = CASES[case]
+    policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
+    steps = {name: _make_step(name, {**arguments, "dtype": policy}, batch) for name in MODELS}
+    times = medians([step for _, step in steps.values()], repeats)
+    for (name, (model, _)), milliseconds in zip(steps.items(), times, strict=True):
+        yield {
+            "case": case,
+            "model": name,
+            "tokens": model.get_layer("patch_embedding").output.shape[1],
+            "parameters": model.count_params(),
+            "batch": batch,
+            "step_ms": round(milliseconds, 1),
+            "vs_ViT": round(times[MODELS.index("ViT")] / milliseconds, 2),
+        }
 
 
 def _make_step(name, arguments, batch):

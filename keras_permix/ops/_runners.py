@@ -1,4 +1,4 @@
-"""Run a function of one tensor as a training step would: compiled where the backend compiles."""
+"""Run a function or a layer as a training step would: compiled where the backend compiles."""
 
 import keras
 
@@ -7,33 +7,41 @@ def runners(function, x):
     """Make two calls to time, each of which returns when the result is there.
 
     Args:
-        function: A function of one tensor.
+        function: A function of one tensor, or a built layer.
         x: What it is called with.
 
     Returns:
         `(forward, forward_and_backward)`; both take nothing. The first returns a list of the
-        result, the second one of the result and the gradient of its sum: both, since a compiler
-        leaves out what nobody asks for.
+        result, the second one of the result and the gradients of its sum, for `x` and then for
+        the weights of a layer: all, since a compiler leaves out what nobody asks for.
     """
     make = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}[keras.config.backend()]
-    return make(function, keras.ops.convert_to_tensor(x))
+    weights = getattr(function, "trainable_variables", [])
+    return make(function, keras.ops.convert_to_tensor(x), [weight.value for weight in weights])
 
 
-def _jax(function, x):
+def _jax(function, x, weights):
     import jax
 
-    def both(x, cotangent):
-        result, pull = jax.vjp(function, x)
-        return [result, pull(cotangent)[0]]
+    def call(x, weights):
+        if not isinstance(function, keras.Layer):
+            return function(x)
+        fixed = [variable.value for variable in function.non_trainable_variables]
+        return function.stateless_call(weights, fixed, x)[0]
 
-    forward, both = jax.jit(lambda x: [function(x)]), jax.jit(both)
-    cotangent = jax.numpy.ones_like(x)
-    return lambda: jax.block_until_ready(forward(x)), lambda: jax.block_until_ready(
-        both(x, cotangent)
+    def both(x, weights, cotangent):
+        result, pull = jax.vjp(call, x, weights)
+        for_x, for_weights = pull(cotangent)
+        return [result, for_x, *for_weights]
+
+    forward, both = jax.jit(lambda *arguments: [call(*arguments)]), jax.jit(both)
+    cotangent = jax.numpy.ones_like(call(x, weights))
+    return lambda: jax.block_until_ready(forward(x, weights)), lambda: jax.block_until_ready(
+        both(x, weights, cotangent)
     )
 
 
-def _tensorflow(function, x):
+def _tensorflow(function, x, weights):
     import tensorflow as tf
 
     @tf.function(jit_compile=True)
@@ -41,11 +49,11 @@ def _tensorflow(function, x):
         with tf.GradientTape() as tape:
             tape.watch(x)
             result = function(x)
-        return [result, tape.gradient(result, x, output_gradients=cotangent)]
+        return [result, *tape.gradient(result, [x, *weights], output_gradients=cotangent)]
 
     forward = tf.function(lambda x: [function(x)], jit_compile=True)
     # An argument, since XLA would compute the gradient of a constant while compiling.
-    cotangent = tf.ones_like(x)
+    cotangent = tf.ones_like(function(x))
     return lambda: _numpy(forward(x)), lambda: _numpy(both(x, cotangent))
 
 
@@ -54,19 +62,21 @@ def _numpy(tensors):
     return [tensor.numpy() for tensor in tensors]
 
 
-def _torch(function, x):
+def _torch(function, x, weights):
     import torch
 
-    cotangent = torch.ones_like(x)
     leaf = x.clone().requires_grad_()
 
     def forward():
         with torch.no_grad():
             return _done([function(x)])
 
+    cotangent = torch.ones_like(*forward())
+
     def both():
         result = function(leaf)
-        return _done([result.detach(), torch.autograd.grad(result, leaf, cotangent)[0]])
+        gradients = torch.autograd.grad(result, [leaf, *weights], cotangent)
+        return _done([result.detach(), *gradients])
 
     return forward, both
 

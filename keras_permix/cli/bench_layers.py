@@ -1,0 +1,103 @@
+"""`permix bench layers`: whole mixers, with their projections, against attention."""
+
+from keras_permix.cli.memory import peak_megabytes
+from keras_permix.cli.timing import medians
+
+TOKENS, WIDTH, HEADS = 8192, 256, 4  # tokens of a batch, or of its one sequence if that is longer
+CASES = {str(tokens): tokens for tokens in (256, 1024, 4096, 16384, 65536)}
+COLUMNS = (
+    "tokens",
+    "batch",
+    "layer",
+    "forward_ms",
+    "ms",
+    "us_per_token",
+    "vs_attention",
+    "peak_mb",
+)
+ATTENTION = "MultiHeadAttention"
+QUADRATIC = (ATTENTION, "SoftmaxAttention")
+LONGEST_MAP = 4096  # tokens up to which these are timed
+
+
+def makers():
+    """From names to functions that make a layer for a number of tokens and a dtype policy."""
+    from keras_permix import layers
+    from keras_permix.cli.bench_rivals import FourierMixer, LinearAttention, SelfAttention
+
+    return {
+        ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
+        "SoftmaxAttention": lambda tokens, dtype: layers.SoftmaxAttention(HEADS, dtype=dtype),
+        "LinearAttention": lambda tokens, dtype: LinearAttention(HEADS, dtype=dtype),
+        "FourierMixer": lambda tokens, dtype: FourierMixer(dtype=dtype),
+        "CSP": lambda tokens, dtype: layers.CSP(dtype=dtype),
+        "SliceSort": lambda tokens, dtype: layers.SliceSort(dtype=dtype),
+    }
+
+
+def measure(case, repeats, dtype):
+    """Time every layer, forward and forward with backward, on sequences of one length.
+
+    Args:
+        case: Length of the sequences, one of `CASES`.
+        repeats: Turns of `medians`.
+        dtype: What the layers compute in; their weights are float32.
+
+    Yields:
+        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds a token of forward
+        and backward together, the ratio to Keras' `MultiHeadAttention`, and the memory of forward
+        and backward in MB above what was there.
+    """
+    import keras
+    import numpy as np
+
+    from keras_permix.ops._runners import runners
+
+    tokens = CASES[case]
+    batch = max(1, TOKENS // tokens)
+    x = np.random.default_rng(0).normal(size=(batch, tokens, WIDTH))
+    x = keras.ops.convert_to_tensor(x, dtype)
+    calls = {}
+    for name, make in makers().items():
+        if tokens <= LONGEST_MAP or name not in QUADRATIC:
+            layer = make(tokens, dtype="float32" if dtype == "float32" else f"mixed_{dtype}")
+            layer.build(x.shape)
+            calls[name] = runners(layer, x)
+    peaks = {name: peak_megabytes(both) for name, (_, both) in calls.items()}
+    times = iter(medians([call for pair in calls.values() for call in pair], repeats))
+    times = dict(zip(calls, zip(times, times, strict=True), strict=True))
+    for name, (forward, both) in times.items():
+        attention = times.get(ATTENTION)
+        yield {
+            "tokens": tokens,
+            "batch": batch,
+            "layer": name,
+            "forward_ms": round(forward, 2),
+            "ms": round(both, 2),
+            "us_per_token": round(1e3 * both / (batch * tokens), 3),
+            "vs_attention": round(attention[1] / both, 1) if attention else "",
+            "peak_mb": "" if peaks[name] is None else round(peaks[name]),
+        }
+
+
+def plot(rows, path):
+    """Draw time and memory a token against the number of tokens, one line a layer."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    time, memory = figure.subplots(1, 2)
+    for name in dict.fromkeys(row["layer"] for row in rows):
+        mine = [row for row in rows if row["layer"] == name]
+        tokens = [row["tokens"] for row in mine]
+        (line,) = time.plot(tokens, [row["us_per_token"] for row in mine], "o-", label=name)
+        if all(row["peak_mb"] != "" for row in mine):
+            kilobytes = [1e3 * row["peak_mb"] / (row["batch"] * row["tokens"]) for row in mine]
+            memory.plot(tokens, kilobytes, "o-", color=line.get_color())
+    time.set(ylabel="microseconds a token, forward and backward", xlabel="tokens")
+    memory.set(ylabel="kilobytes a token, forward and backward", xlabel="tokens")
+    for axes in (time, memory):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+    figure.legend(*time.get_legend_handles_labels(), loc="outside right center")
+    figure.savefig(path, dpi=100)

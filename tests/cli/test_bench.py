@@ -1,0 +1,80 @@
+"""`permix bench` measures what it says, writes it down, and refuses what is wrong."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.cli import bench_layers, bench_models, bench_ops, main
+from keras_permix.cli.memory import peak_megabytes
+from keras_permix.ops._runners import runners
+from tests.harness import to_numpy
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(bench_ops, "CASES", {"csp, pairs": ((2, 8, 4),), "full sort": ((2, 8, 4),)})
+    monkeypatch.setattr(bench_layers, "CASES", {"8": 8, "16": 16})
+    monkeypatch.setattr(bench_layers, "LONGEST_MAP", 8)
+    size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
+    monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
+    monkeypatch.setattr("keras_permix.cli.timing.TURN", 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("what", ["ops", "layers", "models"])
+def test_rows_are_written(what, dtype, small, tmp_path, capsys):
+    path = tmp_path / "new" / f"{what}.csv"
+    assert main(["bench", what, "--repeats", "1", "--dtype", dtype, "--out", str(path)]) == 0
+    rows = read(path)
+    assert {row["dtype"] for row in rows} == {dtype}
+    assert {row["backend"] for row in rows} == {keras.config.backend()}
+    times = [float(row.get("ms") or row["step_ms"]) for row in rows]
+    assert min(times) > 0
+    assert rows[0]["date"] in path.read_text()
+    assert (path.with_suffix(".png")).exists() == (what == "layers")
+    assert "is done" in capsys.readouterr().err
+
+
+def test_quadratic_layers_stop_at_the_longest_map(small, tmp_path):
+    path = tmp_path / "layers.csv"
+    assert main(["bench", "layers", "--repeats", "1", "--out", str(path)]) == 0
+    short, long = ({r["layer"] for r in read(path) if r["tokens"] == n} for n in ("8", "16"))
+    assert short - long == {"MultiHeadAttention", "SoftmaxAttention"}
+
+
+def test_a_wrong_operator_is_not_timed(small, monkeypatch, capsys):
+    monkeypatch.setattr(bench_ops, "_call", lambda case, shape, name: lambda x: x * (name is None))
+    assert main(["bench", "ops", "--repeats", "1"]) == 2
+    assert "must equal its reference before it is timed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--cases", "nine"], ["--repeats", "0"]])
+def test_errors(arguments, capsys):
+    assert main(["bench", "ops", *arguments]) == 2
+    assert f"`{arguments[0]}` must be" in capsys.readouterr().err
+
+
+def test_runners_give_gradients_of_a_layer():
+    layer = keras.layers.Dense(3)
+    x = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
+    layer.build(x.shape)
+    forward, both = runners(layer, x)
+    kernel = to_numpy(layer.kernel)
+    np.testing.assert_allclose(to_numpy(forward()[0]), x @ kernel, rtol=1e-5)
+    result, for_x, for_kernel, for_bias = map(to_numpy, both())
+    ones = np.ones_like(result)
+    for ours, theirs in ((for_x, ones @ kernel.T), (for_kernel, x.T @ ones), (for_bias, [4, 4, 4])):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_peak_memory_is_that_of_the_call():
+    if (peak := peak_megabytes(lambda: np.ones(25_000_000, "float32").sum())) is None:
+        pytest.skip("only Linux counts the peak of resident memory")
+    assert 95 < peak < 130
