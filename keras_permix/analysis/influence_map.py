@@ -1,0 +1,66 @@
+"""Which tokens a mixer listens to, measured from outside."""
+
+import keras
+import numpy as np
+
+
+def influence_map(layer, tokens, epsilon=1e-3, seed=0):
+    """How much each output token of any mixer changes with each input token.
+
+    Every input token in turn is moved by a small random step, and the outputs are compared:
+    `map[n, m]` is the change of token `n` for a step of token `m`, relative to the step. It needs
+    no access to the inside of the layer, so it draws attention, sorting and recurrence alike. Ties
+    and exchanges at the very step aside, it is the norm of a random column of the Jacobian.
+
+    Args:
+        layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
+        tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
+        epsilon: Length of the step of a token, relative to the root mean square of the input.
+        seed: Seed of the direction of the steps.
+
+    Returns:
+        A float64 array `(tokens, tokens)`, outputs first.
+
+    Raises:
+        ValueError: for an input that is not `(batch, tokens, channels)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import influence_map
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+    >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
+    [0.0, 1.0, 0.0, 0.0]
+    """
+    tokens = np.asarray(tokens, dtype="float32")
+    if tokens.ndim != 3:
+        raise ValueError(
+            "`tokens` must have the shape (batch, tokens, channels). "
+            f"Received: tokens.shape={tokens.shape}"
+        )
+    still = _call(layer, tokens)
+    step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
+    step *= epsilon * np.sqrt(np.mean(tokens**2)) / np.linalg.norm(step, axis=-1, keepdims=True)
+    columns = []
+    for token in range(tokens.shape[1]):
+        moved = tokens.copy()
+        moved[:, token] += step
+        taken = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
+        change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
+        columns.append(np.mean(change / taken[:, None], axis=0))
+    return np.stack(columns, axis=1)
+
+
+def _call(layer, tokens):
+    return keras.ops.convert_to_numpy(layer(tokens)).astype("float64")
+
+
+def plot_influence_map(ax, matrix):
+    """Draw an influence map: row `n`, column `m` is dark where output `n` listens to input `m`.
+
+    Args:
+        ax: Matplotlib axes.
+        matrix: What `influence_map` returns.
+    """
+    ax.imshow(matrix, cmap="magma_r", vmin=0)
+    ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

@@ -1,0 +1,46 @@
+"""The influence map of a known layer is what is known of it."""
+
+import keras
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from keras_permix.analysis import influence_map, plot_influence_map
+from keras_permix.layers import CSP
+
+X = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
+
+
+class Mix(keras.layers.Layer):
+    """Multiply the tokens by a matrix."""
+
+    def __init__(self, matrix):
+        super().__init__()
+        self.matrix = matrix.astype("float32")
+
+    def call(self, inputs):
+        return keras.ops.einsum("nm,bmc->bnc", self.matrix, inputs)
+
+
+def test_a_linear_mixer_shows_its_weights():
+    matrix = np.random.default_rng(1).normal(size=(6, 6))
+    np.testing.assert_allclose(influence_map(Mix(matrix), X), abs(matrix), rtol=1e-2, atol=1e-2)
+
+
+def test_a_mixer_in_groups_hears_nothing_from_other_groups():
+    layer = CSP(shift=[0, 0, 0, 0], use_output_projection=False)
+    heard = influence_map(layer, X) > 0
+    groups = np.arange(6) // 2
+    assert not heard[groups[:, None] != groups].any()
+    assert heard.any(axis=0).all()
+
+
+def test_the_picture_holds_the_map():
+    ax = Figure().subplots()
+    plot_influence_map(ax, np.eye(3))
+    np.testing.assert_array_equal(ax.images[0].get_array(), np.eye(3))
+
+
+def test_wrong_shape():
+    with pytest.raises(ValueError, match=r"`tokens` must.*\(6, 4\)"):
+        influence_map(Mix(np.eye(6)), X[0])
