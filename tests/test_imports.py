@@ -92,7 +92,13 @@ def test_import_is_fast_and_brings_no_other_backend(tmp_path):
 
 PUBLIC = {
     "keras_permix": ["__version__", "layers", "ops", "zoo"],
-    "keras_permix.layers": ["CSP", "SliceSort", "SoftmaxAttention"],
+    "keras_permix.layers": [
+        "CSP",
+        "GraphormerBias",
+        "GraphormerBlock",
+        "SliceSort",
+        "SoftmaxAttention",
+    ],
     "keras_permix.zoo": [
         "CSPViT",
         "MODELS",

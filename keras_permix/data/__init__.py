@@ -2,6 +2,7 @@
 
 from keras_permix.data.augment import Augmentation, make_augmentation
 from keras_permix.data.generated import generated_images
+from keras_permix.data.graphs import pad_graphs
 from keras_permix.data.images import ImageData, load_images
 from keras_permix.data.pipeline import ImagePipeline
 from keras_permix.data.rand_augment import RandAugment
@@ -21,6 +22,7 @@ __all__ = [
     "load_images",
     "load_sheet",
     "make_augmentation",
+    "pad_graphs",
     "tfds_images",
     "tfds_source",
 ]

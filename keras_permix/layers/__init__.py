@@ -1,7 +1,9 @@
 """Keras layers that mix tokens."""
 
 from keras_permix.layers.csp import CSP
+from keras_permix.layers.graphormer_bias import GraphormerBias
+from keras_permix.layers.graphormer_block import GraphormerBlock
 from keras_permix.layers.slice_sort import SliceSort
 from keras_permix.layers.softmax_attention import SoftmaxAttention
 
-__all__ = ["CSP", "SliceSort", "SoftmaxAttention"]
+__all__ = ["CSP", "GraphormerBias", "GraphormerBlock", "SliceSort", "SoftmaxAttention"]
