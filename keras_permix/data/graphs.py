@@ -42,8 +42,8 @@ def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
         (column) and -inf where not. Token 0 is the virtual node: it sees all nodes, all see it.
 
     Raises:
-        ValueError: for no graphs, a missing array, one of a wrong shape, an unknown distance, or
-            `nodes` smaller than a graph.
+        ValueError: for no graphs, a missing array, one of a wrong shape or of other features, an
+            unknown distance, or `nodes` smaller than a graph.
 
     Example:
         >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
@@ -60,7 +60,7 @@ def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
     """
     graphs = [{"out_degree": graph.get("in_degree"), **graph} for graph in graphs]
     for index, graph in enumerate(graphs):
-        _check_graph(graph, index)
+        _check_graph(graph, index, graphs[0])
     largest = max((len(graph["x"]) for graph in graphs), default=0)
     nodes = largest if nodes is None else nodes
     if not graphs or nodes < largest:
@@ -101,7 +101,7 @@ def _attention_bias(graph, nodes, max_distance):
     return bias
 
 
-def _check_graph(graph, index):
+def _check_graph(graph, index, first):
     missing = [name for name in AXES if graph.get(name) is None]
     if missing:
         raise ValueError(
@@ -115,6 +115,12 @@ def _check_graph(graph, index):
             raise ValueError(
                 f"The arrays of a graph of `graphs` must have {axes} axes in `{name}`, "
                 f"the first {node_axes} of them its nodes. Received: graph {index} with {shapes}"
+            )
+    for name in ("x", "attn_edge_type", "edge_input"):
+        if shapes[name][-1] != np.shape(first[name])[-1]:
+            raise ValueError(
+                f"All graphs of `graphs` must have the same number of features in `{name}`. "
+                f"Received: {np.shape(first[name])} in graph 0, {shapes[name]} in graph {index}"
             )
     distance = np.asarray(graph["spatial_pos"])
     if distance.min() < 0 or distance.max() > UNREACHABLE:

@@ -78,7 +78,7 @@ class GraphAttention(keras.layers.Layer):
         batch, tokens, channels = ops.shape(x)
         return ops.reshape(x, (batch, tokens, self.num_heads, channels // self.num_heads))
 
-    def compute_output_shape(self, tokens_shape, bias_shape=None):
+    def compute_output_shape(self, tokens_shape):
         return tuple(tokens_shape)
 
     def get_config(self):

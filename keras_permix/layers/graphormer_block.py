@@ -108,7 +108,7 @@ class GraphormerBlock(keras.layers.Layer):
         hidden = self.mlp_in(self.mlp_norm(tokens))
         return tokens + self.mlp_dropout(self.mlp_out(hidden))
 
-    def compute_output_shape(self, tokens_shape, bias_shape=None):
+    def compute_output_shape(self, tokens_shape):
         return tuple(tokens_shape)
 
     def get_config(self):

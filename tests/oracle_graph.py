@@ -1,0 +1,113 @@
+"""Graphormer in plain NumPy: one graph at a time, no padding, sharing no code with the package.
+
+A graph is a dict of arrays as `pad_graphs` takes them; weights are dicts of float64 arrays.
+"""
+
+import math
+
+import numpy as np
+
+erf = np.vectorize(math.erf)
+
+
+def make_graph(edges, nodes, seed=0):
+    """A graph of random features, preprocessed by breadth-first search."""
+    rng = np.random.default_rng(seed)
+    neighbours = {node: [] for node in range(nodes)}
+    edge_type = np.zeros((nodes, nodes, 2), int)
+    for a, b in edges:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+        edge_type[a, b] = edge_type[b, a] = rng.integers(1, 1025, 2)
+    paths = {(node, node): [node] for node in range(nodes)}
+    for start in range(nodes):
+        reached = [start]
+        for node in reached:
+            for other in neighbours[node]:
+                if (start, other) not in paths:
+                    paths[start, other] = [*paths[start, node], other]
+                    reached.append(other)
+    distance = np.full((nodes, nodes), 510)
+    hops = max(map(len, paths.values())) - 1
+    edge_input = np.full((nodes, nodes, hops, 2), -1)
+    for (a, b), path in paths.items():
+        distance[a, b] = len(path) - 1
+        for hop in range(len(path) - 1):
+            edge_input[a, b, hop] = edge_type[path[hop], path[hop + 1]]
+    return {
+        "x": rng.integers(1, 1024, (nodes, 3)),
+        "in_degree": np.array([len(neighbours[node]) for node in range(nodes)]),
+        "spatial_pos": distance,
+        "attn_edge_type": edge_type,
+        "edge_input": edge_input,
+    }
+
+
+def bias(graph, tables, edges="multi_hop", max_hops=5):
+    """The bias of one graph: (heads, nodes + 1, nodes + 1)."""
+    nodes, heads = len(graph["x"]), tables["virtual_distance"].shape[1]
+    result = np.zeros((heads, nodes + 1, nodes + 1))
+    result[:, 0, :] = result[:, :, 0] = tables["virtual_distance"][0][:, None]
+    for i, j in np.ndindex(nodes, nodes):
+        distance = graph["spatial_pos"][i, j]
+        total = np.zeros(heads)
+        if edges == "single":
+            total = _edge(graph["attn_edge_type"][i, j], tables)
+        elif distance < 510:
+            length = min(distance, max_hops)
+            for hop in range(length):
+                edge = _edge(graph["edge_input"][i, j, hop] + 1, tables)
+                total += edge @ tables["hop_table"][hop] / length
+        result[:, i + 1, j + 1] = tables["distance_table"][distance + 1] + total
+        if distance >= 20:
+            result[:, i + 1, j + 1] = -np.inf
+    return result
+
+
+def _edge(values, tables):
+    rows = [
+        tables["edge_table"][value] if value else 0 * tables["edge_table"][0] for value in values
+    ]
+    return np.mean(rows, axis=0)
+
+
+def block(tokens, bias, weights, sort=None, descending=False):
+    """What a block makes of the tokens of one graph; `sort` is None, "paper" or "release"."""
+    normed = _norm(tokens, weights["mixer_norm"])
+    heads, width = len(bias), tokens.shape[1]
+    values = _dense(normed, weights["value"])
+    mixed = np.zeros_like(values)
+    for head in range(heads):
+        part = np.s_[:, head * width // heads : (head + 1) * width // heads]
+        scores = bias[head]
+        if sort is None:
+            query, key = (
+                _dense(normed, weights["query"])[part],
+                _dense(normed, weights["key"])[part],
+            )
+            scores = scores + query @ key.T / np.sqrt(width // heads)
+        maps = np.exp(scores - scores.max(axis=1, keepdims=True))
+        mixed[part] = maps / maps.sum(axis=1, keepdims=True) @ values[part]
+    if sort == "paper":
+        mixed = _sort(mixed, descending)
+    if sort == "release":
+        mixed = mixed + _sort(values, descending)
+    tokens = tokens + _dense(mixed, weights["output"])
+    hidden = _dense(_norm(tokens, weights["mlp_norm"]), weights["mlp_in"])
+    hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
+    return tokens + _dense(hidden, weights["mlp_out"])
+
+
+def _norm(x, weights):
+    gamma, beta = weights
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5) * gamma + beta
+
+
+def _dense(x, weights):
+    kernel, bias = weights
+    return x @ kernel + bias
+
+
+def _sort(x, descending):
+    return np.where(descending, -np.sort(-x, axis=0), np.sort(x, axis=0))
