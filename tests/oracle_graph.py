@@ -10,39 +10,6 @@ import numpy as np
 erf = np.vectorize(math.erf)
 
 
-def make_graph(edges, nodes, seed=0):
-    """A graph of random features, preprocessed by breadth-first search."""
-    rng = np.random.default_rng(seed)
-    neighbours = {node: [] for node in range(nodes)}
-    edge_type = np.zeros((nodes, nodes, 2), int)
-    for a, b in edges:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
-        edge_type[a, b] = edge_type[b, a] = rng.integers(1, 1025, 2)
-    paths = {(node, node): [node] for node in range(nodes)}
-    for start in range(nodes):
-        reached = [start]
-        for node in reached:
-            for other in neighbours[node]:
-                if (start, other) not in paths:
-                    paths[start, other] = [*paths[start, node], other]
-                    reached.append(other)
-    distance = np.full((nodes, nodes), 510)
-    hops = max(map(len, paths.values())) - 1
-    edge_input = np.full((nodes, nodes, hops, 2), -1)
-    for (a, b), path in paths.items():
-        distance[a, b] = len(path) - 1
-        for hop in range(len(path) - 1):
-            edge_input[a, b, hop] = edge_type[path[hop], path[hop + 1]]
-    return {
-        "x": rng.integers(1, 1024, (nodes, 3)),
-        "in_degree": np.array([len(neighbours[node]) for node in range(nodes)]),
-        "spatial_pos": distance,
-        "attn_edge_type": edge_type,
-        "edge_input": edge_input,
-    }
-
-
 def bias(graph, tables, edges="multi_hop", max_hops=5):
     """The bias of one graph: (heads, nodes + 1, nodes + 1)."""
     nodes, heads = len(graph["x"]), tables["virtual_distance"].shape[1]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_permix.data import pad_graphs
+from tests.graphs import make_graph
 from tests.harness import load_golden
-from tests.oracle_graph import make_graph
 
 GOLDEN = load_golden("graphormer")
 NAMES = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")

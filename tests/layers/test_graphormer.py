@@ -6,16 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.data import pad_graphs
 from keras_permix.layers import GraphormerBias, GraphormerBlock
 from tests import oracle_graph
-from tests.harness import (
-    assert_close,
-    check_layer,
-    check_other_backend,
-    load_golden,
-    to_numpy,
-)
+from tests.graphs import BATCH, GRAPHS, MASK, SIZES, TOKENS
+from tests.harness import assert_close, check_layer, load_golden, to_numpy
 
 BIAS = load_golden("graphormer")
 SLICE = load_golden("graphormer_sliceformer")
@@ -28,16 +22,6 @@ TABLES = {
 DENSES = {"query": "q", "key": "k", "value": "v", "output": "out"}
 PARTS = {"mixer_norm": "ln1", "mlp_norm": "ln2", "mlp_in": "fc1", "mlp_out": "fc2"}
 
-# A ring with a tail, two nodes apart, and a path too long to be seen from end to end.
-GRAPHS = [
-    oracle_graph.make_graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5), (5, 6)], 7, seed=1),
-    oracle_graph.make_graph([(0, 1)], 3, seed=2),
-    oracle_graph.make_graph([(node, node + 1) for node in range(22)], 23, seed=3),
-]
-BATCH = pad_graphs(GRAPHS)
-SIZES = [len(graph["x"]) for graph in GRAPHS]
-MASK = np.arange(24) <= np.array(SIZES)[:, None]
-TOKENS = np.random.default_rng(0).normal(size=(3, 24, 8)).astype("float32")
 BIASES = np.random.default_rng(1).normal(size=(3, 2, 24, 24)).astype("float32")
 
 MIXERS = {
@@ -157,74 +141,13 @@ class BlockOfPath(GraphormerBlock):
 
 
 @pytest.mark.parametrize(
-    ("mixer", "dropout"),
-    [("attention", 0.0), ("paper", 0.3), ("release", 0.0), ("interleave", 0.3)],
+    ("mixer", "dropout", "numerics"),
+    [("attention", 0.0, True), ("paper", 0.3, True), ("release", 0.3, False)],
 )
-def test_block_keeps_its_promises(mixer, dropout):
+def test_block_keeps_its_promises(mixer, dropout, numerics):
     options = dict(mixer=MIXERS[mixer], dropout=dropout, attention_dropout=dropout)
-    check_layer(partial(BlockOfPath, 2, 12, **options, layer=1, layers=3), (4, 16, 8))
-
-
-def graph_inputs(graphs):
-    """A batch of graphs and tokens, zero where there is padding."""
-    batch = pad_graphs(graphs, hops=5)
-    tokens = np.zeros((len(graphs), *batch["attn_bias"].shape[1:2], 8), "float32")
-    for index, graph in enumerate(graphs):
-        real = slice(len(graph["x"]) + 1)
-        tokens[index, real] = TOKENS[index, real]
-    return {**batch, "tokens": tokens}
-
-
-def graph_model(mixer, dtype=None, **arguments):
-    """A model of both layers, for graphs of any size, whose mask comes from the tokens."""
-    inputs = {}
-    for name, array in graph_inputs(GRAPHS).items():
-        axes = {"tokens": 1, "x": 1, "in_degree": 1, "out_degree": 1}.get(name, 2)
-        shape = (*[None] * axes, *array.shape[1 + axes :])
-        inputs[name] = keras.Input(shape, name=name, dtype=array.dtype.name)
-    bias = GraphormerBias(num_heads=2, dtype=dtype, **arguments)(inputs)
-    tokens = keras.layers.Masking()(inputs["tokens"])
-    block = GraphormerBlock(num_heads=2, mixer=MIXERS[mixer], dtype=dtype)
-    return keras.Model(inputs, block(tokens, bias))
-
-
-@pytest.mark.parametrize("edges", ["multi_hop", "single"])
-def test_model_takes_graphs_of_any_size(edges, tmp_path):
-    model = graph_model("paper", edges=edges)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    everything = model.predict(graph_inputs(GRAPHS), verbose=0)
-    np.testing.assert_array_equal(loaded.predict(graph_inputs(GRAPHS), verbose=0), everything)
-    for graphs in (GRAPHS[:1], GRAPHS[:2]):
-        outputs = model.predict(graph_inputs(graphs), verbose=0)
-        for index, graph in enumerate(graphs):
-            real = slice(len(graph["x"]) + 1)
-            assert_close(outputs[index, real], everything[index, real])
-
-
-@pytest.mark.parametrize("mixer", ["attention", "paper"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_low_precision_stays_close(dtype, mixer):
-    model, low = graph_model(mixer), graph_model(mixer, f"mixed_{dtype}")
-    low.set_weights(model.get_weights())
-    inputs = graph_inputs(GRAPHS)
-    outputs = low(inputs)
-    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
-    assert_close(to_numpy(outputs)[MASK], to_numpy(model(inputs))[MASK], dtype=dtype)
-
-
-@pytest.mark.parametrize("edges", ["multi_hop", "single"])
-def test_model_learns_every_table_but_its_padding(edges):
-    model = graph_model("attention", edges=edges)
-    bias = next(layer for layer in model.layers if isinstance(layer, GraphormerBias))
-    before = {weight.name: to_numpy(weight) for weight in bias.weights}
-    model.compile(keras.optimizers.SGD(100.0), "mse")
-    model.fit(graph_inputs(GRAPHS), TOKENS, batch_size=3, verbose=0)
-    for weight in bias.weights:
-        changed = np.any(to_numpy(weight) != before[weight.name], axis=-1)
-        assert np.isfinite(to_numpy(weight)).all() and changed.any()
-        if weight.name in ("distance_table", "edge_table"):
-            assert not changed[0]
+    make = partial(BlockOfPath, 2, 12, **options, layer=1, layers=3)
+    check_layer(make, (4, 16, 8), numerics=numerics)
 
 
 def test_row_of_padding_is_not_read():
@@ -243,21 +166,6 @@ def test_dropout_acts_in_training_only():
         outputs = to_numpy(layer(TOKENS, BIASES))
         np.testing.assert_array_equal(to_numpy(layer(TOKENS, BIASES, training=False)), outputs)
         assert not np.allclose(to_numpy(layer(TOKENS, BIASES, training=True)), outputs)
-
-
-def graphs_of_tokens(x):
-    """Both layers on tokens that are square, whose values become distances."""
-    distance = keras.ops.cast(keras.ops.abs(4 * x), "int32")
-    padded = keras.ops.pad(x, ((0, 0), (1, 0), (0, 0)))
-    bias = keras.ops.pad(x * 0, ((0, 0), (1, 0), (1, 0)))
-    graphs = {"attn_bias": bias, "spatial_pos": distance}
-    graphs["attn_edge_type"] = keras.ops.expand_dims(distance, -1)
-    bias = GraphormerBias(2, "single")(graphs)
-    return GraphormerBlock(2, mixer="slice_sort")(padded, bias)
-
-
-def test_files_are_read_on_another_backend():
-    check_other_backend({"graphormer": lambda: graphs_of_tokens}, (2, 6, 6))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Graphs to test with, preprocessed by breadth-first search, and batches of them."""
+
+import numpy as np
+
+from keras_permix.data import pad_graphs
+
+
+def make_graph(edges, nodes, seed=0):
+    """A graph of random features, preprocessed by breadth-first search."""
+    rng = np.random.default_rng(seed)
+    neighbours = {node: [] for node in range(nodes)}
+    edge_type = np.zeros((nodes, nodes, 2), int)
+    for a, b in edges:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+        edge_type[a, b] = edge_type[b, a] = rng.integers(1, 1025, 2)
+    paths = {(node, node): [node] for node in range(nodes)}
+    for start in range(nodes):
+        reached = [start]
+        for node in reached:
+            for other in neighbours[node]:
+                if (start, other) not in paths:
+                    paths[start, other] = [*paths[start, node], other]
+                    reached.append(other)
+    distance = np.full((nodes, nodes), 510)
+    hops = max(map(len, paths.values())) - 1
+    edge_input = np.full((nodes, nodes, hops, 2), -1)
+    for (a, b), path in paths.items():
+        distance[a, b] = len(path) - 1
+        for hop in range(len(path) - 1):
+            edge_input[a, b, hop] = edge_type[path[hop], path[hop + 1]]
+    return {
+        "x": rng.integers(1, 1024, (nodes, 3)),
+        "in_degree": np.array([len(neighbours[node]) for node in range(nodes)]),
+        "spatial_pos": distance,
+        "attn_edge_type": edge_type,
+        "edge_input": edge_input,
+    }
+
+
+# A ring with a tail, two nodes and one apart, and a path too long to be seen from end to end.
+GRAPHS = [
+    make_graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5), (5, 6)], 7, seed=1),
+    make_graph([(0, 1)], 3, seed=2),
+    make_graph([(node, node + 1) for node in range(22)], 23, seed=3),
+]
+SIZES = [len(graph["x"]) for graph in GRAPHS]
+BATCH = pad_graphs(GRAPHS)
+MASK = np.arange(24) <= np.array(SIZES)[:, None]
+TOKENS = np.random.default_rng(0).normal(size=(3, 24, 8)).astype("float32")
+
+
+def graph_inputs(graphs):
+    """A batch of the first graphs with five hops, and tokens, zero where there is padding."""
+    batch = pad_graphs(graphs, hops=5)
+    tokens = np.zeros((len(graphs), *batch["attn_bias"].shape[1:2], 8), "float32")
+    for index, graph in enumerate(graphs):
+        real = slice(len(graph["x"]) + 1)
+        tokens[index, real] = TOKENS[index, real]
+    return {**batch, "tokens": tokens}
