@@ -1,11 +1,21 @@
-"""Look inside permuting mixers."""
+"""Look inside mixers."""
 
 from keras_permix.analysis.influence_map import influence_map, plot_influence_map
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
+from keras_permix.analysis.rank_residual import plot_rank_residual, rank_residual, token_norm
+from keras_permix.analysis.residual_bound import plot_residual_bound, residual_bound
+from keras_permix.analysis.singular_spectrum import plot_singular_spectrum, singular_spectrum
 
 __all__ = [
     "influence_map",
     "permutation_maps",
     "plot_influence_map",
     "plot_permutation_maps",
+    "plot_rank_residual",
+    "plot_residual_bound",
+    "plot_singular_spectrum",
+    "rank_residual",
+    "residual_bound",
+    "singular_spectrum",
+    "token_norm",
 ]

@@ -1,0 +1,44 @@
+"""Singular values of tokens: how many directions a mixer leaves them."""
+
+import numpy as np
+
+from keras_permix.analysis.rank_residual import as_tokens
+
+
+def singular_spectrum(tokens):
+    """Singular values of the tokens of every sample, as matrices `(tokens, channels)`.
+
+    Args:
+        tokens: Tensor or array `(batch, tokens, channels)`, such as what a mixer gives.
+
+    Returns:
+        A float64 array `(batch, min(tokens, channels))`, the largest first.
+
+    Raises:
+        ValueError: for a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import singular_spectrum
+    >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
+    [[4.0, 3.0]]
+
+    Source: Yuan & Xu, "Sliceformer", 2023, Figure 4; "Channel-wise Sample Permutation", 2024,
+    Figure 3.
+    """
+    return np.linalg.svd(as_tokens(tokens), compute_uv=False)
+
+
+def plot_singular_spectrum(ax, tokens, **line):
+    """Draw singular values relative to the largest, mean of the batch, on a logarithmic scale.
+
+    Args:
+        ax: Matplotlib axes.
+        tokens: Tensor or array `(batch, tokens, channels)`.
+        **line: Arguments of `ax.plot`, such as `label`.
+    """
+    spectra = singular_spectrum(tokens)
+    mean = np.mean(spectra / spectra[:, :1], axis=0)
+    ax.plot(range(1, len(mean) + 1), mean, **line)
+    ax.set(xlabel="index", ylabel="singular value / largest", yscale="log")

@@ -1,0 +1,107 @@
+"""Residuals, norms, spectra and the bound of Theorem 1, against golden numbers and by hand."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from keras_permix.analysis import (
+    plot_rank_residual,
+    plot_residual_bound,
+    plot_singular_spectrum,
+    rank_residual,
+    residual_bound,
+    singular_spectrum,
+    token_norm,
+)
+from keras_permix.layers import CSP
+from tests.harness import assert_close, load_golden
+
+GOLDEN = load_golden("analysis")
+X = GOLDEN["X"][None]
+RNG = np.random.default_rng(0)
+TOKENS = RNG.normal(size=(3, 12, 6)).astype("float32")
+
+
+def csp_stack(layers=5, **arguments):
+    """Tokens before and after every layer of a stack of bare CSP, and its kernels."""
+    token_maps, kernels = [TOKENS], []
+    for _ in range(layers):
+        layer = CSP(use_output_projection=False, **arguments)
+        token_maps.append(layer(token_maps[-1]))
+        kernels.append(layer.value_dense.kernel)
+    return token_maps, kernels
+
+
+@pytest.mark.parametrize("estimator", ["mean", "median"])
+def test_residual_is_the_golden_one(estimator):
+    residual = rank_residual(X, estimator)
+    assert_close(residual[0], GOLDEN[f"residual_{estimator}"], "float64", "analysis")
+    norm = GOLDEN[f"residual_norm_{estimator}"]
+    assert_close(token_norm(residual)[0], norm, "float64", "analysis")
+
+
+@pytest.mark.parametrize("kind", ["1", "inf", "1inf"])
+def test_norm_is_the_golden_one(kind):
+    assert_close(token_norm(X, kind)[0], GOLDEN[f"norm_{kind}"], "float64", "analysis")
+
+
+def test_spectrum_is_the_golden_one():
+    assert_close(singular_spectrum(X)[0], GOLDEN["spectrum"], "float64", "analysis")
+
+
+def test_residual_is_zero_where_tokens_are_alike():
+    alike = np.ones((2, 5, 1)) * RNG.normal(size=(2, 1, 3))
+    assert_close(rank_residual(alike), np.zeros((2, 5, 3)), "float64", "analysis")
+    assert_close(rank_residual(TOKENS + alike[0, 0, 0]), rank_residual(TOKENS))
+
+
+@pytest.mark.parametrize("group_size", [1, 2, None])
+def test_theorem_1_holds_for_a_stack_of_csp(group_size):
+    token_maps, kernels = csp_stack(group_size=group_size)
+    bounds = residual_bound(token_maps[0], kernels)
+    norms = np.array([token_norm(rank_residual(tokens)) for tokens in token_maps])
+    assert bounds.shape == norms.shape == (6, 3)
+    assert_close(bounds[0], norms[0])
+    assert (norms[1:] < bounds[1:]).all()
+
+
+def test_bound_is_that_of_the_theorem():
+    kernels = [2 * np.eye(6), np.ones((6, 6)), np.eye(6)]
+    start = token_norm(rank_residual(TOKENS, "median"))
+    bounds = residual_bound(TOKENS, kernels, lipschitz=0.5, estimator="median")
+    for layers, beta in enumerate([0, 2, 6, 6]):
+        factor = 6 ** (layers / 2) * (0.5 * beta) ** layers
+        assert_close(bounds[layers], factor * start, "float64", "analysis")
+
+
+def test_plots_show_means_of_the_batch():
+    token_maps, kernels = csp_stack()
+    residuals, bound, spectrum = Figure().subplots(1, 3)
+    plot_rank_residual(residuals, token_maps, label="csp")
+    shares = [token_norm(rank_residual(t)) / token_norm(t) for t in token_maps]
+    assert_close(residuals.lines[0].get_ydata(), np.mean(shares, axis=1))
+    assert residuals.lines[0].get_label() == "csp"
+
+    bounds = residual_bound(TOKENS, kernels)
+    plot_residual_bound(bound, token_maps, bounds)
+    measured, bounding = (line.get_ydata() for line in bound.lines)
+    assert_close(measured, [token_norm(rank_residual(tokens)).mean() for tokens in token_maps])
+    assert_close(bounding, bounds.mean(axis=1))
+
+    plot_singular_spectrum(spectrum, TOKENS)
+    values = np.linalg.svd(TOKENS, compute_uv=False)
+    assert_close(spectrum.lines[0].get_ydata(), (values / values[:, :1]).mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rank_residual(X, "mode"), "`estimator` must be one of.*'mode'"),
+        (lambda: token_norm(X, "2"), "`kind` must be one of.*'2'"),
+        (lambda: singular_spectrum(X[0]), r"`tokens` must have the shape.*\(8, 4\)"),
+        (lambda: residual_bound(X, [np.eye(3)]), r"here 4 channels.*\(3, 3\)"),
+    ],
+)
+def test_wrong_argument_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
