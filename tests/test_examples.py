@@ -26,6 +26,14 @@ def test_quickstart(tmp_path):
     assert (tmp_path / "cats_and_dogs" / "model.weights.h5").is_file()
 
 
+def test_mixing_figures(tmp_path):
+    printed = run("mixing_figures.py", "--out", str(tmp_path), "--images", "16")
+    residuals = dict(re.findall(r"(\w+): .* ([\d.]+) after its mixers alone", printed))
+    assert list(residuals) == ["attention", "CSP", "sorting"]
+    assert float(residuals["attention"]) < 0.2 < float(residuals["CSP"])
+    assert (tmp_path / "mixing_figures.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_replace_attention():
     printed = run("replace_attention.py")
     scores = re.findall(r"(\w+): ([\d,]+) parameters, .* ([\d.]+) % of the test waves", printed)

@@ -24,8 +24,8 @@ def singular_spectrum(tokens):
     >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
     [[4.0, 3.0]]
 
-    Source: Yuan & Xu, "Sliceformer", 2023, Figure 4; "Channel-wise Sample Permutation", 2024,
-    Figure 3.
+    Source: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
+    compare mixers by these spectra.
     """
     return np.linalg.svd(as_tokens(tokens), compute_uv=False)
 
