@@ -65,7 +65,7 @@ class GraphormerBlock(keras.layers.Layer):
         self.supports_masking = True
         self.num_heads = num_heads
         self.mlp_dim = None if mlp_dim is None else check_positive("mlp_dim", mlp_dim)
-        self.mixer_spec = {"name": mixer} if isinstance(mixer, str) else dict(mixer)
+        self.mixer_spec = dict(mixer) if isinstance(mixer, dict) else {"name": mixer}
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = epsilon

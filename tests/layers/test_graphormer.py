@@ -202,6 +202,7 @@ def test_wrong_graphs_are_named(graphs, message):
         (dict(num_heads=4), r"`bias` must have the shape.*\(3, 2, 24, 24\), num_heads=4"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
         (dict(mixer="csp"), "`mixer` must be one of.*'csp'"),
+        (dict(mixer=None), "`mixer` must be one of.*None"),
         (dict(mixer={"name": "slice_sort", "mode": "code"}), "`mode` must be one of.*'code'"),
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
