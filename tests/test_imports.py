@@ -96,6 +96,7 @@ PUBLIC = {
         "CSP",
         "GraphormerBias",
         "GraphormerBlock",
+        "SimpleAttention",
         "SliceSort",
         "SoftmaxAttention",
     ],

@@ -3,7 +3,15 @@
 from keras_permix.layers.csp import CSP
 from keras_permix.layers.graphormer_bias import GraphormerBias
 from keras_permix.layers.graphormer_block import GraphormerBlock
+from keras_permix.layers.simple_attention import SimpleAttention
 from keras_permix.layers.slice_sort import SliceSort
 from keras_permix.layers.softmax_attention import SoftmaxAttention
 
-__all__ = ["CSP", "GraphormerBias", "GraphormerBlock", "SliceSort", "SoftmaxAttention"]
+__all__ = [
+    "CSP",
+    "GraphormerBias",
+    "GraphormerBlock",
+    "SimpleAttention",
+    "SliceSort",
+    "SoftmaxAttention",
+]

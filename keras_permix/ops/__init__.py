@@ -10,6 +10,7 @@ from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
 from keras_permix.ops.shift_steps import shift_steps
+from keras_permix.ops.simple_attention import simple_attention
 from keras_permix.ops.slice_sort import slice_sort
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "interleave_order",
     "max_exchange",
     "shift_steps",
+    "simple_attention",
     "slice_sort",
 ]

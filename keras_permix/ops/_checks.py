@@ -21,16 +21,16 @@ def check_tokens(x):
     return x
 
 
-def check_mask(mask, x):
-    """Return `mask` if it marks the tokens of `x`: shape (batch, tokens), boolean."""
+def check_mask(mask, x, of="x"):
+    """Return `mask` if it marks the tokens of `x`, named `of`: shape (batch, tokens), boolean."""
     if mask is None:
         return None
     mask = mask if isinstance(mask, KerasTensor) else ops.convert_to_tensor(mask)
     known = zip(mask.shape, x.shape[:2], strict=False)
     if len(mask.shape) != 2 or any(a != b for a, b in known if None not in (a, b)):
         raise ValueError(
-            "`mask` must have the shape (batch, tokens) of `x`. "
-            f"Received: mask.shape={tuple(mask.shape)}, x.shape={tuple(x.shape)}"
+            f"`mask` must have the shape (batch, tokens) of `{of}`. "
+            f"Received: mask.shape={tuple(mask.shape)}, {of}.shape={tuple(x.shape)}"
         )
     return mask
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
+from keras_permix.layers import CSP, SimpleAttention, SliceSort, SoftmaxAttention
 from tests.harness import (
     assert_close,
     check_layer,
@@ -24,6 +24,10 @@ CORE = {
     "csp wide with bias and dropout": partial(
         CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
     ),
+    "simple_attention": partial(SimpleAttention, num_heads=2),
+    "simple_attention causal with dropout": partial(
+        SimpleAttention, 4, 3, dropout=0.3, scale="valid", causal=True
+    ),
     "slice_sort": partial(SliceSort),
     "slice_sort selects maxima": partial(SliceSort, "max_exchange"),
     "slice_sort interleave_haar": partial(
@@ -41,6 +45,9 @@ VARIANTS = {
     "csp power_code": partial(CSP, 4, "power_code", layer=1, layers=2),
     "csp given steps": partial(CSP, shift=[3, -1, 0, 16, 5, 2, 7, 21]),
     "csp without output projection": partial(CSP, use_output_projection=False),
+    "simple_attention without output projection": partial(
+        SimpleAttention, 4, use_qkv_bias=False, use_output_projection=False, scale=None
+    ),
     "slice_sort descend": partial(SliceSort, "descend", use_output_projection=False),
     "slice_sort interleave": partial(SliceSort, "interleave", layer=0, layers=3),
     "attention with bias": partial(SoftmaxAttention, 3, 5, use_qkv_bias=True),
@@ -67,7 +74,9 @@ def test_files_are_read_on_another_backend():
     check_other_backend(LAYERS, SHAPE)
 
 
-@pytest.mark.parametrize("make", [CSP, SliceSort, partial(SoftmaxAttention, 2)])
+@pytest.mark.parametrize(
+    "make", [CSP, partial(SimpleAttention, 2), SliceSort, partial(SoftmaxAttention, 2)]
+)
 def test_dropout_acts_in_training_only(make):
     layer = make(dropout=0.5)
     inputs = np.random.default_rng(0).normal(size=SHAPE).astype("float32")

@@ -20,6 +20,7 @@ def test_public_names():
         "interleave_order",
         "max_exchange",
         "shift_steps",
+        "simple_attention",
         "slice_sort",
     ]
 

@@ -1,0 +1,136 @@
+"""Attention without softmax, whose products associate to the right: linear in the tokens."""
+
+from keras import KerasTensor, backend, ops
+
+from keras_permix.ops._checks import check_mask
+from keras_permix.ops._dispatch import dispatch
+
+SCALES = ("length", "valid", None)
+SMALLEST_CHUNK = 32
+
+
+def simple_attention(
+    query, key, value, *, mask=None, scale="length", causal=False, implementation=None
+):
+    """Attend without softmax: `query @ (key^T @ value) / sqrt(tokens)`, for every head.
+
+    The same values as `(query @ key^T) @ value`, in O(tokens) time and memory: no map of tokens
+    by tokens is made. The causal form, in which a query sees the keys up to its own place, is
+    beyond the paper. It runs over chunks of `max(head_dim, 32)` tokens: within a chunk it makes
+    the map of its tokens, and of all chunks before it knows the sum of `key^T @ value`, so that
+    what it holds is still a small multiple of its input.
+
+    Args:
+        query: tensor of shape (batch, tokens, heads, head_dim), floating.
+        key: tensor like `query`.
+        value: tensor of shape (batch, tokens, heads, value_dim).
+        mask: booleans of shape (batch, tokens), True for real tokens. The keys and values of the
+            others count as zeros; their queries attend like any other.
+        scale: `"length"` divides by the square root of the number of tokens, padding included;
+            `"valid"` by that of the number of real tokens that a query sees; None by nothing.
+        causal: whether a query sees no key behind its own place.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `value`.
+
+    Raises:
+        ValueError: for wrong shapes, or an unknown `scale`.
+
+    Example:
+        >>> x = keras.ops.ones((1, 4, 2, 3))
+        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
+        [6.0, 6.0, 6.0, 6.0]
+        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
+        [1.5, 3.0, 4.5, 6.0]
+
+    Source: Yorsh et al., "SimpleTRON", 2022.
+    """
+    query, key, value = _check_heads(query, key, value)
+    if scale not in SCALES:
+        raise ValueError(f"`scale` must be one of {SCALES}. Received: scale={scale!r}")
+    return dispatch(
+        "simple_attention",
+        simple_attention_reference,
+        query,
+        key,
+        value,
+        mask=check_mask(mask, query, of="query"),
+        like=2,
+        implementation=implementation,
+        scale=scale,
+        causal=causal,
+    )
+
+
+def simple_attention_reference(query, key, value, mask, *, scale, causal):
+    if mask is not None:
+        real = ops.cast(mask, "bool")[..., None, None]
+        key = ops.where(real, key, ops.zeros_like(key))
+        value = ops.where(real, value, ops.zeros_like(value))
+    if scale is not None:  # before the sum over the tokens, which float16 might not hold
+        key = key / ops.cast(_root(ops.shape(key)[1], key.dtype), key.dtype)
+    attended = (_attend_causally if causal else _attend)(query, key, value)
+    if scale == "valid" and (causal or mask is not None):
+        attended = attended * _length_to_seen(value, mask, causal)
+    return attended
+
+
+def _attend(query, key, value):
+    return ops.einsum("bnhd,bhde->bnhe", query, ops.einsum("bnhd,bnhe->bhde", key, value))
+
+
+def _attend_causally(query, key, value):
+    size = max(query.shape[-1], SMALLEST_CHUNK)
+    tokens = ops.shape(query)[1]
+    query, key, value = (_cut(x, size) for x in (query, key, value))
+    within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query, key))
+    out = ops.einsum("bchnm,bcmhe->bcnhe", within, value)
+    before = _sum_of_earlier(ops.einsum("bcnhd,bcnhe->bchde", key, value))
+    out = out + ops.einsum("bcnhd,bchde->bcnhe", query, before)
+    return ops.reshape(out, (ops.shape(out)[0], -1, *out.shape[3:]))[:, :tokens]
+
+
+def _cut(x, size):
+    """Cut tokens into chunks, the last one filled up: (batch, chunks, size, heads, channels)."""
+    x = ops.pad(x, ((0, 0), (0, -ops.shape(x)[1] % size), (0, 0), (0, 0)))
+    return ops.reshape(x, (ops.shape(x)[0], -1, size, *x.shape[2:]))
+
+
+def _sum_of_earlier(states):
+    """For every chunk the sum over the chunks before it, in float32 at least."""
+    shifted = ops.pad(states[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0), (0, 0)))
+    shifted = ops.cast(shifted, _precise(states.dtype))
+    return ops.cast(ops.cumsum(shifted, axis=1), states.dtype)
+
+
+def _length_to_seen(value, mask, causal):
+    """The factor from a scale by all tokens to one by the real tokens that each query sees."""
+    real = ops.ones(ops.shape(value)[:2], "int32") if mask is None else ops.cast(mask, "int32")
+    seen = ops.cumsum(real, axis=1) if causal else ops.sum(real, axis=1, keepdims=True)
+    ratio = _root(ops.shape(value)[1], value.dtype) / _root(ops.maximum(seen, 1), value.dtype)
+    return ops.cast(ratio, value.dtype)[..., None, None]
+
+
+def _root(count, dtype):
+    return ops.sqrt(ops.cast(count, _precise(dtype)))
+
+
+def _precise(dtype):
+    return backend.result_type(dtype, "float32")
+
+
+def _check_heads(query, key, value):
+    """Return the three as tensors of shape (batch, tokens, heads, channels) that fit together."""
+    heads = (query, key, value)
+    heads = [x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x) for x in heads]
+    shapes = [tuple(x.shape) for x in heads]
+    known = [{size for size in sizes if size is not None} for sizes in zip(*shapes, strict=False)]
+    four = all(len(shape) == 4 and None not in shape[2:] for shape in shapes)
+    if not four or any(len(sizes) > 1 for sizes in known[:3]) or shapes[0][3] != shapes[1][3]:
+        raise ValueError(
+            "`query`, `key` and `value` must have the shape (batch, tokens, heads, channels) with "
+            "known heads and channels, the same but for the channels of `value`. Received: "
+            f"query.shape={shapes[0]}, key.shape={shapes[1]}, value.shape={shapes[2]}"
+        )
+    return heads

@@ -1,0 +1,153 @@
+"""`simple_attention` against its quadratic form in NumPy, and what it holds in memory."""
+
+import resource
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from tests import oracle_simple
+from tests.backends import compiled, value_and_gradient
+from tests.harness import assert_close, load_golden, to_numpy
+
+# Part of a chunk of 32 tokens, two whole ones, and longer ones of which the last is cut short.
+SHAPES = ((2, 5, 3, 4), (2, 64, 1, 8), (1, 90, 2, 40))
+SCALES = ("length", "valid", None)
+
+
+def arrays(shape, seed=0):
+    """Query, key and value, one behind the other."""
+    return np.random.default_rng(seed).normal(scale=0.5, size=(3, *shape)).astype("float32")
+
+
+def gaps(shape):
+    """A mask with gaps, whose first token and last sample are padding."""
+    mask = np.random.default_rng(1).random(shape[:2]) < 0.6
+    mask[:, 0] = mask[-1] = False
+    return mask
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_values_and_gradients_are_those_of_the_quadratic_form(shape, scale, masked, causal):
+    stacked, cotangent = arrays(shape), arrays(shape, seed=2)[0]
+    options = dict(scale=scale, causal=causal, mask=gaps(shape) if masked else None)
+    value, gradient = value_and_gradient(
+        lambda t: ops.simple_attention(t[0], t[1], t[2], **options), stacked, cotangent
+    )
+    assert_close(to_numpy(value), oracle_simple.simple_attention(*stacked, **options))
+    expected = oracle_simple.simple_attention_gradients(*stacked, cotangent, **options)
+    assert_close(to_numpy(gradient), np.stack(expected))
+
+
+def test_values_are_the_golden_ones():
+    golden = load_golden("simpletron")
+    parts = (golden["x"] @ golden[f"{name}_kernel"] + golden[f"{name}_bias"] for name in "qkv")
+    query, key, value = (part.reshape(2, 5, 2, 4).astype("float32") for part in parts)
+    result = to_numpy(ops.simple_attention(query, key, value))
+    assert_close(result.reshape(2, 5, 8), golden["core_2heads"])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_values_may_have_another_width(causal):
+    query, key, _ = arrays((2, 40, 2, 3))
+    value = arrays((2, 40, 2, 7))[2]
+    result = to_numpy(ops.simple_attention(query, key, value, causal=causal))
+    assert_close(result, oracle_simple.simple_attention(query, key, value, causal=causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_may_hold_anything(causal):
+    stacked, mask = arrays((2, 40, 2, 3)), gaps((2, 40))
+    options = dict(mask=mask, scale="valid", causal=causal)
+    spoiled = stacked.copy()
+    spoiled[1:, ~mask] = np.nan
+    expected = to_numpy(ops.simple_attention(*stacked, **options))
+    np.testing.assert_array_equal(to_numpy(ops.simple_attention(*spoiled, **options)), expected)
+
+
+def test_what_comes_later_changes_nothing_in_a_causal_call():
+    stacked = arrays((1, 80, 2, 3))
+    later = stacked.copy()
+    later[:, :, 50:] += 1
+    first, second = (
+        to_numpy(ops.simple_attention(*three, scale="valid", causal=True))
+        for three in (stacked, later)
+    )
+    assert_close(first[:, :50], second[:, :50])
+    assert not np.allclose(first[:, 50:], second[:, 50:])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_long_sums_fit_in_low_precision(dtype, causal):
+    """A sum of 65,536 ones is beyond float16, and one by one beyond what bfloat16 counts to."""
+    ones = keras.ops.ones((1, 65536, 1, 1), dtype)
+    result = ops.simple_attention(ones, ones, ones, causal=causal)
+    assert keras.backend.standardize_dtype(result.dtype) == dtype
+    seen = np.arange(1, 65537) if causal else 65536
+    assert_close(to_numpy(result)[0, :, 0, 0], np.broadcast_to(seen / 256, 65536), dtype)
+
+
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_compiled():
+    stacked = arrays((2, 70, 2, 3))
+    function = compiled(lambda t: ops.simple_attention(t[0], t[1], t[2], causal=True))
+    result = to_numpy(function(keras.ops.convert_to_tensor(stacked)))
+    assert_close(result, oracle_simple.simple_attention(*stacked, causal=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_symbolic_call_of_any_length(causal):
+    inputs = [keras.Input((None, 2, 3)) for _ in range(3)]
+    mask = keras.Input((None,), dtype="bool")
+    outputs = ops.simple_attention(*inputs, mask=mask, scale="valid", causal=causal)
+    assert outputs.shape == (None, None, 2, 3)
+    model = keras.Model([*inputs, mask], outputs)
+    model = keras.Model.from_config(model.get_config())
+    for tokens in (70, 5, 33):
+        stacked, marks = arrays((2, tokens, 2, 3)), gaps((2, tokens))
+        expected = oracle_simple.simple_attention(*stacked, marks, "valid", causal)
+        assert_close(model.predict([*stacked, marks], verbose=0), expected)
+
+
+def test_explain():
+    query, key, value = arrays((1, 4, 1, 2))
+    assert ops.explain("simple_attention", query, key, value).chosen == "reference"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is that of Linux")
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_map_of_tokens_by_tokens_is_held(causal):
+    """Of 65,536 tokens such a map has 4 GiB even in bits of one byte, and a `(tokens, d, d)`
+    tensor 4 GiB in float32; a query has 16 MiB."""
+    stacked = arrays((1, 65536, 1, 64))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    value_and_gradient(
+        lambda t: ops.simple_attention(t[0], t[1], t[2], causal=causal), stacked, stacked[0]
+    )
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 2**20, "more than 1 GiB"
+
+
+WRONG = {
+    "rank": (dict(query=np.zeros((2, 5, 8))), r"must have the shape \(batch.*\(2, 5, 8\)"),
+    "tokens": (dict(key=np.zeros((2, 4, 2, 4))), r"key.shape=\(2, 4, 2, 4\)"),
+    "heads": (dict(value=np.zeros((2, 5, 1, 4))), r"value.shape=\(2, 5, 1, 4\)"),
+    "channels": (dict(key=np.zeros((2, 5, 2, 3))), r"key.shape=\(2, 5, 2, 3\)"),
+    "mask": (dict(mask=np.ones((2, 4), bool)), r"`mask`.*of `query`.*query.shape=\(2, 5, 2, 4\)"),
+    "scale": (dict(scale="depth"), r"`scale` must be one of \('length', 'valid', None\).*'depth'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_argument_is_named(name):
+    arguments, message = WRONG[name]
+    good = dict(zip(("query", "key", "value"), np.zeros((3, 2, 5, 2, 4)), strict=True))
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        ops.simple_attention(**{**good, **arguments})
