@@ -36,3 +36,37 @@ def simple_attention_gradients(query, key, value, cotangent, **options):
         np.einsum("bhnm,bnhd->bmhd", pull, query),
         np.einsum("bhnm,bnhe->bmhe", maps, cotangent),
     )
+
+
+def sinkhorn(scores, iterations, temperature):
+    """Sinkhorn's iterations on the numbers themselves, rows first."""
+    scores = scores.astype("float64") / temperature
+    a = np.exp(scores - scores.max(axis=(-2, -1), keepdims=True))
+    for _ in range(iterations):
+        a = a / a.sum(axis=-1, keepdims=True)
+        a = a / a.sum(axis=-2, keepdims=True)
+    return a
+
+
+def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
+    """One group of one channel at a time."""
+    x = x.astype("float64")
+    out = np.zeros_like(x)
+    for b, sample in enumerate(x):
+        real = np.arange(len(sample)) if mask is None else np.flatnonzero(mask[b])
+        for c in range(x.shape[2] if len(real) else 0):
+            shifted = np.roll(sample[real, c], steps[c] % len(sample))
+            for start in range(0, len(real), group_size or len(sample)):
+                part = np.s_[start : start + (group_size or len(sample))]
+                leader, group = sample[real[part], 0], shifted[part]
+                scores = np.outer(leader - leader.mean(), group - group.mean())
+                soft = sinkhorn(scores, iterations, temperature)
+                out[b, real[part], c] = soft @ group if c else leader
+    return out
+
+
+def change(function, x, direction, cotangent, step=1e-6):
+    """How `sum(function(x) * cotangent)` changes along a direction, by central differences."""
+    x = x.astype("float64")
+    ahead, behind = function(x + step * direction), function(x - step * direction)
+    return np.sum((ahead - behind) * cotangent) / (2 * step)

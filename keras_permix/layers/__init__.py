@@ -3,7 +3,10 @@
 from keras_permix.layers.csp import CSP
 from keras_permix.layers.graphormer_bias import GraphormerBias
 from keras_permix.layers.graphormer_block import GraphormerBlock
+from keras_permix.layers.post_norm_block import PostNormBlock
 from keras_permix.layers.simple_attention import SimpleAttention
+from keras_permix.layers.simple_attention_block import SimpleAttentionBlock
+from keras_permix.layers.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.slice_sort import SliceSort
 from keras_permix.layers.softmax_attention import SoftmaxAttention
 
@@ -11,7 +14,10 @@ __all__ = [
     "CSP",
     "GraphormerBias",
     "GraphormerBlock",
+    "PostNormBlock",
     "SimpleAttention",
+    "SimpleAttentionBlock",
+    "SinkhornCSP",
     "SliceSort",
     "SoftmaxAttention",
 ]

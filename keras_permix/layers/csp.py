@@ -94,14 +94,20 @@ class CSP(TokenMixer):
         )
 
     def mix(self, values, mask=None):
-        tokens, channels = values.shape[1:]
-        if tokens is None:
-            return self._mix_any_length(values, channels, mask)
-        steps = self.steps(tokens, channels)
+        steps = self._steps_for(values)
+        if keras.ops.is_tensor(steps):
+            options = dict(group_size=self.group_size, align=self.align, ragged=False)
+            return csp_reference(values, mask, steps=steps, **options)
         return ops.csp(values, steps, self.group_size, align=self.align, mask=mask)
 
-    def _mix_any_length(self, values, channels, mask):
-        """`mix` where TensorFlow traces for any number of tokens; the op takes them modulo it."""
+    def _steps_for(self, values):
+        """Steps for these values, as a tensor where they depend on an unknown number of tokens.
+
+        TensorFlow may trace for any number of tokens; the op takes the steps modulo it.
+        """
+        tokens, channels = values.shape[1:]
+        if tokens is not None:
+            return self.steps(tokens, channels)
         if self.shift in ("power", "power_code"):
             raise ValueError(
                 "A power schedule in `shift` needs a known number of tokens. "
@@ -109,11 +115,8 @@ class CSP(TokenMixer):
             )
         if self.shift in ("linear", "linear_paper"):
             stride = (keras.ops.shape(values)[1] + channels - 1) // channels
-            steps = stride * (keras.ops.arange(channels) + (self.shift == "linear_paper"))
-            options = dict(group_size=self.group_size, align=self.align, ragged=False)
-            return csp_reference(values, mask, steps=steps, **options)
-        steps = self.steps(LONG, channels) if isinstance(self.shift, str) else self.shift
-        return ops.csp(values, steps, self.group_size, align=self.align, mask=mask)
+            return stride * (keras.ops.arange(channels) + (self.shift == "linear_paper"))
+        return self.steps(LONG, channels) if isinstance(self.shift, str) else self.shift
 
     def get_config(self):
         return {

@@ -11,6 +11,8 @@ from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
 from keras_permix.ops.shift_steps import shift_steps
 from keras_permix.ops.simple_attention import simple_attention
+from keras_permix.ops.sinkhorn import sinkhorn
+from keras_permix.ops.sinkhorn_csp import sinkhorn_csp
 from keras_permix.ops.slice_sort import slice_sort
 
 __all__ = [
@@ -22,5 +24,7 @@ __all__ = [
     "max_exchange",
     "shift_steps",
     "simple_attention",
+    "sinkhorn",
+    "sinkhorn_csp",
     "slice_sort",
 ]

@@ -5,7 +5,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, SimpleAttention, SliceSort, SoftmaxAttention
+from keras_permix.layers import (
+    CSP,
+    PostNormBlock,
+    SimpleAttention,
+    SimpleAttentionBlock,
+    SinkhornCSP,
+    SliceSort,
+    SoftmaxAttention,
+)
 from tests.harness import (
     assert_close,
     check_layer,
@@ -24,10 +32,15 @@ CORE = {
     "csp wide with bias and dropout": partial(
         CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
     ),
+    "post_norm_block": lambda **arguments: PostNormBlock(
+        SoftmaxAttention(2, dtype=arguments.get("dtype")), 12, dropout=0.2, **arguments
+    ),
+    "simple_attention_block": partial(SimpleAttentionBlock, 2, 12),
     "simple_attention": partial(SimpleAttention, num_heads=2),
     "simple_attention causal with dropout": partial(
         SimpleAttention, 4, 3, dropout=0.3, scale="valid", causal=True
     ),
+    "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, 4),
     "slice_sort": partial(SliceSort),
     "slice_sort selects maxima": partial(SliceSort, "max_exchange"),
     "slice_sort interleave_haar": partial(
@@ -48,8 +61,13 @@ VARIANTS = {
     "simple_attention without output projection": partial(
         SimpleAttention, 4, use_qkv_bias=False, use_output_projection=False, scale=None
     ),
+    "simple_attention_block simple": partial(SimpleAttentionBlock, 2, 12, "simple"),
+    "simple_attention_block simple_res around attention": partial(
+        SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
+    ),
     "slice_sort descend": partial(SliceSort, "descend", use_output_projection=False),
     "slice_sort interleave": partial(SliceSort, "interleave", layer=0, layers=3),
+    "csp by sinkhorn of all tokens": partial(SinkhornCSP, 0.1, group_size=None, inner_dim=12),
     "attention with bias": partial(SoftmaxAttention, 3, 5, use_qkv_bias=True),
 }
 LAYERS = {**CORE, **VARIANTS}

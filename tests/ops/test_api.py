@@ -21,6 +21,8 @@ def test_public_names():
         "max_exchange",
         "shift_steps",
         "simple_attention",
+        "sinkhorn",
+        "sinkhorn_csp",
         "slice_sort",
     ]
 

@@ -1,0 +1,74 @@
+"""Make scores doubly stochastic: a permutation with a temperature."""
+
+from keras import KerasTensor, backend, ops
+
+from keras_permix.ops._dispatch import dispatch
+
+
+def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
+    """Turn square scores into nearly doubly stochastic matrices.
+
+    `exp(scores / temperature)` is divided by the sums of its rows, then by those of its columns,
+    `iterations` times, all in the logarithmic domain and in float32 at least. So columns sum to 1,
+    and rows nearly so. The lower the temperature, the nearer the result is to the permutation with
+    the greatest sum of scores, and the more iterations it takes. The loop is unrolled, and its
+    gradient holds every step. Scores of minus infinity stay 0 as long as every row and every
+    column has a finite one.
+
+    Args:
+        scores: tensor of shape (..., rows, columns), rows and columns alike, floating.
+        iterations: how often rows and columns are normalised.
+        temperature: a positive number, or a scalar tensor of one.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `scores`.
+
+    Raises:
+        ValueError: for scores that are not square, or iterations or a temperature below 1 or 0.
+
+    Example:
+        >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
+        >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(2).tolist()
+        [[0.99, 0.01], [0.01, 0.99]]
+
+    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (8).
+    """
+    scores = scores if isinstance(scores, KerasTensor) else ops.convert_to_tensor(scores)
+    shape = tuple(scores.shape)
+    if len(shape) < 2 or shape[-1] != shape[-2] or not backend.is_float_dtype(scores.dtype):
+        raise ValueError(
+            "`scores` must be floats of shape (..., tokens, tokens). "
+            f"Received: scores.shape={shape}, dtype={scores.dtype}"
+        )
+    return dispatch(
+        "sinkhorn",
+        sinkhorn_reference,
+        scores,
+        implementation=implementation,
+        iterations=check_iterations(iterations),
+        temperature=check_temperature(temperature),
+    )
+
+
+def sinkhorn_reference(scores, mask, *, iterations, temperature):
+    precise = backend.result_type(scores.dtype, "float32")
+    logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
+    for _ in range(iterations):
+        logits = logits - ops.logsumexp(logits, axis=-1, keepdims=True)
+        logits = logits - ops.logsumexp(logits, axis=-2, keepdims=True)
+    return ops.cast(ops.exp(logits), scores.dtype)
+
+
+def check_iterations(iterations):
+    """Return `iterations` if it is an integer of at least 1."""
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"`iterations` must be a positive integer. Received: {iterations!r}")
+    return iterations
+
+
+def check_temperature(temperature):
+    """Return `temperature` if it is a tensor, or a number above 0."""
+    if isinstance(temperature, (int, float)) and not temperature > 0:
+        raise ValueError(f"`temperature` must be above 0. Received: temperature={temperature!r}")
+    return temperature

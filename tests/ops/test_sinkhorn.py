@@ -1,0 +1,133 @@
+"""Sinkhorn's iterations against NumPy and golden numbers, and CSP as their limit."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from tests import oracle_simple
+from tests.backends import value_and_gradient
+from tests.harness import assert_close, load_golden, to_numpy
+
+ANALYSIS, CSP = load_golden("analysis"), load_golden("csp_ops")
+X = np.random.default_rng(0).normal(size=(2, 12, 4)).astype("float32")
+MASK = np.random.default_rng(1).random((2, 12)) < 0.7
+STEPS = (3, 5, -1, 14)
+
+
+@pytest.mark.parametrize(
+    ("name", "iterations", "temperature"),
+    [
+        ("sinkhorn_t3_tau1", 3, 1.0),
+        ("sinkhorn_t50_tau05", 50, 0.5),
+        ("sinkhorn_t20000_tau005", 500, 0.05),  # converged long before
+    ],
+)
+def test_values_are_the_golden_ones(name, iterations, temperature):
+    scores = ANALYSIS["sinkhorn_in"].astype("float32")
+    assert_close(to_numpy(ops.sinkhorn(scores, iterations, temperature)), ANALYSIS[name])
+
+
+def test_values_and_gradients_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    scores, direction, cotangent = rng.normal(size=(3, 2, 3, 5, 5))
+    value, gradient = value_and_gradient(
+        lambda t: ops.sinkhorn(t, 7, 0.5), scores.astype("float32"), cotangent.astype("float32")
+    )
+    assert_close(to_numpy(value), oracle_simple.sinkhorn(scores, 7, 0.5))
+    change = oracle_simple.change(
+        lambda t: oracle_simple.sinkhorn(t, 7, 0.5), scores, direction, cotangent
+    )
+    assert_close(np.sum(to_numpy(gradient) * direction), change)
+
+
+def test_forbidden_pairs_stay_apart():
+    scores = np.zeros((4, 4), "float32")
+    scores[:2, 2:] = scores[2:, :2] = -np.inf
+    value, gradient = value_and_gradient(lambda t: ops.sinkhorn(t, 5), scores, np.eye(4))
+    assert_close(to_numpy(value), np.kron(np.eye(2), np.full((2, 2), 0.5)))
+    assert np.isfinite(to_numpy(gradient)).all()
+
+
+@pytest.mark.parametrize("group_size", [1, 3, 4, None])
+@pytest.mark.parametrize("mask", [None, MASK, MASK & [[True], [False]]], ids=str)
+def test_soft_csp_gives_the_values_and_gradients_of_numpy(group_size, mask):
+    """After as many iterations as it takes, wherever they started."""
+    x, (direction, cotangent) = X / 2, np.random.default_rng(2).normal(size=(2, *X.shape))
+    value, gradient = value_and_gradient(
+        lambda t: ops.sinkhorn_csp(t, STEPS, group_size, iterations=60, mask=mask), x, cotangent
+    )
+
+    def expected(x):
+        return oracle_simple.sinkhorn_csp(x, STEPS, group_size, 200, 1.0, mask)
+
+    assert_close(to_numpy(value), expected(x))
+    change = oracle_simple.change(expected, x, direction, cotangent)
+    assert_close(np.sum(to_numpy(gradient) * direction), change)
+
+
+def test_the_last_group_may_be_shorter():
+    soft = ops.sinkhorn_csp(X / 2, STEPS, 5, iterations=60, ragged=True)
+    assert_close(to_numpy(soft), oracle_simple.sinkhorn_csp(X / 2, STEPS, 5, 200, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "group_size"),
+    [
+        ("reference_G2", "shifts", 2),
+        ("reference_G4", "shifts", 4),
+        ("reference_complete", None, None),
+    ],
+)
+def test_csp_is_the_limit_of_low_temperature(name, steps, group_size):
+    """Plain iterations from the scores alone would need thousands to come here."""
+    v = CSP["v"].astype("float32")
+    steps = CSP[steps] if steps else np.zeros(v.shape[2], int)
+    errors = []
+    for temperature in (1.0, 0.1, 0.01, 0.001, 0.0001):
+        soft = ops.sinkhorn_csp(v, steps, group_size, iterations=50, temperature=temperature)
+        errors.append(np.abs(to_numpy(soft) - CSP[name]).max())
+    assert errors == sorted(errors, reverse=True)
+    assert_close(to_numpy(soft), CSP[name], kind="limit")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_low_precision_is_computed_in_float32(dtype):
+    x = keras.ops.cast(X * 20, dtype)
+    soft = ops.sinkhorn_csp(x, STEPS, 4, temperature=1e-3)
+    assert keras.backend.standardize_dtype(soft.dtype) == dtype
+    hard = ops.csp(x, STEPS, 4, align="reference")
+    assert_close(to_numpy(soft), to_numpy(hard), dtype)
+
+
+def test_symbolic_calls():
+    inputs, mask = keras.Input((None, 4)), keras.Input((None,), dtype="bool")
+    outputs = ops.sinkhorn_csp(inputs, STEPS, 3, iterations=5, ragged=True, mask=mask)
+    model = keras.Model([inputs, mask], outputs)
+    for tokens in (12, 7):
+        x, marks = X[:, :tokens], MASK[:, :tokens]
+        expected = ops.sinkhorn_csp(x, STEPS, 3, iterations=5, ragged=True, mask=marks)
+        assert_close(model.predict([x, marks], verbose=0), to_numpy(expected))
+    scores = keras.Input((5, 5))
+    model = keras.Model(scores, ops.sinkhorn(scores, 3, 0.5))
+    x = np.random.default_rng(0).normal(size=(2, 5, 5)).astype("float32")
+    assert_close(model.predict(x, verbose=0), oracle_simple.sinkhorn(x, 3, 0.5))
+
+
+WRONG = {
+    "rank": (lambda: ops.sinkhorn(X[0, 0]), r"`scores` must be floats of shape.*\(4,\)"),
+    "square": (lambda: ops.sinkhorn(X), r"`scores` must be floats of shape.*\(2, 12, 4\)"),
+    "integers": (lambda: ops.sinkhorn(np.eye(3, dtype=int)), "`scores` must be floats.*int"),
+    "iterations": (lambda: ops.sinkhorn(np.eye(3), 0), "`iterations` must be a positive.*0"),
+    "temperature": (lambda: ops.sinkhorn(np.eye(3), 1, 0.0), "`temperature` must be above 0.*0.0"),
+    "integer tokens": (lambda: ops.sinkhorn_csp(X.astype(int), STEPS, 2), "`x` must be floating"),
+    "group size": (lambda: ops.sinkhorn_csp(X, STEPS, 5), "`group_size` must divide.*group_size=5"),
+    "steps": (lambda: ops.sinkhorn_csp(X, (1, 2), 2), "`steps` must hold one integer a channel"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_argument_is_named(name):
+    call, message = WRONG[name]
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()
