@@ -4,6 +4,10 @@ from keras_permix.analysis.influence_map import influence_map, plot_influence_ma
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
 from keras_permix.analysis.rank_residual import plot_rank_residual, rank_residual, token_norm
 from keras_permix.analysis.residual_bound import plot_residual_bound, residual_bound
+from keras_permix.analysis.simple_attention_maps import (
+    plot_simple_attention_maps,
+    simple_attention_maps,
+)
 from keras_permix.analysis.singular_spectrum import plot_singular_spectrum, singular_spectrum
 
 __all__ = [
@@ -13,9 +17,11 @@ __all__ = [
     "plot_permutation_maps",
     "plot_rank_residual",
     "plot_residual_bound",
+    "plot_simple_attention_maps",
     "plot_singular_spectrum",
     "rank_residual",
     "residual_bound",
+    "simple_attention_maps",
     "singular_spectrum",
     "token_norm",
 ]
