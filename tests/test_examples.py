@@ -41,3 +41,12 @@ def test_replace_attention():
     counts = [int(count.replace(",", "")) for _, count, _ in scores]
     assert counts[1] < counts[0]
     assert all(float(score) > 50 for _, _, score in scores)
+
+
+def test_anneal_sinkhorn():
+    printed = run("anneal_sinkhorn.py")
+    found = re.findall(r"(\w+): ([\d.]+) % soft, ([\d.]+) % with CSP", printed)
+    scores = {name: (float(soft), float(hard)) for name, soft, hard in found}
+    assert min(soft for soft, _ in scores.values()) > 80
+    assert abs(scores["annealed"][0] - scores["annealed"][1]) < 2
+    assert scores["warm"][0] - scores["warm"][1] > 5
