@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class Row:
     name: str
     function: Callable
     devices: tuple = ()  # none given: all
+    requires: str | None = None  # a package that may be absent
     dtypes: tuple = ()
     aligns: tuple = ("independent",)
     group_sizes: tuple = ()
+    max_group: int | None = None
     max_tokens: int | None = None
     masks: bool = False
     ragged: bool = False
@@ -44,9 +48,12 @@ class Row:
 
     def objection(self, call):
         """Why this row cannot serve `call`, or None if it can."""
-        tokens, group = call.shape[1], call.options.get("group_size")
+        tokens = call.shape[1]
+        group = call.options.get("group_size", tokens)
         if self.devices and call.device not in self.devices:
             return f"it needs device {' or '.join(self.devices)}"
+        if self.requires and not _installed(self.requires):
+            return f"it needs the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
             return f"it needs dtype {' or '.join(self.dtypes)}"
         if call.options.get("align", self.aligns[0]) not in self.aligns:
@@ -59,11 +66,18 @@ class Row:
             return "it needs a known number of tokens"
         if tokens and group and tokens % group and not self.ragged:
             return "it needs groups of equal size"
+        if self.max_group is not None and group > self.max_group:
+            return f"it takes groups of at most {self.max_group} tokens"
         if self.max_tokens is not None and tokens > self.max_tokens:
             return f"it takes at most {self.max_tokens} tokens"
         if call.compiling and not self.compiled:
             return "it cannot be compiled"
         return None
+
+
+@cache
+def _installed(package):
+    return find_spec(package) is not None
 
 
 def _shorten(value):

@@ -4,6 +4,7 @@ A permutation is computed without autograd, together with a trace of what the da
 then given its gradient, the inverse permutation. A call that needs no gradient leaves no trace.
 """
 
+import os
 from functools import lru_cache
 
 import torch
@@ -51,6 +52,28 @@ def numpy_group_sort(x, mask, **options):
 
 def numpy_slice_sort(x, mask, **options):
     return slice_sort(x, mask, **options, sort=_torch_sort.by_numpy)
+
+
+def triton_channel_shift(x, mask, *, steps):
+    return _permute_by_triton(x, Plan(steps, group_size=1))
+
+
+def triton_csp(x, mask, *, steps, group_size, align, ragged):
+    return _permute_by_triton(x, plan_csp(x.shape[1], steps, group_size, align))
+
+
+def triton_group_sort(x, mask, *, group_size, align, ragged):
+    return _permute_by_triton(x, plan_csp(x.shape[1], None, group_size, align))
+
+
+def triton_slice_sort(x, mask, *, descending):
+    return _permute_by_triton(x, plan_slice_sort(x.shape[1], descending))
+
+
+def _permute_by_triton(x, plan):
+    from keras_permix.ops import _torch_triton  # Triton is imported only where it serves
+
+    return _torch_triton.permute(x, plan)
 
 
 def max_exchange(x, mask):
@@ -164,6 +187,16 @@ def _make_places(tokens, steps, back, device):
     return (token * len(steps) + channel).flatten()
 
 
+TRITON = dict(
+    # Triton's interpreter, which tests turn on, runs on tensors of the CPU.
+    devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
+    requires="triton",
+    dtypes=("float16", "bfloat16", "float32"),
+    aligns=BOTH,
+    compiled=False,
+)
+TRITON_SORT = dict(**TRITON, max_group=4096)
+
 NUMPY = dict(
     devices=("cpu",),
     dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
@@ -174,13 +207,17 @@ NUMPY = dict(
 )
 
 ROWS = (
+    Row("channel_shift", "triton", triton_channel_shift, **TRITON),
     Row("channel_shift", "native", channel_shift),
+    Row("csp", "triton", triton_csp, **TRITON_SORT),
     Row("csp", "native", csp, group_sizes=(1, 2), aligns=BOTH),
     Row("csp", "numpy", numpy_csp, **NUMPY),
     Row("csp", "sort", csp, aligns=BOTH),
+    Row("group_sort", "triton", triton_group_sort, **TRITON_SORT),
     Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
     Row("group_sort", "numpy", numpy_group_sort, **NUMPY),
     Row("group_sort", "sort", group_sort, aligns=BOTH),
+    Row("slice_sort", "triton", triton_slice_sort, **TRITON_SORT),
     Row("slice_sort", "numpy", numpy_slice_sort, **NUMPY),
     Row("slice_sort", "sort", slice_sort),
     Row("max_exchange", "native", max_exchange),
