@@ -1,5 +1,7 @@
 # make demo   the main job on JAX, in an environment of its own
 # make test   every test on JAX, TensorFlow and PyTorch, in an environment of its own
+# make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
+#             compiled ahead of time for chips that are not there
 # make lint   ruff;  make wheel  builds into dist/;  make clean  removes environments and caches
 #
 # An environment is made once, and anew when pyproject.toml changes. Extra arguments of the tests:
@@ -12,20 +14,32 @@ ARGS ?=
 # default build brings CUDA along; for the much smaller CPU build, name PyTorch's CPU index in pip's
 # own settings (PIP_EXTRA_INDEX_URL or pip.conf).
 TORCH ?= torch==2.13.0
+# Two versions of Triton, whose sorts compile differently; the older in a folder of its own.
+TRITON ?= triton==3.9.0
+OLDER_TRITON ?= triton==3.6.0
+# JAX with the compilers for TPU (libtpu) and for NVIDIA GPUs.
+JAX_COMPILERS ?= "jax[tpu]==0.10.2" jax-cuda13-plugin==0.10.2 nvidia-cuda-nvcc nvidia-nvvm absl-py \
+	flatbuffers
 # TensorFlow's CPU build has a name of its own where the default one brings CUDA along.
 TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),tensorflow-cpu,tensorflow)
 
 DEMO := .venv-demo
 TEST := .venv-test
+ACCELERATORS := .venv-accelerators
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint wheel clean
+.PHONY: demo test test-accelerators lint wheel clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
 
 test: $(TEST)/.installed
 	$(TEST)/bin/python -m tests $(ARGS)
+
+test-accelerators: $(ACCELERATORS)/.installed
+	JAX_PLATFORMS=cpu TRITON_INTERPRET=1 \
+	KERAS_PERMIX_OLDER_TRITON=$(abspath $(ACCELERATORS)/older-triton) \
+	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
@@ -51,5 +65,18 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) --editable ".[jax,test]"
 	@touch $@
 
+$(ACCELERATORS)/.installed: pyproject.toml
+	@echo "$(ACCELERATORS) 1/4: making the environment"
+	@$(PYTHON) -m venv --clear $(ACCELERATORS)
+	@echo "$(ACCELERATORS) 2/4: installing $(TORCH) (a minute or more)"
+	@$(ACCELERATORS)/$(PIP) "$(TORCH)"
+	@echo "$(ACCELERATORS) 3/4: installing $(TRITON) and $(OLDER_TRITON) (a minute or more)"
+	@$(ACCELERATORS)/$(PIP) "$(TRITON)"
+	@$(ACCELERATORS)/$(PIP) --no-deps --target $(ACCELERATORS)/older-triton "$(OLDER_TRITON)"
+	@echo "$(ACCELERATORS) 4/4: installing keras_permix with JAX and its compilers (a minute or more)"
+	@$(ACCELERATORS)/$(PIP) $(JAX_COMPILERS)
+	@$(ACCELERATORS)/$(PIP) --editable ".[jax,test]"
+	@touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) dist .pytest_cache .ruff_cache .hypothesis

@@ -26,8 +26,10 @@ class Tile:
 
 
 def tile_for(group_size):
+    """2048 samples a program, and threads enough for none to need its stack."""
     length = triton.next_power_of_2(group_size)
-    return Tile(length, lines=max(1, 2048 // length), warps=8 if length > 2048 else 4)
+    warps = 4 if length < 256 else 8 if length < 4096 else 16
+    return Tile(length, lines=max(1, 2048 // length), warps=warps)
 
 
 @triton.jit
@@ -76,7 +78,7 @@ def sort_groups_kernel(
 
 @triton.jit
 def sort_lines(value, place, real, TRACED: tl.constexpr):
-    """Sort along axis 1, with what is not real behind. Returns values, and places or None."""
+    """Sort along axis 1, with what is not real behind; and where it came from, if traced."""
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
@@ -91,8 +93,8 @@ def sort_lines(value, place, real, TRACED: tl.constexpr):
         origin = (key.to(NARROW).to(tl.int32) & LAST) >> 1
         key = tl.where(minus_zero, -1, (key >> BITS).to(NARROW))
     else:
-        origin = None
-        key = tl.sort(tl.where(real, key, LAST), 1)
+        origin = place
+        key = tl.sort(tl.where(real, key, LAST).to(tl.int32), 1)
     return mirror(key.to(NARROW), LAST).to(value.dtype, bitcast=True), origin
 
 

@@ -1,0 +1,50 @@
+"""Triton's kernels as NVIDIA's compiler takes them, for GPUs that are not there. Nothing runs."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.harness import ROOT
+
+pytestmark = [
+    pytest.mark.ahead_of_time,
+    pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch runs Triton's kernels"),
+    pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
+]
+
+# Registers a thread, of 255. A program of 4 warps with 128 leaves room for three others.
+REGISTERS = {
+    "shift_kernel": 64,
+    "order_pairs_kernel": 64,
+    "undo_pairs_kernel": 64,
+    "put_back_kernel": 64,
+    "sort_groups_kernel": 168,
+}
+NEWEST, OLDER = "the newest Triton", "Triton 3.6"
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+def test_kernels_compile_without_stack(version, tmp_path):
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    environment.pop("TRITON_INTERPRET", None)
+    if version == OLDER:
+        older = os.environ.get("KERAS_PERMIX_OLDER_TRITON")
+        if not older:
+            pytest.skip("KERAS_PERMIX_OLDER_TRITON names no folder with Triton 3.6")
+        environment["PYTHONPATH"] = older
+    command = [sys.executable, "-m", "tests.accelerators.triton_ahead"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {report["kernel"] for report in reports} == set(REGISTERS)
+    assert {report["capability"] for report in reports} == {80, 90}
+    assert (version == OLDER) == all(report["triton"] == "3.6.0" for report in reports)
+    assert [report for report in reports if report["STACK"] or report["LOCAL"]] == []
+    assert [report for report in reports if report["REG"] > REGISTERS[report["kernel"]]] == []
+    # Subnormal numbers are no zeros.
+    assert [report for report in reports if report["flushes"]] == []

@@ -1,0 +1,82 @@
+"""Triton's kernels in Triton's interpreter: their logic, against the oracle. No speed, no GPU."""
+
+import importlib.util
+import os
+from dataclasses import replace
+
+import keras
+import pytest
+
+from keras_permix import ops
+from tests.accelerators.triton_cases import CASES, DTYPES, check
+
+pytestmark = [
+    pytest.mark.interpreted,
+    pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch runs Triton's kernels"),
+    pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
+    pytest.mark.skipif(
+        os.environ.get("TRITON_INTERPRET") != "1",
+        reason="TRITON_INTERPRET=1 is not set, as `make test-accelerators` does",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch):
+    """The interpreter takes its time a sample, also for those that fill up a tile."""
+    from keras_permix.ops.kernels import triton_group_sort
+
+    def tile_for(group_size, tile_for=triton_group_sort.tile_for):
+        tile = tile_for(group_size)
+        return replace(tile, lines=max(1, 128 // tile.length))
+
+    monkeypatch.setattr(triton_group_sort, "tile_for", tile_for)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_are_the_oracle(case, dtype, triton_launches):
+    op, shape, arguments, kernels = CASES[case]
+    check(op, shape, arguments, dtype)
+    assert triton_launches[: len(kernels)] == list(kernels)
+
+
+def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
+    import torch
+
+    from keras_permix.ops.kernels.triton_shift_pairs import order_pairs
+
+    x = torch.zeros(1, 4, 2)
+    assert order_pairs(x, None, aligned=False, traced=False)[1] is None
+    with torch.no_grad():
+        ops.csp(x.requires_grad_(), (0, 1), 2)
+    assert triton_launches == ["order_pairs_kernel"] * 2
+
+
+def test_the_trace_of_pairs_is_a_bit_each():
+    import torch
+
+    from keras_permix.ops.kernels.triton_shift_pairs import order_pairs
+
+    trace = order_pairs(torch.zeros(2, 64, 40), None, aligned=False, traced=True)[1]
+    assert (tuple(trace.shape), trace.dtype) == ((2, 1, 40), torch.int32)
+
+
+@pytest.mark.parametrize(("tokens", "bytes_each"), [(256, 1), (257, 2)])
+def test_the_trace_of_a_sort_is_a_byte_or_two(tokens, bytes_each):
+    import torch
+
+    from keras_permix.ops.kernels.triton_group_sort import sort_groups
+
+    trace = sort_groups(torch.zeros(1, tokens, 1), None, tokens, traced=True)[1]
+    assert trace.element_size() == bytes_each
+
+
+def test_strides_and_an_empty_batch():
+    import torch
+
+    x = torch.arange(24.0).reshape(2, 3, 4).flip(2).transpose(1, 2).requires_grad_()
+    out = ops.group_sort(x, 2, implementation="triton")
+    assert torch.equal(out, x.unflatten(1, (2, 2)).sort(2).values.flatten(1, 2))
+    out.sum().backward()  # whose gradient is one number, expanded
+    assert ops.group_sort(x[:0], 2, implementation="triton").shape == (0, 4, 3)

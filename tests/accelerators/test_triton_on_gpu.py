@@ -1,0 +1,80 @@
+"""Triton's kernels on a GPU: values and gradients to the last bit."""
+
+import importlib.util
+import os
+
+import keras
+import pytest
+
+from keras_permix import ops
+from tests.accelerators.triton_cases import CASES, DTYPES, check
+
+
+def _why_not():
+    """Why nothing here can run, or None."""
+    if keras.config.backend() != "torch" or not importlib.util.find_spec("triton"):
+        return "PyTorch with Triton runs these kernels"
+    import torch
+
+    if not torch.cuda.is_available():
+        return "no CUDA device is here"
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return "TRITON_INTERPRET=1 would interpret them"
+    return None
+
+
+pytestmark = [
+    pytest.mark.on_gpu,
+    pytest.mark.skipif(_why_not() is not None, reason=str(_why_not())),
+    # Triton 3.9 says so whenever it compiles; nothing here is a product or a sum of floats.
+    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
+]
+
+LARGE = {
+    "pairs": ("csp", (4, 1024, 200), dict(steps=tuple(range(200)), group_size=2)),
+    "groups of 4": ("group_sort", (4, 256, 96), dict(group_size=4)),
+    "one group of 196": ("slice_sort", (4, 196, 96), dict(descending=False)),
+    "groups of 1000": ("csp", (2, 2000, 24), dict(steps=tuple(range(24)), group_size=1000)),
+    "groups of 1024": ("group_sort", (2, 2048, 24), dict(group_size=1024, align="reference")),
+    "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_are_the_oracle(case, dtype, triton_launches):
+    op, shape, arguments, kernels = CASES[case]
+    check(op, shape, arguments, dtype)
+    assert triton_launches[: len(kernels)] == list(kernels)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", LARGE)
+def test_large(case, dtype, triton_launches):
+    check(*LARGE[case], dtype)
+    assert triton_launches
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_larger_groups_are_sorted_by_torch(dtype, triton_launches):
+    arguments = dict(group_size=8192)
+    x = keras.ops.zeros((1, 8192, 6), dtype)
+    assert ops.explain("group_sort", x, **arguments).chosen == "sort"
+    check("group_sort", (1, 8192, 6), arguments, dtype, implementation=None)
+    assert triton_launches == []
+
+
+def test_triton_is_chosen():
+    x = keras.ops.zeros((1, 8, 4))
+    for op, *arguments in (("csp", (0,) * 4, 2), ("slice_sort",), ("channel_shift", (0,) * 4)):
+        assert ops.explain(op, x, *arguments).chosen == "triton"
+
+
+def test_subnormal_numbers_are_no_zeros():
+    import numpy as np
+
+    x = np.float32([1e-40, -1e-40, 3e-41, 0.0, 2e-40, 1e-41]).reshape(1, 6, 1)
+    for group_size in (2, 6):
+        groups = np.sort(x.reshape(1, -1, group_size, 1), axis=2)
+        out = ops.group_sort(x, group_size, implementation="triton")
+        assert keras.ops.convert_to_numpy(out).tobytes() == groups.tobytes()

@@ -1,0 +1,134 @@
+"""Compile every launch of the Triton kernels ahead of time, without a GPU, and say what it takes.
+
+    python -m tests.accelerators.triton_ahead
+
+prints one line of JSON a launch. The launches are those of the package: its functions are called,
+and what they would start is compiled instead, with the same arguments.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from keras_permix.ops.kernels import triton_channel_shift as channel_shift
+from keras_permix.ops.kernels import triton_group_sort as group_sort
+from keras_permix.ops.kernels import triton_shift_pairs as shift_pairs
+
+CAPABILITIES = (80, 90)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
+    torch.float32: (4, 64, 256, 1024, 4096),
+    torch.float16: (16,),
+    torch.bfloat16: (64, 4096),
+}
+MOST = dict(aligned=True, traced=True)
+KERNELS = {
+    channel_shift.shift_kernel,
+    shift_pairs.order_pairs_kernel,
+    shift_pairs.undo_pairs_kernel,
+    group_sort.sort_groups_kernel,
+    group_sort.put_back_kernel,
+}
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+}
+
+
+def calls():
+    """Name and call of everything a row may start, for forward and backward."""
+    steps = torch.zeros(48, dtype=torch.int32)
+    turn = torch.zeros(48, dtype=torch.int8)
+    words = torch.zeros(2, 1, 48, dtype=torch.int32)
+    for dtype in DTYPES:
+        x = torch.zeros(2, 64, 48, dtype=dtype)
+        yield "shift", lambda x=x: channel_shift.shift(x, steps)
+        yield "order_pairs", lambda x=x: shift_pairs.order_pairs(x, steps, **MOST)
+        yield "undo_pairs", lambda x=x: shift_pairs.undo_pairs(x, words, steps)
+        for size in GROUPS[dtype]:
+            x = torch.zeros(2, 2 * size, 48, dtype=dtype)
+            yield f"sort of {size}", lambda x=x, n=size: group_sort.sort_groups(x, steps, n, **MOST)
+            yield (
+                f"sort of {size}, descending, values only",
+                lambda x=x, n=size: group_sort.sort_groups(x, None, n, descending=turn),
+            )
+        places = torch.zeros(x.shape, dtype=torch.int16)
+        yield "put_back", lambda x=x, p=places, n=size: group_sort.put_back(x, p, steps, n)
+
+
+def launches(call):
+    """What `call` would start: (kernel, arguments, options), the last launch only for each."""
+    started = {}
+    for kernel in KERNELS:
+
+        def record(*args, grid, warmup, kernel=kernel, **kwargs):
+            names = kernel.arg_names
+            options = {key: value for key, value in kwargs.items() if key not in names}
+            given = dict(zip(names, args, strict=False))
+            started[kernel] = given | {k: v for k, v in kwargs.items() if k in names}, options
+
+        kernel.run = record
+    call()
+    return started
+
+
+def source(kernel, arguments):
+    """The kernel for these arguments, specialised as a launch would."""
+    signature, constants, attributes = {}, {}, {}
+    for index, parameter in enumerate(kernel.params):
+        value = arguments[parameter.name]
+        if parameter.is_constexpr or value is None or (type(value) is int and value == 1):
+            signature[parameter.name], constants[parameter.name] = "constexpr", value
+            continue
+        tensor = isinstance(value, torch.Tensor)
+        signature[parameter.name] = POINTERS[value.dtype] if tensor else "i32"
+        if tensor or value % 16 == 0:
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    return ASTSource(kernel, signature, constants, attributes)
+
+
+def usage(cubin):
+    """Registers a thread, and bytes of stack, from the resource table of a compiled kernel."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [tool, "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text))
+    return {key: int(value) for key, value in found.items()}
+
+
+def main():
+    for name, call in calls():
+        for kernel, (arguments, options) in launches(call).items():
+            for capability in CAPABILITIES:
+                target = GPUTarget("cuda", capability, 32)
+                made = triton.compile(source(kernel, arguments), target=target, options=options)
+                report = {
+                    "triton": triton.__version__,
+                    "call": name,
+                    "kernel": kernel.__name__,
+                    "dtype": str(arguments.get("x", arguments.get("grad")).dtype),
+                    "capability": capability,
+                    "flushes": ".ftz" in made.asm["ptx"],
+                    "shared": made.metadata.shared,
+                    **usage(made.asm["cubin"]),
+                }
+                print(json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    main()

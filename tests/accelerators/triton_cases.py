@@ -1,0 +1,65 @@
+"""Calls that the Triton kernels must serve bit for bit, in the interpreter and on a GPU alike."""
+
+import keras
+import numpy as np
+
+from keras_permix import ops
+from tests import oracle
+from tests.backends import value_and_gradient
+from tests.harness import to_numpy
+
+DTYPES = ("float32", "float16", "bfloat16")
+SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel")
+SORT = ("sort_groups_kernel", "put_back_kernel")
+ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the leader
+STEPS = tuple(range(-20, 20))  # past one tile of channels
+TURNS = tuple(channel % 3 == 0 for channel in range(5))
+
+# name: (op, shape, arguments, kernels that forward and backward launch)
+CASES = {
+    "shift": ("channel_shift", (2, 70, 40), dict(steps=STEPS), SHIFT),
+    "shift alone": ("csp", (2, 7, 40), dict(steps=STEPS, group_size=1), SHIFT),
+    "pairs": ("csp", (2, 130, 40), dict(steps=STEPS, group_size=2), PAIRS),
+    "pairs, aligned": (
+        "csp", (2, 66, 40), dict(steps=STEPS, group_size=2, align="reference"), PAIRS
+    ),
+    "pairs, unshifted": ("group_sort", (1, 10, 3), dict(group_size=2), PAIRS),
+    "groups of 3": ("csp", (1, 9, 40), dict(steps=STEPS, group_size=3), SORT),
+    "groups of 16": ("group_sort", (2, 64, 5), dict(group_size=16), SORT),
+    "groups of 5, aligned": (
+        "csp", (2, 10, 40), dict(steps=STEPS, group_size=5, align="reference"), ALIGNED_SORT
+    ),
+    "one group, aligned": ("group_sort", (1, 33, 4), dict(align="reference"), ALIGNED_SORT),
+    "one group": ("group_sort", (2, 63, 3), {}, SORT),
+    "descending": ("slice_sort", (2, 20, 5), dict(descending=TURNS), SORT),
+    "all descending": ("slice_sort", (1, 8, 3), dict(descending=True), SORT),
+}  # fmt: skip
+
+
+def ties_and_infinities(shape):
+    """Few values, both zeros and both infinities among them, that every float dtype holds."""
+    rng = np.random.default_rng(0)
+    return rng.choice(np.float32([-np.inf, -1.5, -1, -0.0, 0.0, 1, 1.5, np.inf]), shape)
+
+
+def check(op, shape, arguments, dtype, implementation="triton"):
+    """Check values and gradients, to the last bit and the sign of zeros, against the oracle.
+
+    Without a gradient to come the sort may leave zeros of both signs in any order.
+    """
+    x = ties_and_infinities(shape)
+    sources = getattr(oracle, op)(x, **arguments)
+    cotangent = np.random.default_rng(1).integers(-8, 9, shape).astype("float32")
+    function = getattr(ops, op)
+
+    def call(tensor):
+        return function(tensor, **arguments, implementation=implementation)
+
+    tensor = keras.ops.convert_to_tensor(x, dtype)
+    value, gradient = value_and_gradient(call, tensor, keras.ops.cast(cotangent, dtype))
+    assert keras.backend.standardize_dtype(value.dtype) == dtype
+    assert to_numpy(value).astype("float32").tobytes() == oracle.values(x, sources).tobytes()
+    np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources))
+    alone = to_numpy(call(tensor))
+    np.testing.assert_array_equal(alone, oracle.values(x, sources))
+    np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), np.signbit(x).sum(axis=1))

@@ -1,0 +1,29 @@
+"""What a row of the table says about the calls it cannot serve."""
+
+import pytest
+
+from keras_permix.ops._rows import Call, Row
+
+LIMITS = {
+    "device": (dict(devices=("cuda",)), "it needs device cuda"),
+    "package": (dict(requires="no_such_package"), "it needs the package no_such_package"),
+    "group": (dict(max_group=4), "it takes groups of at most 4 tokens"),
+    "tokens": (dict(max_tokens=15), "it takes at most 15 tokens"),
+    "none": (dict(requires="keras", max_group=8, max_tokens=16), None),
+}
+
+
+def call(**options):
+    return Call("sort", "cpu", "float32", (2, 16, 4), False, False, options)
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_objections(case):
+    limits, objection = LIMITS[case]
+    assert Row("sort", "limited", print, **limits).objection(call(group_size=8)) == objection
+
+
+def test_without_groups_all_tokens_are_one():
+    row = Row("sort", "limited", print, max_group=8)
+    assert row.objection(call()) == "it takes groups of at most 8 tokens"
+    assert row.objection(call(group_size=8)) is None
