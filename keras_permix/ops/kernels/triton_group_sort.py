@@ -15,6 +15,9 @@ import triton.language as tl
 
 from keras_permix.ops.kernels.triton_channel_shift import CHANNELS, TOKENS, offset, tiles, wrap
 
+# A thread may take these; left to choose, the compiler takes 64 and spills for the sake of occupancy.
+REGISTERS = 128
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -26,7 +29,7 @@ class Tile:
 
 
 def tile_for(group_size):
-    """2048 samples a program, and threads enough for none to need its stack."""
+    """2048 samples a program, 4096 at most: 8 or 16 a thread, which need no stack."""
     length = triton.next_power_of_2(group_size)
     warps = 4 if length < 256 else 8 if length < 4096 else 16
     return Tile(length, lines=max(1, 2048 // length), warps=warps)
@@ -158,7 +161,7 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
     flags = steps is not None, descending is not None, aligned, traced
     sort_groups_kernel[(batch * blocks,)](
         x, *tables, tokens, channels, group_size, tile.length, tile.lines, *flags,
-        num_warps=tile.warps,
+        num_warps=tile.warps, maxnreg=REGISTERS,
     )  # fmt: skip
     return out, places
 
