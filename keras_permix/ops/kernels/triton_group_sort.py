@@ -15,7 +15,7 @@ import triton.language as tl
 
 from keras_permix.ops.kernels.triton_channel_shift import CHANNELS, TOKENS, offset, tiles, wrap
 
-# A thread may take these; left to choose, the compiler takes 64 and spills for the sake of occupancy.
+# What a thread may take. Left to choose, the compiler takes 64 at times, and spills for it.
 REGISTERS = 128
 
 
