@@ -8,6 +8,7 @@ from jax import lax
 
 from keras_permix.ops import _jax_pairs as pairs
 from keras_permix.ops import _jax_sample as sample
+from keras_permix.ops import _jax_tpu as tpu
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
@@ -118,10 +119,21 @@ _max_exchange.defvjp(_max_exchange_forward, lambda winner, grad: (_exchange(grad
 
 SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 
+PALLAS = dict(devices=("tpu",), max_tokens=4096)
+XLA = dict(devices=("tpu",))
+
 ROWS = (
+    Row("channel_shift", "pallas", tpu.channel_shift, dtypes=SORTABLE, **PALLAS),
+    Row("channel_shift", "xla", tpu.xla_channel_shift, dtypes=SORTABLE, **XLA),
     Row("channel_shift", "native", channel_shift),
+    Row("csp", "pallas", tpu.csp, **SORTS, **PALLAS),
+    Row("csp", "xla", tpu.xla_csp, **SORTS, **XLA),
     Row("csp", "native", csp, **SORTS),
+    Row("group_sort", "pallas", tpu.group_sort, **SORTS, **PALLAS),
+    Row("group_sort", "xla", tpu.xla_group_sort, **SORTS, **XLA),
     Row("group_sort", "native", group_sort, **SORTS),
+    Row("slice_sort", "pallas", tpu.slice_sort, dtypes=SORTABLE, **PALLAS),
+    Row("slice_sort", "xla", tpu.xla_slice_sort, dtypes=SORTABLE, **XLA),
     Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),
 )

@@ -1,0 +1,71 @@
+"""Permutations for a TPU in plain XLA: rolls, and unstable sorts of integers, never a gather.
+
+The functions of `_jax_tpu_pallas.Kernels`, for any number of tokens.
+"""
+
+from functools import reduce
+from operator import or_
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+def shift(bits, steps):
+    """One roll and one choice for each bit of the steps."""
+    used, steps, step = reduce(or_, steps), np.array(steps), 1
+    while step <= used:
+        if step & used:
+            bits = jnp.where((steps & step) != 0, jnp.roll(bits, step, axis=1), bits)
+        step *= 2
+    return bits
+
+
+def sort_pairs(bits, steps, floating):
+    bits = shift(bits, steps) if steps else bits
+    key, minus = _stable_key(bits, floating)
+    swap = key[:, 1::2] < key[:, ::2]
+    return _swap(bits, swap), swap
+
+
+def unsort_pairs(bits, swap, steps):
+    bits = _swap(bits, swap)
+    return shift(bits, steps) if steps else bits
+
+
+def sort(groups, floating):
+    key = _to_key(groups, floating)
+    return _to_key(lax.sort(key, dimension=2, is_stable=False), floating)
+
+
+def sort_with_places(groups, floating):
+    key, minus = _stable_key(groups, floating)
+    place = lax.broadcasted_iota("int32", groups.shape, 2)
+    operands = (key.astype("int32"), 2 * place + minus)
+    key, low = lax.sort(operands, dimension=2, num_keys=2, is_stable=False)
+    key = (key - (low & 1)).astype(groups.dtype)
+    return _to_key(key, floating), low >> 1
+
+
+def unsort(groups, places):
+    return lax.sort((places, groups), dimension=2, num_keys=1, is_stable=False)[1]
+
+
+def _to_key(bits, floating):
+    """Integers in the order of the values; from keys to bits it is the same."""
+    if not floating:
+        return bits
+    return bits ^ ((bits >> (8 * bits.dtype.itemsize - 1)) & jnp.iinfo(bits.dtype).max)
+
+
+def _stable_key(bits, floating):
+    """Keys of which those of -0.0 and 0.0 are equal, and where a -0.0 is."""
+    key = _to_key(bits, floating)
+    minus = (key == -1) & floating
+    return key + minus.astype(key.dtype), minus.astype("int32")
+
+
+def _swap(bits, swap):
+    first, second = bits[:, ::2], bits[:, 1::2]
+    pairs = jnp.stack([jnp.where(swap, second, first), jnp.where(swap, first, second)], axis=2)
+    return pairs.reshape(bits.shape)
