@@ -16,7 +16,13 @@ SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8",
 
 
 def device(x):
-    return jax.default_backend() if isinstance(x, jax.core.Tracer) else x.device.platform
+    """The platform; "several tpu" where XLA may have to divide the call between devices."""
+    if isinstance(x, jax.core.Tracer):
+        platform, count = jax.default_backend(), jax.device_count()
+    else:
+        devices = x.devices()
+        platform, count = next(iter(devices)).platform, len(devices)
+    return "several tpu" if platform == "tpu" and count > 1 else platform
 
 
 def compiling():
@@ -119,8 +125,9 @@ _max_exchange.defvjp(_max_exchange_forward, lambda winner, grad: (_exchange(grad
 
 SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 
+# XLA cannot divide a kernel between devices.
 PALLAS = dict(devices=("tpu",), max_tokens=4096)
-XLA = dict(devices=("tpu",))
+XLA = dict(devices=("tpu", "several tpu"))
 
 ROWS = (
     Row("channel_shift", "pallas", tpu.channel_shift, dtypes=SORTABLE, **PALLAS),

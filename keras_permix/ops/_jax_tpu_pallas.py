@@ -1,8 +1,12 @@
 """The Pallas kernels of a TPU behind shapes that they do not ask for."""
 
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from keras_permix.ops._tables import power_of_two
@@ -17,38 +21,43 @@ class Kernels:
     interpret: bool = False
 
     def shift(self, bits, steps):
-        return pairs.shift(bits, steps, self.interpret)
+        return pairs.shift(bits, *_table(steps, bits), self.interpret)
 
     def sort_pairs(self, bits, steps, floating):
-        steps = steps or (0,) * bits.shape[2]
-        return pairs.sort_pairs(bits, steps, floating, self.interpret)
+        return pairs.sort_pairs(bits, *_table(steps, bits), floating, self.interpret)
 
     def unsort_pairs(self, bits, swaps, steps):
-        steps = steps or (0,) * bits.shape[2]
-        return pairs.unsort_pairs(bits, swaps, steps, self.interpret)
+        return pairs.unsort_pairs(bits, swaps, *_table(steps, bits), self.interpret)
 
     def sort(self, groups, floating):
-        rows, size = _rows(groups)
-        return _groups(sorting.sort(rows, size, floating, self.interpret), groups)
+        sort = partial(sorting.sort, floating=floating, interpret=self.interpret)
+        return _in_rows(sort, groups)
 
     def sort_with_places(self, groups, floating):
-        rows, size = _rows(groups)
-        both = sorting.sort_with_places(rows, size, floating, self.interpret)
-        return tuple(_groups(rows, groups) for rows in both)
+        sort = partial(sorting.sort_with_places, floating=floating, interpret=self.interpret)
+        return _in_rows(sort, groups)
 
     def unsort(self, groups, places):
-        (rows, size), (places, _) = _rows(groups), _rows(places)
-        return _groups(sorting.unsort(rows, places, size, self.interpret), groups)
+        return _in_rows(partial(sorting.unsort, interpret=self.interpret), groups, places)
 
 
-def _rows(groups):
+def _table(steps, bits):
+    """The steps as an array, and the bits that any of them has."""
+    steps = steps or (0,) * bits.shape[2]
+    return np.array([steps], "int32"), reduce(or_, steps)
+
+
+def _in_rows(function, *groups):
     """Groups one under the other, each filled up to a power of two with what sorts last."""
-    size = power_of_two(groups.shape[2])
-    fill = jnp.array(jnp.iinfo(groups.dtype).max, groups.dtype)
-    widths = [(0, 0, 0), (0, 0, 0), (0, size - groups.shape[2], 0), (0, 0, 0)]
-    return lax.pad(groups, fill, widths).reshape(-1, groups.shape[3]), size
+    batch, count, size, channels = groups[0].shape
+    larger = power_of_two(size)
 
+    def rows(groups):
+        fill = jnp.array(jnp.iinfo(groups.dtype).max, groups.dtype)
+        widths = [(0, 0, 0), (0, 0, 0), (0, larger - size, 0), (0, 0, 0)]
+        return lax.pad(groups, fill, widths).reshape(-1, channels)
 
-def _groups(rows, groups):
-    batch, count, size, channels = groups.shape
-    return rows.reshape(batch, count, -1, channels)[:, :, :size]
+    def back(rows):
+        return rows.reshape(batch, count, larger, channels)[:, :, :size]
+
+    return jax.tree.map(back, function(*map(rows, groups), group_size=larger))

@@ -1,4 +1,4 @@
-"""Kernels for accelerators: plain torch and Triton, or JAX and Pallas; no Keras.
+"""Kernels: plain functions of arrays of one framework, named for their language and their op.
 
-Everything here is the same permutation as the reference in `keras.ops`, to the last bit.
+Nothing here knows Keras or checks an argument: the row that leads here has done so.
 """

@@ -1,8 +1,8 @@
 """Circular shifts, and shifts with sorted pairs, on a TPU, in Pallas.
 
 A shift is one roll and one choice for each bit of the steps; no index is gathered. Arrays are
-(batch, tokens, channels), int16 or int32, of which floats are the bits; `steps` is one integer
-from 0 to tokens - 1 for each channel.
+(batch, tokens, channels), int16 or int32, of which floats are the bits; `steps` is int32 of shape
+(1, channels), from 0 to tokens - 1, and `used` holds the bits that any step has.
 """
 
 from functools import partial, reduce
@@ -10,7 +10,6 @@ from operator import or_
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -21,27 +20,27 @@ MOST_TOKENS = 4096  # of a sample, which is one block
 WORD = 32  # bits
 
 
-def shift(bits, steps, interpret=False):
+def shift(bits, steps, used, interpret=False):
     """Shift every channel towards larger tokens by its step."""
-    return _call(_shift_kernel, "shift", [bits], steps, [bits], interpret)[0]
+    return _call(_shift_kernel, "shift", [bits], steps, used, [bits], interpret)[0]
 
 
-def sort_pairs(bits, steps, floating, interpret=False):
+def sort_pairs(bits, steps, used, floating, interpret=False):
     """Shift, then sort pairs; also return which were swapped, as bits of int32."""
     kernel = partial(_sort_pairs_kernel, mirror=mirror(bits, floating))
     batch, tokens, channels = bits.shape
     rows = SUBLANES * pl.cdiv(tokens, 2 * SUBLANES * WORD)
     swaps = jax.ShapeDtypeStruct((batch, rows, channels), jnp.int32)
-    return _call(kernel, "sort_pairs", [bits], steps, [bits, swaps], interpret)
+    return _call(kernel, "sort_pairs", [bits], steps, used, [bits, swaps], interpret)
 
 
-def unsort_pairs(bits, swaps, steps, interpret=False):
+def unsort_pairs(bits, swaps, steps, used, interpret=False):
     """Swap pairs back, then shift: the inverse of `sort_pairs` by the opposite steps."""
-    arrays = [bits, swaps]
-    return _call(_unsort_pairs_kernel, "unsort_pairs", arrays, steps, [bits], interpret)[0]
+    operands, kernel = [bits, swaps], _unsort_pairs_kernel
+    return _call(kernel, "unsort_pairs", operands, steps, used, [bits], interpret)[0]
 
 
-def _call(kernel, name, operands, steps, results, interpret):
+def _call(kernel, name, operands, steps, used, results, interpret):
     batch, tokens, channels = operands[0].shape
     lanes = min(LANES, channels)
     rows = pl.cdiv(tokens, 2 * SUBLANES) * 2 * SUBLANES
@@ -51,7 +50,7 @@ def _call(kernel, name, operands, steps, results, interpret):
         return [pl.BlockSpec((1, height, lanes), lambda b, c: (b, 0, c)) for height in heights]
 
     return pl.pallas_call(
-        partial(kernel, tokens=tokens, most=reduce(or_, steps)),
+        partial(kernel, tokens=tokens, used=used),
         grid=(batch, pl.cdiv(channels, lanes)),
         in_specs=[pl.BlockSpec((1, lanes), lambda b, c: (0, c)), *blocks(operands)],
         out_specs=blocks(results),
@@ -60,16 +59,16 @@ def _call(kernel, name, operands, steps, results, interpret):
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM),
         interpret=interpret,
         name=f"permix_{name}",
-    )(np.array([steps], "int32"), *operands)
+    )(steps, *operands)
 
 
-def _shift_kernel(steps, bits, out, _, *, tokens, most):
-    x = _shift(bits[0].astype(jnp.int32), steps[...], tokens, most)
+def _shift_kernel(steps, bits, out, _, *, tokens, used):
+    x = _shift(bits[0].astype(jnp.int32), steps[...], tokens, used)
     out[0] = x.astype(out.dtype)
 
 
-def _sort_pairs_kernel(steps, bits, out, swaps, work, *, tokens, most, mirror):
-    work[...] = _shift(bits[0].astype(jnp.int32), steps[...], tokens, most)
+def _sort_pairs_kernel(steps, bits, out, swaps, work, *, tokens, used, mirror):
+    work[...] = _shift(bits[0].astype(jnp.int32), steps[...], tokens, used)
     first, second = _halves(work)
     swap = _comparable(second, mirror) < _comparable(first, mirror)
     _put_pairs(work, first, second, swap)
@@ -81,7 +80,7 @@ def _sort_pairs_kernel(steps, bits, out, swaps, work, *, tokens, most, mirror):
         swaps[0, row : row + SUBLANES, :] = reduce(or_, word)
 
 
-def _unsort_pairs_kernel(steps, bits, swaps, out, work, *, tokens, most):
+def _unsort_pairs_kernel(steps, bits, swaps, out, work, *, tokens, used):
     work[...] = bits[0].astype(jnp.int32)
     first, second = _halves(work)
     swap = []
@@ -89,7 +88,7 @@ def _unsort_pairs_kernel(steps, bits, swaps, out, work, *, tokens, most):
         row = i // WORD * SUBLANES
         swap.append((swaps[0, row : row + SUBLANES, :] >> (i % WORD)) & 1)
     _put_pairs(work, first, second, jnp.concatenate(swap) == 1)
-    out[0] = _shift(work[...], steps[...], tokens, most).astype(out.dtype)
+    out[0] = _shift(work[...], steps[...], tokens, used).astype(out.dtype)
 
 
 def _halves(work):
@@ -109,10 +108,10 @@ def _comparable(bits, mirror):
     return key + ((key == -1) & (mirror > 0)).astype(jnp.int32)
 
 
-def _shift(x, steps, tokens, most):
+def _shift(x, steps, tokens, used):
     step = 1
-    while step <= most:
-        if step & most:
+    while step <= used:
+        if step & used:
             x = jnp.where((steps & step) != 0, _roll(x, step, tokens), x)
         step *= 2
     return x
