@@ -6,6 +6,7 @@ Tokens have the shape (batch, tokens, channels).
 from keras_permix.ops._dispatch import explain
 from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
+from keras_permix.ops.damped_ema import damped_ema
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
@@ -18,6 +19,7 @@ from keras_permix.ops.slice_sort import slice_sort
 __all__ = [
     "channel_shift",
     "csp",
+    "damped_ema",
     "explain",
     "group_sort",
     "interleave_order",

@@ -3,6 +3,7 @@
 from operator import index
 
 from keras import KerasTensor, ops
+from keras.backend import is_float_dtype, standardize_dtype
 
 ALIGNMENTS = ("independent", "reference")
 
@@ -73,6 +74,36 @@ def check_align(align):
     if align not in ALIGNMENTS:
         raise ValueError(f"`align` must be one of {ALIGNMENTS}. Received: align={align!r}")
     return align
+
+
+def check_ema(x, *, omega, **parameters):
+    """Return the parameters of an average of `x` as tensors, `omega` the last of them."""
+    if not is_float_dtype(standardize_dtype(x.dtype)):
+        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+    channels, tensors = x.shape[2], [ops.convert_to_tensor(p) for p in parameters.values()]
+    rows = tuple(tensors[0].shape)
+    for name, tensor in zip(parameters, tensors, strict=True):
+        shape = tuple(tensor.shape)
+        if len(shape) != 2 or shape[0] not in (channels, 2 * channels) or shape != rows:
+            raise ValueError(
+                f"`{name}` must have the shape (channels, dim) or (2 * channels, dim), the same "
+                f"as `delta`. Received: {name}.shape={shape}, delta.shape={rows}, "
+                f"channels={channels}"
+            )
+    omega = ops.convert_to_tensor(omega)
+    if tuple(omega.shape) != (channels,):
+        raise ValueError(
+            "`omega` must have the shape (channels,). "
+            f"Received: omega.shape={tuple(omega.shape)}, channels={channels}"
+        )
+    return *tensors, omega
+
+
+def check_truncation(truncation):
+    """Return `truncation` as an integer of at least 1, or None."""
+    if truncation is not None and index(truncation) < 1:
+        raise ValueError(f"`truncation` must be at least 1. Received: truncation={truncation}")
+    return truncation if truncation is None else index(truncation)
 
 
 def check_descending(descending, channels):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from keras_permix.ops import _ema
 from keras_permix.ops import _jax_pairs as pairs
 from keras_permix.ops import _jax_sample as sample
 from keras_permix.ops import _jax_tpu as tpu
@@ -136,6 +137,8 @@ ROWS = (
     Row("csp", "pallas", tpu.csp, **SORTS, **PALLAS),
     Row("csp", "xla", tpu.xla_csp, **SORTS, **XLA),
     Row("csp", "native", csp, **SORTS),
+    Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
+    Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "pallas", tpu.group_sort, **SORTS, **PALLAS),
     Row("group_sort", "xla", tpu.xla_group_sort, **SORTS, **XLA),
     Row("group_sort", "native", group_sort, **SORTS),

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
+from keras_permix.ops import _ema
 from keras_permix.ops import _tensorflow_pairs as pairs
 from keras_permix.ops import _tensorflow_sample as sample
 from keras_permix.ops._rows import Row
@@ -135,6 +136,8 @@ SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 ROWS = (
     Row("channel_shift", "native", channel_shift),
     Row("csp", "native", csp, **SORTS),
+    Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
+    Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "native", group_sort, **SORTS),
     Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),

@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from keras_permix.ops import _torch_sort
+from keras_permix.ops import _ema, _torch_sort
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
@@ -213,6 +213,8 @@ ROWS = (
     Row("csp", "native", csp, group_sizes=(1, 2), aligns=BOTH),
     Row("csp", "numpy", numpy_csp, **NUMPY),
     Row("csp", "sort", csp, aligns=BOTH),
+    Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
+    Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "triton", triton_group_sort, **TRITON_SORT),
     Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
     Row("group_sort", "numpy", numpy_group_sort, **NUMPY),

@@ -15,6 +15,7 @@ def test_public_names():
     assert sorted(ops.__all__) == [
         "channel_shift",
         "csp",
+        "damped_ema",
         "explain",
         "group_sort",
         "interleave_order",

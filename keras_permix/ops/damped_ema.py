@@ -1,0 +1,121 @@
+"""Multi-dimensional damped exponential moving average along the tokens."""
+
+from keras import ops
+
+from keras_permix.ops._checks import check_ema, check_mask, check_tokens, check_truncation
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._ema import coefficients, directions, implementation, in_full_precision
+
+
+def damped_ema(
+    x,
+    delta,
+    alpha,
+    beta,
+    gamma,
+    omega,
+    *,
+    truncation=None,
+    mask=None,
+    implementation=None,
+):
+    """Average every channel over the tokens before it, with weights that decay in `dim` ways.
+
+    With `p = sigmoid(delta)` and `q = 1 - p * sigmoid(alpha)`, each of shape (channels, dim):
+
+        h[t] = q * h[t - 1] + p * beta * x[t]
+        out[t] = sum(gamma * h[t]) / sqrt(dim) + omega * x[t]
+
+    Parameters of 2 * channels rows hold a second average, over the tokens that follow, which is
+    added; the token itself then counts in both. All forms compute in float32 at least and agree
+    within its rounding: "chunked" (time and memory linear in the tokens), "fft" (one long
+    convolution) and "reference" (the recurrence above, token by token).
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating.
+        delta, alpha, beta, gamma: tensors of shape (channels, dim), or (2 * channels, dim) for
+            both directions, the forward rows first.
+        omega: tensor of shape (channels,).
+        truncation: number of tokens, itself included, that a token is averaged over in each
+            direction; None for all.
+        mask: booleans of shape (batch, tokens), True for real tokens. The others count as 0 in
+            the averages, though not in `omega * x`.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for shapes that do not fit, `x` that is not floating, a `truncation` below 1,
+            or an implementation that cannot serve the call.
+
+    Example:
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
+        >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
+        >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4
+        >>> keras.ops.convert_to_numpy(y).ravel().tolist()
+        [0.5, 0.375, 0.28125]
+
+    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1; the
+    factor 1 / sqrt(dim) and the sum of both directions as in the released code.
+    """
+    x = check_tokens(x)
+    return dispatch(
+        "damped_ema",
+        damped_ema_reference,
+        x,
+        *check_ema(x, delta=delta, alpha=alpha, beta=beta, gamma=gamma, omega=omega),
+        mask=check_mask(mask, x),
+        implementation=implementation,
+        truncation=check_truncation(truncation),
+    )
+
+
+@implementation
+def damped_ema_reference(x, weight, log_decay, truncation):
+    averaged = 0
+    for weight_, log_decay_, backward in directions(x, weight, log_decay):
+        tokens = ops.transpose(x, (2, 1, 0))
+        tokens = ops.flip(tokens, axis=0) if backward else tokens
+        state = ops.zeros_like(tokens[0][..., None] * weight_)
+        _, outputs = _recur(tokens, weight_, log_decay_, state)
+        if truncation is not None:
+            gone = ops.pad(tokens, ((truncation, 0), (0, 0), (0, 0)))[: ops.shape(tokens)[0]]
+            left = weight_ * ops.exp(truncation * log_decay_)
+            outputs = outputs - _recur(gone, left, log_decay_, state)[1]
+        averaged = averaged + (ops.flip(outputs, axis=0) if backward else outputs)
+    return ops.transpose(averaged, (2, 1, 0))
+
+
+def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):
+    """Go on with a causal average: the outputs of some more tokens, and the state after them.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels), floating; one token or several.
+        state: tensor of shape (batch, channels, dim), at first zeros.
+        delta, alpha, beta, gamma, omega: as for `damped_ema`, one direction.
+
+    Returns:
+        `(outputs, state)`, like `x` and like `state`.
+    """
+    inputs, state, *parameters, omega = in_full_precision(
+        x, state, delta, alpha, beta, gamma, omega
+    )
+    weight, log_decay = coefficients(*parameters)
+    states, outputs = _recur(ops.transpose(inputs, (1, 0, 2)), weight, log_decay, state)
+    return ops.cast(ops.transpose(outputs, (1, 0, 2)) + omega * inputs, x.dtype), states[-1]
+
+
+def _recur(tokens, weight, log_decay, state):
+    """Scan (tokens, batch, channels); returns the state after each token, and the outputs.
+
+    Keras' scan on TensorFlow takes no output of another shape than the state.
+    """
+    decay = ops.exp(log_decay)
+
+    def step(state, token):
+        state = decay * state + token[..., None]
+        return state, state
+
+    _, states = ops.scan(step, state, tokens)
+    return states, ops.sum(weight * states, axis=-1)

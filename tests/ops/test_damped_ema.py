@@ -1,0 +1,183 @@
+"""The damped EMA: every form against the recurrence written out, and the authors' numbers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from keras_permix.ops import _dispatch
+from keras_permix.ops.damped_ema import damped_ema_stream
+from tests import oracle_mega as oracle
+from tests.backends import compiled, value_and_gradient
+from tests.harness import assert_close, load_golden, to_numpy
+
+NAMES = ("delta", "alpha", "beta", "gamma", "omega")
+FORMS = ("chunked", "fft", "reference")
+
+
+def make(tokens, directions=1, channels=3, dim=4):
+    """Tokens and parameters; the decays are slow enough to reach over many chunks."""
+    rng = np.random.default_rng(tokens)
+    rows = (directions * channels, dim)
+    parameters = [rng.normal(size=rows) - shift for shift in (3, 1, 0, 0)]
+    arrays = [rng.normal(size=(2, tokens, channels)), *parameters, rng.normal(size=channels)]
+    return [array.astype("float32") for array in arrays]
+
+
+def in_float64(arrays):
+    return [array.astype("float64") for array in arrays]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_values_are_the_authors(direction, form):
+    golden = load_golden("mega_parts")
+    parameters = [golden[f"{direction}_{name}"].astype("float32") for name in NAMES]
+    x = golden["x"].astype("float32")
+    outputs = keras.ops.silu(ops.damped_ema(x, *parameters, implementation=form))
+    assert_close(to_numpy(outputs), golden[f"{direction}_out"])
+
+
+def test_oracle_has_the_authors_taps():
+    golden = load_golden("mega_parts")
+    for direction in ("uni", "bi"):
+        parameters = [golden[f"{direction}_{name}"] for name in NAMES[:4]]
+        taps = oracle.ema_taps(*parameters, tokens=6)
+        np.testing.assert_allclose(taps, golden[f"{direction}_kernel"], rtol=1e-12)
+
+
+# Chunks have 64 tokens: less than one, whole ones, and one more than whole ones.
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize(
+    ("tokens", "truncation"),
+    [(1, None), (5, 3), (64, None), (65, 1), (193, None), (193, 64), (193, 65), (193, 130)],
+)
+def test_values_and_gradients(tokens, truncation, directions, form):
+    x, *parameters = make(tokens, directions)
+    mask = np.random.default_rng(1).random(x.shape[:2]) < 0.7
+    cotangent = np.random.default_rng(2).normal(size=x.shape).astype("float32")
+    outputs, gradient = value_and_gradient(
+        lambda t: ops.damped_ema(
+            t, *parameters, truncation=truncation, mask=mask, implementation=form
+        ),
+        x,
+        cotangent,
+    )
+    arguments = (*in_float64(parameters), truncation, mask)
+    assert_close(to_numpy(outputs), oracle.damped_ema(x, *arguments), kind="ema")
+    wanted = oracle.damped_ema_gradient(cotangent, *arguments)
+    assert_close(to_numpy(gradient), wanted, kind="ema")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parameters_learn(form):
+    """Differences of the oracle are the gradient; so each form has it, in every parameter."""
+    arrays = make(70, directions=2, channels=2, dim=2)
+    x, parameters = arrays[0], arrays[1:]
+    step = np.random.default_rng(0)
+    for place, parameter in enumerate(parameters):
+        direction = step.normal(size=parameter.shape)
+
+        def shifted(by, place=place, direction=direction):
+            moved = in_float64(parameters)
+            moved[place] += by * direction
+            return oracle.damped_ema(x.astype("float64"), *moved).sum()
+
+        def total(t, place=place):
+            given = [*parameters[:place], t, *parameters[place + 1 :]]
+            return keras.ops.sum(ops.damped_ema(x, *given, truncation=None, implementation=form))
+
+        gradient = to_numpy(value_and_gradient(total, parameter, np.float32(1))[1])
+        wanted = (shifted(1e-5) - shifted(-1e-5)) / 2e-5
+        np.testing.assert_allclose((gradient * direction).sum(), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_low_precision_averages_in_float32(dtype):
+    x, *parameters = make(193)
+    low = keras.ops.cast(x, dtype)
+    outputs = ops.damped_ema(low, *parameters)
+    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
+    wanted = oracle.damped_ema(to_numpy(low).astype("float64"), *in_float64(parameters))
+    assert_close(to_numpy(outputs), wanted, dtype=dtype)
+
+
+def test_padding_may_hold_anything():
+    x, *parameters = make(70)
+    mask = np.arange(70) < 66
+    x[:, 66:] = np.nan
+    outputs = to_numpy(ops.damped_ema(x, *parameters, mask=np.tile(mask, (2, 1))))
+    alone = oracle.damped_ema(x[:, :66], *in_float64(parameters))
+    assert_close(outputs[:, :66], alone, kind="ema")
+
+
+def test_decays_of_zero_and_almost_one():
+    x, *parameters = make(130)
+    parameters[0][:2] = [[40], [-25]]
+    parameters[1][:] = 40
+    parameters[2][:] = 1e3
+    outputs = to_numpy(ops.damped_ema(x, *parameters))
+    assert_close(outputs, oracle.damped_ema(x, *in_float64(parameters)), kind="ema")
+
+
+def test_stream_is_the_recurrence():
+    x, *parameters = make(20)
+    state = np.zeros((2, 3, 4), "float32")
+    parts = []
+    for start, end in ((0, 1), (1, 2), (2, 9), (9, 20)):
+        outputs, state = damped_ema_stream(x[:, start:end], state, *parameters)
+        parts.append(to_numpy(outputs))
+    wanted = oracle.damped_ema(x, *in_float64(parameters))
+    assert_close(np.concatenate(parts, axis=1), wanted, kind="ema")
+
+
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("truncation", [None, 100])
+def test_compiled(truncation):
+    x, *parameters = make(193, 2)
+    function = compiled(lambda t: ops.damped_ema(t, *parameters, truncation=truncation))
+    wanted = oracle.damped_ema(x, *in_float64(parameters), truncation)
+    assert_close(to_numpy(function(keras.ops.convert_to_tensor(x))), wanted, kind="ema")
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+@pytest.mark.parametrize("truncation", [None, 100])
+def test_symbolic_calls_of_any_length(truncation, form):
+    _, *parameters = make(1, 2)
+    inputs = keras.Input((None, 3))
+    outputs = ops.damped_ema(inputs, *parameters, truncation=truncation, implementation=form)
+    assert outputs.shape == (None, None, 3)
+    model = keras.Model(inputs, outputs)
+    for tokens in (3, 193, 130):
+        x = make(tokens)[0]
+        wanted = oracle.damped_ema(x, *in_float64(parameters), truncation)
+        assert_close(model.predict(x, verbose=0), wanted, kind="ema")
+
+
+def test_every_form_can_be_asked_for():
+    arrays = make(8)
+    explanation = ops.explain("damped_ema", *arrays, mask=np.ones((2, 8), bool))
+    assert explanation.chosen == (_dispatch.FORCED or "chunked")
+    assert tuple(explanation.objections) == FORMS
+
+
+X, *PARAMETERS = make(8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, dict(truncation=0), "`truncation` must be at least 1.*truncation=0"),
+        ({0: X.astype("int32")}, {}, "`x` must be floating.*int32"),
+        ({0: X[0]}, {}, r"`x` must have the shape.*\(8, 3\)"),
+        ({1: PARAMETERS[0][:2]}, {}, r"`delta` must have the shape.*delta.shape=\(2, 4\)"),
+        ({3: PARAMETERS[2][:, :1]}, {}, r"`beta` must have the shape.*beta.shape=\(3, 1\)"),
+        ({5: np.zeros(6, "float32")}, {}, r"`omega` must have the shape \(channels,\).*\(6,\)"),
+    ],
+)
+def test_wrong_argument_is_named(changes, options, message):
+    arrays = [changes.get(place, array) for place, array in enumerate((X, *PARAMETERS))]
+    with pytest.raises(ValueError, match=message):
+        ops.damped_ema(*arrays, **options)

@@ -1,0 +1,88 @@
+"""MEGA's parts in plain NumPy and float64, from the formulas, sharing no code with the package."""
+
+import math
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def ema_taps(delta, alpha, beta, gamma, tokens, truncation=None):
+    """How much of a token is left after 0, 1, … tokens: (rows, tokens)."""
+    p = sigmoid(delta)
+    q = 1 - p * sigmoid(alpha)
+    taps = [(gamma * p * beta * q**t).sum(axis=1) for t in range(tokens)]
+    taps = np.stack(taps, axis=1) / np.sqrt(delta.shape[1])
+    return taps if truncation is None else taps * (np.arange(tokens) < truncation)
+
+
+def ema_matrix(delta, alpha, beta, gamma, omega, tokens, truncation=None):
+    """What every token (last axis) adds to every other: (channels, tokens, tokens)."""
+    channels = len(omega)
+    taps = ema_taps(delta, alpha, beta, gamma, tokens, truncation)
+    matrix = np.zeros((channels, tokens, tokens))
+    for to in range(tokens):
+        for come in range(to + 1):
+            matrix[:, to, come] += taps[:channels, to - come]
+            if len(taps) > channels:
+                matrix[:, come, to] += taps[channels:, to - come]
+    return matrix
+
+
+def damped_ema(x, delta, alpha, beta, gamma, omega, truncation=None, mask=None):
+    matrix = ema_matrix(delta, alpha, beta, gamma, omega, x.shape[1], truncation)
+    real = x if mask is None else x * mask[..., None]
+    return np.einsum("cts,bsc->btc", matrix, real) + omega * x
+
+
+def damped_ema_gradient(cotangent, delta, alpha, beta, gamma, omega, truncation=None, mask=None):
+    """The gradient of `sum(damped_ema(x) * cotangent)` for `x`."""
+    matrix = ema_matrix(delta, alpha, beta, gamma, omega, cotangent.shape[1], truncation)
+    back = np.einsum("cts,btc->bsc", matrix, cotangent)
+    return (back if mask is None else back * mask[..., None]) + omega * cotangent
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def laplace(scores):
+    erf = np.vectorize(math.erf)
+    return 0.5 * (1 + erf((scores - 0.707107) / (0.282095 * np.sqrt(2))))
+
+
+def relu2(scores):
+    return np.maximum(scores, 0) ** 2
+
+
+def simple_bias(table, tokens):
+    middle = (len(table) - 1) // 2
+    return np.array([[table[middle + j - i] for j in range(tokens)] for i in range(tokens)])
+
+
+def rotary_bias(a, b, tokens):
+    """Vectors are turned as complex numbers, the first half real, the second imaginary."""
+    half = len(a) // 2
+    angles = np.arange(tokens)[:, None] * 10000.0 ** (-np.arange(half) / half)
+    a, b = ((v[:half] + 1j * v[half:]) * np.exp(1j * angles) for v in (a, b))
+    return np.real(a @ b.conj().T)
+
+
+def attend(function, query, key, value, bias, real, causal=False):
+    """Attention of one chunk of one sample; `real` marks its tokens."""
+    tokens = len(query)
+    sees = np.tile(real, (tokens, 1)) & (np.tri(tokens, dtype=bool) if causal else True)
+    if function == "softmax":
+        sees = sees | ~sees.any(axis=1, keepdims=True)
+        scores = query @ key.T / np.sqrt(query.shape[1]) + bias
+        return softmax(np.where(sees, scores, -np.inf)) @ value
+    context = np.maximum(sees.sum(axis=1, keepdims=True), 1)
+    scores = query @ key.T / context + bias
+    return ({"laplace": laplace, "relu2": relu2}[function](scores) * sees) @ value
