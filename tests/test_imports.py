@@ -94,8 +94,10 @@ PUBLIC = {
     "keras_permix": ["__version__", "layers", "ops", "zoo"],
     "keras_permix.layers": [
         "CSP",
+        "DampedEMA",
         "GraphormerBias",
         "GraphormerBlock",
+        "MegaBlock",
         "PostNormBlock",
         "SimpleAttention",
         "SimpleAttentionBlock",

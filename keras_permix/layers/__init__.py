@@ -1,8 +1,10 @@
 """Keras layers that mix tokens."""
 
 from keras_permix.layers.csp import CSP
+from keras_permix.layers.damped_ema import DampedEMA
 from keras_permix.layers.graphormer_bias import GraphormerBias
 from keras_permix.layers.graphormer_block import GraphormerBlock
+from keras_permix.layers.mega_block import MegaBlock
 from keras_permix.layers.post_norm_block import PostNormBlock
 from keras_permix.layers.simple_attention import SimpleAttention
 from keras_permix.layers.simple_attention_block import SimpleAttentionBlock
@@ -12,8 +14,10 @@ from keras_permix.layers.softmax_attention import SoftmaxAttention
 
 __all__ = [
     "CSP",
+    "DampedEMA",
     "GraphormerBias",
     "GraphormerBlock",
+    "MegaBlock",
     "PostNormBlock",
     "SimpleAttention",
     "SimpleAttentionBlock",

@@ -15,6 +15,11 @@ def check_positive(argument, value):
     return value
 
 
+def check_positive_or_none(argument, value):
+    """Return `value` if it is None or an integer of at least 1."""
+    return None if value is None else check_positive(argument, value)
+
+
 def check_layer_index(layer, layers):
     """Check a 0-based layer index against the number of layers."""
     if not 0 <= layer < layers:

@@ -35,6 +35,7 @@ class CSP(TokenMixer):
             `inner_dim=None` is the input width.
         layer: 0-based index of this layer, used by the power schedules.
         layers: Number of layers of the model, used by the power schedules.
+        use_value_projection: As a keyword; without it the input is mixed as it is.
 
     Raises:
         ValueError: for an argument out of range, or tokens that `group_size` does not divide.

@@ -27,6 +27,7 @@ class SliceSort(TokenMixer):
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels of a head, used by "interleave_haar". `None`: all channels.
+        use_value_projection: As a keyword; without it the input is mixed as it is.
 
     Raises:
         ValueError: for an argument out of range.

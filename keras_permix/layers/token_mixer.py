@@ -17,6 +17,8 @@ class TokenMixer(keras.layers.Layer):
         use_output_projection: Whether to project back to the input width, with a bias.
             Without it `inner_dim` must be the input width and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+        use_value_projection: Whether to project the input to values. Without it `inner_dim` must
+            be the input width.
     """
 
     def __init__(
@@ -25,6 +27,7 @@ class TokenMixer(keras.layers.Layer):
         use_value_bias=False,
         use_output_projection=True,
         dropout=0.0,
+        use_value_projection=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -37,19 +40,23 @@ class TokenMixer(keras.layers.Layer):
         self.use_value_bias = use_value_bias
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)
+        self.use_value_projection = use_value_projection
 
     def build(self, input_shape):
         width = check_tokens(type(self).__name__, input_shape)[-1]
         inner = self.inner_dim or width
-        if not self.use_output_projection and inner != width:
+        projects = self.use_value_projection and self.use_output_projection
+        if not projects and inner != width:
+            missing = "an output" if self.use_value_projection else "a value"
             raise ValueError(
-                "Without an output projection `inner_dim` must equal the width of the input. "
+                f"Without {missing} projection `inner_dim` must equal the width of the input. "
                 f"Received: inner_dim={inner}, input_shape={tuple(input_shape)}"
             )
-        self.value_dense = keras.layers.Dense(
-            inner, use_bias=self.use_value_bias, dtype=self.dtype_policy, name="value"
-        )
-        self.value_dense.build(input_shape)
+        if self.use_value_projection:
+            self.value_dense = keras.layers.Dense(
+                inner, use_bias=self.use_value_bias, dtype=self.dtype_policy, name="value"
+            )
+            self.value_dense.build(input_shape)
         if self.use_output_projection:
             self.output_dense = keras.layers.Dense(width, dtype=self.dtype_policy, name="output")
             self.output_dense.build((*input_shape[:-1], inner))
@@ -60,7 +67,8 @@ class TokenMixer(keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
     def call(self, inputs, mask=None):
-        mixed = self.mix(self.value_dense(inputs), mask)
+        values = self.value_dense(inputs) if self.use_value_projection else inputs
+        mixed = self.mix(values, mask)
         if not self.use_output_projection:
             return mixed
         return self.output_dropout(self.output_dense(mixed))
@@ -75,4 +83,5 @@ class TokenMixer(keras.layers.Layer):
             "use_value_bias": self.use_value_bias,
             "use_output_projection": self.use_output_projection,
             "dropout": self.dropout,
+            "use_value_projection": self.use_value_projection,
         }

@@ -1,0 +1,49 @@
+"""Biases of attention scores that depend on how far apart two tokens are."""
+
+import numpy as np
+from keras import ops
+
+from keras_permix.ops._toeplitz import toeplitz
+
+
+def simple_bias(table, tokens):
+    """One learned bias a distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
+
+    Args:
+        table: tensor of shape (2 * max_tokens - 1,).
+        tokens: how many, at most `max_tokens`.
+
+    Returns:
+        A tensor of shape (tokens, tokens).
+    """
+    middle = (table.shape[0] - 1) // 2
+    return toeplitz(table[middle - tokens + 1 : middle + tokens])
+
+
+def rotary_bias(a, b, tokens):
+    """Products of two learned vectors, each turned by its place: `out[i, j] = <R_i a, R_j b>`.
+
+    A vector of width z turns in z / 2 planes, which its two halves span, by the angles
+    `place * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
+
+    Args:
+        a, b: tensors of shape (width,), the width even.
+        tokens: how many.
+
+    Returns:
+        A float32 tensor of shape (tokens, tokens).
+    """
+    half = a.shape[0] // 2
+    speeds = ops.convert_to_tensor(10000.0 ** (-np.arange(half) / half), "float32")
+    angles = ops.cast(ops.arange(tokens), "float32")[:, None] * speeds
+    a, b = (_turn(ops.cast(vector, "float32"), angles) for vector in (a, b))
+    return ops.matmul(a, ops.transpose(b))
+
+
+def _turn(vector, angles):
+    """Turn (width,) by (tokens, width / 2) angles: (tokens, width)."""
+    first, second = ops.split(vector, 2)
+    cosine, sine = ops.cos(angles), ops.sin(angles)
+    return ops.concatenate(
+        [first * cosine - second * sine, second * cosine + first * sine], axis=-1
+    )
