@@ -86,3 +86,41 @@ def attend(function, query, key, value, bias, real, causal=False):
     context = np.maximum(sees.sum(axis=1, keepdims=True), 1)
     scores = query @ key.T / context + bias
     return ({"laplace": laplace, "relu2": relu2}[function](scores) * sees) @ value
+
+
+def norm(kind, x, weights, epsilon=1e-5):
+    """Weights in the order of the layers; batch statistics as stored."""
+    if kind == "batchnorm":
+        gain, offset, mean, variance = weights
+        return gain * (x - mean) / np.sqrt(variance + epsilon) + offset
+    if kind == "layernorm":
+        x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
+    return weights[0] * x + (weights[1] if kind == "layernorm" else 0)
+
+
+def chunks(tokens, size):
+    return [slice(start, start + size) for start in range(0, tokens, size)]
+
+
+def mega_block(x, w, mix, *, kind="layernorm", prenorm=True, truncation=None, mask=None):
+    """The whole block; `w` holds lists of weights by layer, `mix(shared, values)` mixes tokens."""
+
+    def dense(name, x):
+        kernel, bias = w[name]
+        return x @ kernel + bias
+
+    width, hidden_width = w["hidden"][1].size, w["value"][1].size
+    normed = norm(kind, x, w["norm"]) if prenorm else x
+    values = silu(dense("value", normed))
+    averaged = silu(damped_ema(normed, *w["ema"], truncation=truncation, mask=mask))
+    gates = dense("gate", averaged)
+    update, candidate = sigmoid(gates[..., :width]), gates[..., -width:]
+    shared_and_reset = silu(gates[..., width:-width])
+    shared, reset = shared_and_reset[..., :-hidden_width], shared_and_reset[..., -hidden_width:]
+    hidden = silu(candidate + dense("hidden", mix(shared, values) * reset))
+    x = x + update * (hidden - x)
+    x = x if prenorm else norm(kind, x, w["norm"])
+    normed = norm(kind, x, w["feed_forward/norm"]) if prenorm else x
+    x = x + dense("feed_forward/mlp_out", silu(dense("feed_forward/mlp_in", normed)))
+    return x if prenorm else norm(kind, x, w["feed_forward/norm"])
