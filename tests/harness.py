@@ -128,10 +128,10 @@ def _check_precision(low, layer, inputs, outputs):
 
 
 def _check_fit(layer, inputs):
-    """One step of `fit` changes every weight that can be trained."""
+    """One step of `fit` changes every weight that can be trained, however small its gradient."""
     model = functional(layer, inputs.shape[1:])
     before = [weight.numpy() for weight in model.trainable_weights]
-    model.compile(keras.optimizers.SGD(1.0), "mse")
+    model.compile(keras.optimizers.Lion(1.0), "mse")
     targets = np.random.default_rng(2).normal(size=inputs.shape).astype("float32")
     history = model.fit(inputs, targets, batch_size=len(inputs), verbose=0)
     assert np.isfinite(history.history["loss"]).all()

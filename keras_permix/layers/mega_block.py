@@ -194,6 +194,9 @@ class MegaBlock(keras.layers.Layer):
             "hidden_dim shared_dim mlp_dim ema_dim truncation causal position_bias max_length "
             "chunk_size ragged norm prenorm dropout hidden_dropout attention_dropout drop_unused"
         )
-        mixer = self.mixer if self.attends else keras.layers.serialize(self.mixer)
+        mixer = self.mixer
+        if not self.attends:
+            mixer = keras.layers.serialize(mixer)
+            mixer.pop("build_config", None)  # `build` of the block sees to it
         config = {name: getattr(self, name) for name in names.split()}
         return {**super().get_config(), **config, "mixer": mixer}

@@ -50,7 +50,9 @@ NORMS = {
 def make_norm(norm, **kwargs):
     """Make the layer that `norm`, a key of `NORMS`, names."""
     momentum = {"momentum": 0.9} if norm == "batchnorm" else {}
-    return NORMS[norm](epsilon=EPSILON, **momentum, **kwargs)
+    layer = NORMS[norm](epsilon=EPSILON, **momentum, **kwargs)
+    layer.supports_masking = True  # which Keras' RMSNormalization does not say of itself
+    return layer
 
 
 def normalise(norm, inputs, mask):

@@ -48,7 +48,13 @@ CORE = {
     "damped_ema of both directions": partial(DampedEMA, 4, bidirectional=True, truncation=5),
     "mega": partial(MEGA, max_length=16),
     "mega laplace with dropout": partial(
-        MEGA, mixer="laplace", chunk_size=8, dropout=0.2, hidden_dropout=0.2, attention_dropout=0.2
+        MEGA,
+        mixer="laplace",
+        chunk_size=8,
+        ragged=True,
+        dropout=0.2,
+        hidden_dropout=0.2,
+        attention_dropout=0.2,
     ),
     "mega relu2 rotary": partial(MEGA, mixer="relu2", position_bias="rotary", norm="batchnorm"),
     "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", prenorm=False),
