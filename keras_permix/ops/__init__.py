@@ -4,12 +4,15 @@ Tokens have the shape (batch, tokens, channels).
 """
 
 from keras_permix.ops._dispatch import explain
+from keras_permix.ops.butterfly import butterfly_permute, butterfly_unpermute
+from keras_permix.ops.butterfly_stages import butterfly_mixes, butterfly_stages
 from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
 from keras_permix.ops.damped_ema import damped_ema
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
+from keras_permix.ops.patches import patchify, unpatchify
 from keras_permix.ops.shift_steps import shift_steps
 from keras_permix.ops.simple_attention import simple_attention
 from keras_permix.ops.sinkhorn import sinkhorn
@@ -17,6 +20,10 @@ from keras_permix.ops.sinkhorn_csp import sinkhorn_csp
 from keras_permix.ops.slice_sort import slice_sort
 
 __all__ = [
+    "butterfly_mixes",
+    "butterfly_permute",
+    "butterfly_stages",
+    "butterfly_unpermute",
     "channel_shift",
     "csp",
     "damped_ema",
@@ -24,9 +31,11 @@ __all__ = [
     "group_sort",
     "interleave_order",
     "max_exchange",
+    "patchify",
     "shift_steps",
     "simple_attention",
     "sinkhorn",
     "sinkhorn_csp",
     "slice_sort",
+    "unpatchify",
 ]

@@ -47,15 +47,15 @@ class Explanation:
         return "\n".join(lines)
 
 
-def dispatch(op, reference, *arrays, mask=None, like=0, implementation=None, **options):
+def dispatch(op, reference, *arrays, mask=None, like=0, shape=None, implementation=None, **options):
     """Serve a call whose arguments have been checked.
 
     Implementations are called as `function(*arrays, mask, **options)`, and return a tensor of the
-    shape and dtype of `arrays[like]`.
+    dtype of `arrays[like]` and, unless there is a `shape` of its own, of the same shape.
     """
     explaining = implementation is _EXPLAIN
     if not explaining and any(map(is_symbolic, (*arrays, mask))):
-        return TokenOperation(op, implementation, options, like)(*arrays, mask=mask)
+        return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays[0], mask, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
     wanted = FORCED if implementation is None or explaining else implementation
@@ -105,12 +105,13 @@ def is_symbolic(x):
 class TokenOperation(keras.Operation):
     """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
 
-    def __init__(self, op, implementation, options, like=0, name=None):
+    def __init__(self, op, implementation, options, like=0, shape=None, name=None):
         super().__init__(name=name)
         self.op = op
         self.implementation = implementation
         self.options = options
         self.like = like
+        self.shape = shape
 
     def call(self, *arrays, mask=None):
         public = getattr(import_module(__package__), self.op)
@@ -118,7 +119,8 @@ class TokenOperation(keras.Operation):
         return public(*arrays, **given, implementation=self.implementation, **self.options)
 
     def compute_output_spec(self, *arrays, mask=None):
-        return keras.KerasTensor(arrays[self.like].shape, arrays[self.like].dtype)
+        like = arrays[self.like]
+        return keras.KerasTensor(self.shape or like.shape, like.dtype)
 
     def get_config(self):
         return {
@@ -126,6 +128,7 @@ class TokenOperation(keras.Operation):
             "implementation": self.implementation,
             "options": self.options,
             "like": self.like,
+            "shape": self.shape,
             "name": self.name,
         }
 

@@ -13,6 +13,10 @@ X = np.zeros((2, 8, 4), "float32")
 
 def test_public_names():
     assert sorted(ops.__all__) == [
+        "butterfly_mixes",
+        "butterfly_permute",
+        "butterfly_stages",
+        "butterfly_unpermute",
         "channel_shift",
         "csp",
         "damped_ema",
@@ -20,11 +24,13 @@ def test_public_names():
         "group_sort",
         "interleave_order",
         "max_exchange",
+        "patchify",
         "shift_steps",
         "simple_attention",
         "sinkhorn",
         "sinkhorn_csp",
         "slice_sort",
+        "unpatchify",
     ]
 
 

@@ -1,0 +1,112 @@
+"""Bring the members of every butterfly block together along an axis, and back.
+
+Both ops are one transposition between two reshapes, which no backend does faster by other means.
+"""
+
+from operator import index
+
+from keras import KerasTensor, ops
+
+from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops.butterfly_stages import butterfly_stride, check_block
+
+
+def butterfly_permute(x, block, stage, *, axis, implementation=None):
+    """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
+
+    The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
+    is the identity. Only `axis` is permuted: nothing moves from sample to sample. The gradient is
+    `butterfly_unpermute`, the inverse.
+
+    Args:
+        x: tensor of any shape and dtype.
+        block: entries a block, at least 2; it divides the size of `axis`.
+        stage: 0-based stage. Stages from `butterfly_stages` on repeat the last one.
+        axis: the axis to permute.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: for an axis that `x` does not have, a block that does not divide its size, or
+            a stage whose blocks do not fill it.
+
+    Example:
+        >>> x = keras.ops.arange(8)
+        >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
+        [0, 2, 4, 6, 1, 3, 5, 7]
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    """
+    return _dispatch(
+        "butterfly_permute", butterfly_permute_reference, x, block, stage, axis, implementation
+    )
+
+
+def butterfly_unpermute(x, block, stage, *, axis, implementation=None):
+    """Undo `butterfly_permute`.
+
+    Args:
+        x: tensor of any shape and dtype.
+        block: entries a block, at least 2; it divides the size of `axis`.
+        stage: 0-based stage.
+        axis: the axis to permute.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: as `butterfly_permute`.
+
+    Example:
+        >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
+        >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
+        [0, 1, 2, 3, 4, 5, 6, 7]
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    """
+    return _dispatch(
+        "butterfly_unpermute", butterfly_unpermute_reference, x, block, stage, axis, implementation
+    )
+
+
+def _dispatch(op, reference, x, block, stage, axis, implementation):
+    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
+    rank, axis = len(x.shape), index(axis)
+    if not -rank <= axis < rank:
+        raise ValueError(
+            f"`axis` must be an axis of `x`. Received: axis={axis}, x.shape={tuple(x.shape)}"
+        )
+    axis %= rank
+    size, block = check_block(x.shape[axis], block)
+    butterfly_stride(block if size is None else size, block, stage)
+    return dispatch(
+        op, reference, x, implementation=implementation, block=block, stage=index(stage), axis=axis
+    )
+
+
+def butterfly_permute_reference(x, mask, *, block, stage, axis):
+    return exchange(x, block, _stride(x, block, stage, axis), axis)
+
+
+def butterfly_unpermute_reference(x, mask, *, block, stage, axis):
+    return exchange(x, _stride(x, block, stage, axis), block, axis)
+
+
+def exchange(x, rows, columns, axis):
+    """Cut `axis` into matrices of `rows` times `columns` entries, and transpose each."""
+    if isinstance(columns, int) and columns == 1 or isinstance(rows, int) and rows == 1:
+        return x
+    shape = ops.shape(x)
+    before, size, behind = shape[:axis], shape[axis], shape[axis + 1 :]
+    cut = ops.reshape(x, (*before, size // (rows * columns), rows, columns, *behind))
+    return ops.reshape(ops.swapaxes(cut, axis + 1, axis + 2), shape)
+
+
+def _stride(x, block, stage, axis):
+    size = x.shape[axis]
+    if size is None:  # where TensorFlow traces for any size
+        return ops.minimum(block**stage, ops.shape(x)[axis] // block)
+    return butterfly_stride(size, block, stage)

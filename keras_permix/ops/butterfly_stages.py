@@ -1,0 +1,100 @@
+"""The stages of a butterfly: which strides, how many, and whether they mix everything."""
+
+from operator import index
+
+import numpy as np
+
+
+def butterfly_stages(size, block):
+    """Count the butterfly stages that let every entry reach every other one.
+
+    Stage `i` mixes blocks of `block` entries that lie `min(block**i, size // block)` apart. The
+    count is the smallest `n` with `block**n >= size`.
+
+    Args:
+        size: entries along the mixed axis.
+        block: entries a block, at least 2; it divides `size`.
+
+    Returns:
+        A Python integer.
+
+    Raises:
+        ValueError: for a block that does not divide the size, and for a stage whose blocks do not
+            fill it.
+
+    Example:
+        >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
+        (2, 3, 2)
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    """
+    size, block = check_block(size, block)
+    count = 0
+    while block**count < size:
+        butterfly_stride(size, block, count)
+        count += 1
+    return count
+
+
+def butterfly_mixes(size, block, stages=None):
+    """Say whether butterfly stages, one after the other, connect every input with every output.
+
+    Args:
+        size: entries along the mixed axis.
+        block: entries a block, at least 2; it divides `size`.
+        stages: stages in their order, of any number. None: as many as `butterfly_stages` counts.
+
+    Returns:
+        A Python boolean.
+
+    Raises:
+        ValueError: for sizes, blocks or stages that do not fit.
+
+    Example:
+        >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
+        (True, False, True)
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023, appendix C.
+    """
+    count = butterfly_stages(size, block)
+    blocks = size // block
+    reached = None  # (blocks of the first stage, size): who hears of whom
+    for stage in range(count) if stages is None else stages:
+        order = butterfly_order(size, block, stage)
+        if reached is None:
+            heard = np.eye(blocks, dtype=bool)
+        else:
+            heard = reached[:, order].reshape(blocks, blocks, block).any(axis=2)
+        reached = np.empty((blocks, size), bool)
+        reached[:, order] = np.repeat(heard, block, axis=1)
+    return reached is not None and bool(reached.all())
+
+
+def butterfly_stride(size, block, stage):
+    """How far apart the members of a block are in `stage`."""
+    stage = index(stage)
+    if stage < 0:
+        raise ValueError(f"`stage` must not be negative. Received: stage={stage}")
+    stride = min(block**stage, size // block)
+    if size % (block * stride):
+        raise ValueError(
+            "`block` times the stride of a stage, min(block**stage, size // block), must divide "
+            f"the size. Received: size={size}, block={block}, stage={stage} (stride {stride})"
+        )
+    return stride
+
+
+def butterfly_order(size, block, stage):
+    """Which entry comes to each place: an integer array (size,), a block after the other."""
+    stride = butterfly_stride(size, block, stage)
+    return np.arange(size).reshape(-1, block, stride).swapaxes(1, 2).ravel()
+
+
+def check_block(size, block):
+    """Return `size` (which may be unknown) and `block` as integers, if blocks fill the size."""
+    size, block = None if size is None else index(size), index(block)
+    if block < 2:
+        raise ValueError(f"`block` must be at least 2. Received: block={block}")
+    if size is not None and (size < 1 or size % block):
+        raise ValueError(f"`block` must divide the size. Received: size={size}, block={block}")
+    return size, block

@@ -1,0 +1,127 @@
+"""Cut images into patches, and put them back.
+
+Both ops are one transposition between two reshapes, which no backend does faster by other means.
+"""
+
+from operator import index
+
+from keras import KerasTensor, ops
+
+from keras_permix.ops._dispatch import dispatch
+
+
+def patchify(images, size, *, implementation=None):
+    """Cut images into square patches that do not overlap, and flatten each.
+
+    Patches come in rows; a patch is flattened in (row, column, channel) order. The result is
+    equal to the last bit on every backend, and its gradient is `unpatchify`.
+
+    Args:
+        images: tensor of shape (batch, height, width, channels), of any dtype.
+        size: side of a patch in pixels; it divides height and width.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor of shape (batch, height / size * width / size, size * size * channels).
+
+    Raises:
+        ValueError: for a wrong shape, or a size that does not divide height and width.
+
+    Example:
+        >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
+        >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
+        [[0, 1, 4, 5], [2, 3, 6, 7]]
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    """
+    images = _check(images, "images", ("batch", "height", "width", "channels"))
+    size = _check_size(size, images.shape[1:3])
+    batch, height, width, channels = images.shape
+    known = height is not None and width is not None
+    return dispatch(
+        "patchify",
+        patchify_reference,
+        images,
+        shape=(batch, height * width // size**2 if known else None, size**2 * channels),
+        implementation=implementation,
+        size=size,
+    )
+
+
+def unpatchify(patches, size, height, width, *, implementation=None):
+    """Put patches back in place: the inverse of `patchify`.
+
+    Args:
+        patches: tensor of shape (batch, height / size * width / size, size * size * channels).
+        size: side of a patch in pixels; it divides height and width.
+        height, width: sides of the image in pixels.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor of shape (batch, height, width, channels).
+
+    Raises:
+        ValueError: for a wrong shape, a size that does not divide height and width, or patches
+            that do not make up the image.
+
+    Example:
+        >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
+        >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
+        [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    """
+    patches = _check(patches, "patches", ("batch", "patches", "features"))
+    size = _check_size(size, (height, width))
+    known = isinstance(height, int) and isinstance(width, int) and patches.shape[1] is not None
+    if patches.shape[2] % size**2 or known and patches.shape[1] * size**2 != height * width:
+        raise ValueError(
+            "`patches` must have the shape (batch, height / size * width / size, size * size * "
+            f"channels). Received: patches.shape={tuple(patches.shape)}, size={size}, "
+            f"height={height}, width={width}"
+        )
+    return dispatch(
+        "unpatchify",
+        unpatchify_reference,
+        patches,
+        shape=(patches.shape[0], height, width, patches.shape[2] // size**2),
+        implementation=implementation,
+        size=size,
+        height=height,
+        width=width,
+    )
+
+
+def patchify_reference(images, mask, *, size):
+    batch, height, width, channels = ops.shape(images)
+    rows, columns = height // size, width // size
+    cut = ops.reshape(images, (batch, rows, size, columns, size, channels))
+    cut = ops.transpose(cut, (0, 1, 3, 2, 4, 5))
+    return ops.reshape(cut, (batch, rows * columns, size * size * channels))
+
+
+def unpatchify_reference(patches, mask, *, size, height, width):
+    batch, channels = ops.shape(patches)[0], patches.shape[2] // size**2
+    cut = ops.reshape(patches, (batch, height // size, width // size, size, size, channels))
+    cut = ops.transpose(cut, (0, 1, 3, 2, 4, 5))
+    return ops.reshape(cut, (batch, height, width, channels))
+
+
+def _check(x, name, axes):
+    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
+    if len(x.shape) != len(axes) or x.shape[-1] is None:
+        raise ValueError(
+            f"`{name}` must have the shape ({', '.join(axes)}) with known {axes[-1]}. "
+            f"Received: {name}.shape={tuple(x.shape)}"
+        )
+    return x
+
+
+def _check_size(size, sides):
+    size = index(size)
+    if size < 1 or any(side % size for side in sides if isinstance(side, int)):
+        raise ValueError(
+            "`size` must be positive and divide the height and the width of the image. "
+            f"Received: size={size}, height={sides[0]}, width={sides[1]}"
+        )
+    return size

@@ -1,0 +1,90 @@
+"""Cutting images into patches, and back, against plain NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from tests import oracle_butterfly as oracle
+from tests.backends import compiled, value_and_gradient
+from tests.harness import to_numpy
+
+IMAGES = np.random.default_rng(0).integers(0, 99, (2, 6, 12, 5)).astype("float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_there_and_back(size, dtype):
+    images = keras.ops.convert_to_tensor(IMAGES, dtype)
+    patches = ops.patchify(images, size)
+    assert patches.dtype == images.dtype
+    np.testing.assert_array_equal(to_numpy(patches), oracle.patches(IMAGES, size))
+    back = ops.unpatchify(patches, size, 6, 12)
+    np.testing.assert_array_equal(to_numpy(back), IMAGES)
+    np.testing.assert_array_equal(oracle.image(to_numpy(patches), size, 6, 12), IMAGES)
+
+
+def test_gradients_are_inverses():
+    patches = oracle.patches(IMAGES, 3)
+    _, gradient = value_and_gradient(lambda t: ops.patchify(t, 3), 0 * IMAGES, patches)
+    np.testing.assert_array_equal(to_numpy(gradient), IMAGES)
+    _, gradient = value_and_gradient(lambda t: ops.unpatchify(t, 3, 6, 12), 0 * patches, IMAGES)
+    np.testing.assert_array_equal(to_numpy(gradient), patches)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_compiled():
+    patches = compiled(lambda t: ops.patchify(t, 3))(keras.ops.convert_to_tensor(IMAGES))
+    np.testing.assert_array_equal(to_numpy(patches), oracle.patches(IMAGES, 3))
+
+
+def test_symbolic_calls():
+    inputs = keras.Input((6, 12, 5))
+    patches = ops.patchify(inputs, 3)
+    assert patches.shape == (None, 8, 45)
+    back = ops.unpatchify(patches, 3, 6, 12)
+    assert back.shape == (None, 6, 12, 5)
+    model = keras.Model(inputs, [patches, back])
+    again = keras.Model.from_config(model.get_config())
+    for result in (model.predict(IMAGES, verbose=0), again.predict(IMAGES, verbose=0)):
+        np.testing.assert_array_equal(result[0], oracle.patches(IMAGES, 3))
+        np.testing.assert_array_equal(result[1], IMAGES)
+
+
+def test_images_of_any_size():
+    inputs = keras.Input((None, None, 5))
+    model = keras.Model(inputs, ops.patchify(inputs, 3))
+    assert model.output_shape == (None, None, 45)
+    for images in (IMAGES, IMAGES[:, :3], IMAGES[:, :, :9]):
+        np.testing.assert_array_equal(model.predict(images, verbose=0), oracle.patches(images, 3))
+
+
+def test_the_reference_serves():
+    assert ops.explain("patchify", IMAGES, 3).chosen == "reference"
+
+
+ERRORS = {
+    "images": (lambda: ops.patchify(IMAGES[0], 3), r"`images` must have.*\(6, 12, 5\)"),
+    "size": (lambda: ops.patchify(IMAGES, 4), "`size` must be positive and divide.*size=4"),
+    "size 0": (lambda: ops.patchify(IMAGES, 0), "`size` must be positive and divide.*size=0"),
+    "patches": (lambda: ops.unpatchify(IMAGES, 3, 6, 12), "`patches` must have.*5"),
+    "features": (
+        lambda: ops.unpatchify(np.zeros((2, 8, 44)), 3, 6, 12),
+        r"`patches` must have.*\(2, 8, 44\)",
+    ),
+    "number": (
+        lambda: ops.unpatchify(np.zeros((2, 7, 45)), 3, 6, 12),
+        r"`patches` must have.*\(2, 7, 45\)",
+    ),
+    "height": (
+        lambda: ops.unpatchify(np.zeros((2, 8, 45)), 3, 7, 12),
+        "`size` must be positive and divide.*height=7",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_wrong_argument_is_named(name):
+    call, message = ERRORS[name]
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()

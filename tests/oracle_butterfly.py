@@ -1,0 +1,74 @@
+"""Butterflies and patches in plain NumPy, one index at a time, sharing no code with the package."""
+
+import math
+
+import numpy as np
+
+erf = np.vectorize(math.erf)
+
+
+def stride(size, block, stage):
+    return block**stage if block ** (stage + 1) <= size else size // block
+
+
+def order(size, block, stage):
+    """The entries in the order of their blocks: those of a block are `stride` apart."""
+    step = stride(size, block, stage)
+    starts = [n for n in range(size) if n // step % block == 0]
+    return [start + member * step for start in starts for member in range(block)]
+
+
+def patches(images, size):
+    """Patches (batch, patches, size * size * channels) in (row, column, channel) order."""
+    batch, height, width, channels = images.shape
+    corners = [(r, c) for r in range(0, height, size) for c in range(0, width, size)]
+    cut = [images[:, r : r + size, c : c + size].reshape(batch, -1) for r, c in corners]
+    return np.stack(cut, axis=1)
+
+
+def image(patches, size, height, width):
+    batch, _, features = patches.shape
+    out = np.empty((batch, height, width, features // size**2))
+    per_row = width // size
+    for n in range(patches.shape[1]):
+        r, c = n // per_row * size, n % per_row * size
+        out[:, r : r + size, c : c + size] = patches[:, n].reshape(batch, size, size, -1)
+    return out
+
+
+def gelu(x):
+    return x * (1 + erf(x / math.sqrt(2))) / 2
+
+
+def layer_norm(x, gamma, beta, epsilon=1e-5):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * gamma + beta
+
+
+def block_dense(x, kernel, bias=0):
+    """Every block of the last axis times its own matrix; kernel (blocks, in, out)."""
+    parts = np.split(x, len(kernel), axis=-1)
+    outs = [part @ matrix for part, matrix in zip(parts, kernel, strict=True)]
+    return np.concatenate(outs, axis=-1) + np.reshape(bias, -1)
+
+
+def butterfly(x, block, stages):
+    """`stages`: functions of (..., size) that each mix blocks, in series."""
+    for stage, mix in enumerate(stages):
+        places = order(x.shape[-1], block, stage)
+        out = np.empty_like(x)
+        out[..., places] = mix(x[..., places])
+        x = out
+    return x
+
+
+def attend(x, query, key, value, output, heads, mask=None):
+    """Softmax attention of (tokens, channels), one head at a time; projections (kernel, bias)."""
+    query, key, value = (x @ kernel + bias for kernel, bias in (query, key, value))
+    outs = []
+    for q, k, v in zip(*(np.split(t, heads, axis=-1) for t in (query, key, value)), strict=True):
+        scores = q @ k.T / math.sqrt(q.shape[-1])
+        scores = scores if mask is None else np.where(mask, scores, -1e6)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        outs.append(weights / weights.sum(-1, keepdims=True) @ v)
+    return np.concatenate(outs, axis=-1) @ output[0] + output[1]
