@@ -62,13 +62,23 @@ def butterfly(x, block, stages):
     return x
 
 
-def attend(x, query, key, value, output, heads, mask=None):
-    """Softmax attention of (tokens, channels), one head at a time; projections (kernel, bias)."""
+def attend(x, query, key, value, output, allowed):
+    """Softmax attention of (tokens, channels), one head at a time.
+
+    Projections are (kernel, bias); `allowed` is (heads, tokens, tokens).
+    """
     query, key, value = (x @ kernel + bias for kernel, bias in (query, key, value))
+    split = (np.split(t, len(allowed), axis=-1) for t in (query, key, value))
     outs = []
-    for q, k, v in zip(*(np.split(t, heads, axis=-1) for t in (query, key, value)), strict=True):
-        scores = q @ k.T / math.sqrt(q.shape[-1])
-        scores = scores if mask is None else np.where(mask, scores, -1e6)
+    for q, k, v, mask in zip(*split, allowed, strict=True):
+        scores = np.where(mask, q @ k.T / math.sqrt(q.shape[-1]), -1e6)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         outs.append(weights / weights.sum(-1, keepdims=True) @ v)
     return np.concatenate(outs, axis=-1) @ output[0] + output[1]
+
+
+def sparse_linear(x, spread, gather, bias):
+    """The two block-diagonal maps of Table II with a transposition between them."""
+    hidden = block_dense(x, spread)
+    matrices = hidden.reshape(*x.shape[:-1], len(spread), -1)
+    return block_dense(np.moveaxis(matrices, -1, -2).reshape(hidden.shape), gather, bias)

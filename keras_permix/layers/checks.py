@@ -44,3 +44,22 @@ def check_tokens(layer, shape):
             f"Received: input_shape={tuple(shape)}"
         )
     return tuple(shape)
+
+
+def check_block_size(block_size):
+    """Return the integer `block_size` if it is at least 2."""
+    if check_positive("block_size", block_size) < 2:
+        raise ValueError(f"`block_size` must be at least 2. Received: {block_size!r}")
+    return block_size
+
+
+def check_blocks(block_size, input_shape, axis=-1):
+    """Check that blocks fill an axis of the input, whose size may be unknown unless it is last."""
+    size = input_shape[axis]
+    if size is None and input_shape[axis:][1:]:
+        return
+    if size is None or size % block_size:
+        raise ValueError(
+            f"`block_size` must divide the size of axis {axis} of the input. "
+            f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
+        )

@@ -16,7 +16,9 @@ class SoftmaxAttention(keras.layers.Layer):
     which is why `keras.layers.MultiHeadAttention` (one switch for all biases) cannot stand here.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to.
+    the others are never attended to. An `attention_mask` `(batch, heads or 1, tokens, tokens)` is
+    True where the query of a row may attend to the key of a column. A query that may attend to
+    nothing attends to everything alike.
 
     Args:
         num_heads: Number of heads.
@@ -68,25 +70,29 @@ class SoftmaxAttention(keras.layers.Layer):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def call(self, inputs, mask=None, training=None):
-        qkv = self.qkv_dense(inputs)
-        tokens, head_dim = qkv.shape[1], qkv.shape[2] // (3 * self.num_heads)
-        shape = (-1, ops.shape(qkv)[1] if tokens is None else tokens, self.num_heads, head_dim)
-        query, key, value = (ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
-        key_mask = None if mask is None else ops.cast(mask, "bool")[:, None, None, :]
+    def call(self, inputs, mask=None, attention_mask=None, training=None):
+        query, key, value = self._project(inputs)
+        allowed = _allowed(mask, attention_mask)
         if self.fused and not (self.dropout and training):
-            attended = ops.dot_product_attention(query, key, value, mask=key_mask)
+            attended = ops.dot_product_attention(query, key, value, mask=allowed)
         else:
-            attended = self._attend_plainly(query, key, value, key_mask)
-        merged = ops.reshape(attended, (*shape[:2], self.num_heads * head_dim))
+            weights = self.map_dropout(_weights(query, key, allowed))
+            attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
+        shape = ops.shape(attended)
+        merged = ops.reshape(attended, (-1, shape[1], shape[2] * shape[3]))
         return self.output_dropout(self.output_dense(merged))
 
-    def _attend_plainly(self, query, key, value, key_mask):
-        scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
-        if key_mask is not None:
-            scores = ops.where(key_mask, scores, ops.cast(-float("inf"), scores.dtype))
-        weights = self.map_dropout(ops.softmax(scores))
-        return ops.einsum("bhqk,bkhd->bqhd", weights, value)
+    def attention_maps(self, inputs, mask=None, attention_mask=None):
+        """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
+        query, key, _ = self._project(inputs)
+        return _weights(query, key, _allowed(mask, attention_mask))
+
+    def _project(self, inputs):
+        """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
+        qkv = self.qkv_dense(inputs)
+        tokens, head_dim = ops.shape(qkv)[1], qkv.shape[2] // (3 * self.num_heads)
+        shape = (-1, tokens, self.num_heads, head_dim)
+        return [ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1)]
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
@@ -100,3 +106,18 @@ class SoftmaxAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "fused": self.fused,
         }
+
+
+def _allowed(mask, attention_mask):
+    """Where queries may attend to keys: booleans that broadcast to the maps, or None."""
+    masks = [] if mask is None else [ops.cast(mask, "bool")[:, None, None, :]]
+    masks += [] if attention_mask is None else [ops.cast(attention_mask, "bool")]
+    return ops.logical_and(*masks) if len(masks) == 2 else masks[0] if masks else None
+
+
+def _weights(query, key, allowed):
+    scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
+    if allowed is not None:
+        # Finite, so that a query that may attend to nothing gives no NaN; float16 can hold it.
+        scores = ops.where(allowed, scores, ops.cast(-3e4, scores.dtype))
+    return ops.softmax(scores)

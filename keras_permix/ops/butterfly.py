@@ -5,6 +5,7 @@ Both ops are one transposition between two reshapes, which no backend does faste
 
 from operator import index
 
+import numpy as np
 from keras import KerasTensor, ops
 
 from keras_permix.ops._dispatch import dispatch
@@ -110,3 +111,10 @@ def _stride(x, block, stage, axis):
     if size is None:  # where TensorFlow traces for any size
         return ops.minimum(block**stage, ops.shape(x)[axis] // block)
     return butterfly_stride(size, block, stage)
+
+
+def cyclic_stride(size, block, layer):
+    """The stride of layer `layer` of a network that repeats its stages, for a tensor `size`."""
+    powers = np.array([block**stage for stage in range(31) if block**stage < 2**31], "int32")
+    stages = ops.sum(ops.cast(ops.less(powers, size), "int32"))
+    return ops.minimum(ops.take(powers, layer % stages), size // block)

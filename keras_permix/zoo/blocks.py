@@ -126,26 +126,29 @@ class PositionEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MixerBlock(keras.layers.Layer):
-    """A pre-norm block: mix tokens, then mix channels, each with a residual.
+    """Mix tokens, then mix channels, each with a residual and a normalisation.
 
-    `x = x + mixer(norm(x))`, `x = x + dense(dropout(gelu(dense(norm(x)))))`.
+    `x = x + mixer(norm(x))`, `x = x + dense(dropout(gelu(dense(norm(x)))))`, or post-norm,
+    `x = norm(x + mixer(x))`, `x = norm(x + dense(dropout(gelu(dense(x)))))`.
 
-    Input and output: `(batch, tokens, channels)`.
+    Input and output: `(batch, tokens, channels)`. An `attention_mask` goes to the mixer.
 
     Args:
         mixer: The layer that mixes tokens.
         mlp_dim: Hidden width of the channel mixer.
         dropout: Rate of the two dropouts of the channel mixer.
         epsilon: Epsilon of the layer normalisations.
+        norm_first: Whether to normalise what is mixed (pre-norm) or the sum (post-norm).
     """
 
-    def __init__(self, mixer, mlp_dim, dropout=0.0, epsilon=1e-5, **kwargs):
+    def __init__(self, mixer, mlp_dim, dropout=0.0, epsilon=1e-5, norm_first=True, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
         self.mlp_dim = mlp_dim
         self.dropout = dropout
         self.epsilon = epsilon
+        self.norm_first = norm_first
 
     def build(self, input_shape):
         width, policy = input_shape[-1], self.dtype_policy
@@ -160,11 +163,17 @@ class MixerBlock(keras.layers.Layer):
             layer.build(input_shape)
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
-    def call(self, tokens, mask=None):
-        mixed = self.mixer(self.mixer_norm(tokens), mask=mask)
-        tokens = tokens + mixed
-        hidden = self.hidden_dropout(self.mlp_in(self.mlp_norm(tokens)))
-        return tokens + self.output_dropout(self.mlp_out(hidden))
+    def call(self, tokens, mask=None, attention_mask=None):
+        masks = {} if attention_mask is None else {"attention_mask": attention_mask}
+        if self.norm_first:
+            tokens = tokens + self.mixer(self.mixer_norm(tokens), mask=mask, **masks)
+            return tokens + self._mlp(self.mlp_norm(tokens))
+        tokens = self.mixer_norm(tokens + self.mixer(tokens, mask=mask, **masks))
+        return self.mlp_norm(tokens + self._mlp(tokens))
+
+    def _mlp(self, tokens):
+        hidden = self.hidden_dropout(self.mlp_in(tokens))
+        return self.output_dropout(self.mlp_out(hidden))
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
@@ -176,4 +185,5 @@ class MixerBlock(keras.layers.Layer):
             "mlp_dim": self.mlp_dim,
             "dropout": self.dropout,
             "epsilon": self.epsilon,
+            "norm_first": self.norm_first,
         }
