@@ -16,7 +16,7 @@ class RandomOrder(keras.layers.Layer):
     matters.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is ordered like the
-    tokens and handed on. The number of tokens must be known.
+    tokens and handed on. The number of tokens must be known, also while TensorFlow traces.
 
     Args:
         seed: An integer of at least 0.
@@ -42,14 +42,14 @@ class RandomOrder(keras.layers.Layer):
         self.seed = seed
 
     def build(self, input_shape):
-        if check_tokens("RandomOrder", input_shape)[1] is None:
-            raise ValueError(
-                "RandomOrder needs a known number of tokens. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
+        check_tokens("RandomOrder", input_shape)
 
     def order(self, tokens):
         """Which token comes to each place, an integer array `(tokens,)`."""
+        if tokens is None:
+            raise ValueError(
+                "RandomOrder needs a known number of tokens. Received: an input of any length"
+            )
         # NumPy promises that only this older generator never changes its numbers.
         return np.random.RandomState(self.seed).permutation(tokens)
 

@@ -15,6 +15,16 @@ from keras_permix.layers import (
     SoftmaxAttention,
 )
 from keras_permix.layers import CSP, DampedEMA, MegaBlock, SliceSort, SoftmaxAttention
+    BlockDense,
+    ButterflyBlock,
+    ButterflyLinear,
+    ButterflyLinearMLP,
+    ButterflyMLP,
+    PatchOnlyMixer,
+    RandomOrder,
+    SliceSort,
+    SoftmaxAttention,
+)
 from tests.harness import (
     assert_close,
     check_layer,
@@ -26,6 +36,15 @@ from tests.harness import (
 SHAPE = (4, 16, 8)
 BARE = dict(use_value_projection=False, use_output_projection=False)
 MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, ema_dim=4)
+
+
+def butterfly_attention(dropout=0.0, stage=1, axis=1, **dtype):
+    return ButterflyBlock(SoftmaxAttention(2, dropout=dropout, **dtype), 4, stage, axis, **dtype)
+
+
+def butterfly_csp(**dtype):
+    return ButterflyBlock(CSP(**dtype), 8, **dtype)
+
 
 # Checked with low precision and training; "selects" has ranks or maxima of rounded values.
 CORE = {
@@ -64,6 +83,8 @@ CORE = {
         SliceSort, "interleave_haar", inner_dim=12, head_dim=4, layer=1, layers=2
     ),
     "attention": partial(SoftmaxAttention, num_heads=2),
+    "butterfly attention": butterfly_attention,
+    "butterfly csp": butterfly_csp,
     "attention plain with dropout": partial(SoftmaxAttention, 4, fused=False, dropout=0.3),
 }
 VARIANTS = {
@@ -89,8 +110,22 @@ VARIANTS = {
     "slice_sort interleave": partial(SliceSort, "interleave", layer=0, layers=3),
     "csp by sinkhorn of all tokens": partial(SinkhornCSP, 0.1, group_size=None, inner_dim=12),
     "attention with bias": partial(SoftmaxAttention, 3, 5, use_qkv_bias=True),
+    "butterfly attention with dropout": partial(butterfly_attention, dropout=0.3, stage=2),
+    "butterfly attention on channels": partial(butterfly_attention, axis=-1),
 }
 LAYERS = {**CORE, **VARIANTS}
+
+# Layers whose results no mask changes: how they are made, and for which shape.
+UNMASKED = {
+    "block_dense": (partial(BlockDense, 2, 4, "gelu"), SHAPE),
+    "butterfly_linear": (partial(ButterflyLinear, 2), SHAPE),
+    "butterfly_mlp": (partial(ButterflyMLP, 4, 3), SHAPE),
+    "butterfly_mlp of vectors": (partial(ButterflyMLP, 2, 1, "relu"), (4, 16)),
+    "butterfly_linear_mlp": (partial(ButterflyLinearMLP, 2), (4, 9, 16)),
+    "patch_only_mixer": (partial(PatchOnlyMixer, 3), (4, 6, 12, 4)),
+    "patch_only_mixer of two sizes": (partial(PatchOnlyMixer, (3, 2)), (4, 6, 12, 4)),
+    "random_order": (partial(RandomOrder, 1), SHAPE),
+}
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -99,8 +134,15 @@ def test_layer_keeps_its_promises(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CORE if "csp" not in name])
+@pytest.mark.parametrize("name", UNMASKED)
+def test_layer_without_masks_keeps_its_promises(name):
+    make, shape = UNMASKED[name]
+    check_layer(make, shape, numerics=name != "random_order", masked=False)
+
+
+@pytest.mark.parametrize("name", [name for name in CORE if name.startswith(("slice", "attention"))])
 def test_layer_takes_any_length(name):
-    """After a second length TensorFlow traces for any. (For CSP see test_csp.py.)"""
+    """After a second length TensorFlow traces for any. (Others have tests of their own.)"""
     layer = LAYERS[name]()
     model = functional(layer, (None, SHAPE[2]))
     for tokens in (16, 6, 9):
@@ -108,8 +150,10 @@ def test_layer_takes_any_length(name):
         assert_close(model.predict(inputs, verbose=0), to_numpy(layer(inputs)))
 
 
-def test_files_are_read_on_another_backend():
-    check_other_backend(LAYERS, SHAPE)
+@pytest.mark.parametrize("shape", dict.fromkeys(shape for _, shape in UNMASKED.values()), ids=str)
+def test_files_are_read_on_another_backend(shape):
+    layers = {name: make for name, (make, taken) in UNMASKED.items() if taken == shape}
+    check_other_backend({**layers, **LAYERS} if shape == SHAPE else layers, shape)
 
 
 @pytest.mark.parametrize(
