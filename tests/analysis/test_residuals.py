@@ -66,7 +66,8 @@ def test_theorem_1_holds_for_a_stack_of_csp(group_size):
 
 
 def test_bound_is_that_of_the_theorem():
-    kernels = [2 * np.eye(6), np.ones((6, 6)), np.eye(6)]
+    one_column = np.outer(np.ones(6), np.eye(6)[0])  # its 1-norm is 6, its ∞-norm 1
+    kernels = [2 * np.eye(6), one_column, np.eye(6)]
     start = token_norm(rank_residual(TOKENS, "median"))
     bounds = residual_bound(TOKENS, kernels, lipschitz=0.5, estimator="median")
     for layers, beta in enumerate([0, 2, 6, 6]):
