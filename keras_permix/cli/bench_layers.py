@@ -1,5 +1,7 @@
 """`permix bench layers`: whole mixers, with their projections, against attention."""
 
+from math import isqrt
+
 from keras_permix.cli.memory import peak_megabytes
 from keras_permix.cli.timing import medians
 
@@ -32,7 +34,18 @@ def makers():
         "FourierMixer": lambda tokens, dtype: FourierMixer(dtype=dtype),
         "CSP": lambda tokens, dtype: layers.CSP(dtype=dtype),
         "SliceSort": lambda tokens, dtype: layers.SliceSort(dtype=dtype),
+        "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
+        "ButterflyAttention": _butterfly,
+        "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
     }
+
+
+def _butterfly(tokens, dtype):
+    """Attention in blocks of the square root of the tokens, at the stride of the second stage."""
+    from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+
+    attention = SoftmaxAttention(HEADS, dtype=dtype)
+    return ButterflyBlock(attention, isqrt(tokens), stage=1, axis=1, dtype=dtype)
 
 
 def measure(case, repeats, dtype):
