@@ -26,6 +26,17 @@ def test_quickstart(tmp_path):
     assert (tmp_path / "cats_and_dogs" / "model.weights.h5").is_file()
 
 
+def test_mixer_pictures(tmp_path):
+    printed = run("mixer_pictures.py", "--out", str(tmp_path))
+    heard = {n: float(t) for n, t in re.findall(r"(\w+): an output .* ([\d.]+) tokens", printed)}
+    assert heard["butterfly_one_stage"] == 6
+    assert heard["butterfly_two_stages"] == heard["softmax_attention"] == 36
+    assert 18 < heard["damped_ema"] < 19  # 1 to 36 of them
+    shown = EXAMPLES.parent / "docs" / "mixers"
+    for folder in (tmp_path, shown):
+        assert {path.stem for path in folder.glob("*.png")} == set(heard)
+
+
 def test_mixing_figures(tmp_path):
     printed = run("mixing_figures.py", "--out", str(tmp_path), "--images", "16")
     residuals = dict(re.findall(r"(\w+): .* ([\d.]+) after its mixers alone", printed))

@@ -58,9 +58,12 @@ def _call(layer, tokens):
 def plot_influence_map(ax, matrix):
     """Draw an influence map: row `n`, column `m` is dark where output `n` listens to input `m`.
 
+    The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
+
     Args:
         ax: Matplotlib axes.
         matrix: What `influence_map` returns.
     """
-    ax.imshow(matrix, cmap="magma_r", vmin=0)
+    among_others = np.max(matrix * (1 - np.eye(len(matrix))))
+    ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)
     ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

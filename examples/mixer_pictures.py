@@ -1,0 +1,91 @@
+"""Which tokens does each mixer listen to? One picture a mixer, as in the README.
+
+    python examples/mixer_pictures.py [--out FOLDER]
+
+Row n, column m is dark where output token n changes when input token m is moved a little. The
+layers are fresh from their initializers, at 36 tokens of 32 channels; for PatchOnlyMixer the tokens
+are the pixels of a 6 by 6 image, for GraphormerBlock the nodes of a ring.
+"""
+
+import argparse
+from pathlib import Path
+
+import keras
+import numpy as np
+from matplotlib.figure import Figure
+
+from keras_permix.analysis import influence_map, plot_influence_map
+from keras_permix.layers import (
+    CSP,
+    ButterflyBlock,
+    DampedEMA,
+    GraphormerBlock,
+    MegaBlock,
+    PatchOnlyMixer,
+    SimpleAttention,
+    SinkhornCSP,
+    SliceSort,
+    SoftmaxAttention,
+)
+
+TOKENS, CHANNELS = 36, 32
+SIDE = 6  # of an image with as many pixels
+
+
+def butterfly(stages):
+    """Attention in blocks of 6 tokens, one stage after the other."""
+    blocks = [ButterflyBlock(SoftmaxAttention(4), SIDE, stage) for stage in range(stages)]
+    return keras.Sequential(blocks)
+
+
+def on_pixels(layer):
+    """A layer of images as one of tokens."""
+    shape = (SIDE, SIDE, CHANNELS)
+    return keras.Sequential(
+        [keras.layers.Reshape(shape), layer, keras.layers.Reshape((TOKENS, CHANNELS))]
+    )
+
+
+def on_a_ring(block, num_heads):
+    """A Graphormer block whose bias falls with the distance of two nodes on a ring."""
+    node = np.arange(TOKENS)
+    apart = abs(node[:, None] - node)
+    distance = np.minimum(apart, TOKENS - apart).astype("float32")
+    bias = np.broadcast_to(-distance, (1, num_heads, TOKENS, TOKENS))
+    return lambda tokens: block(keras.ops.convert_to_tensor(tokens), bias)
+
+
+MIXERS = {
+    "csp": lambda: CSP(),
+    "slice_sort": lambda: SliceSort(),
+    "sinkhorn_csp": lambda: SinkhornCSP(temperature=0.5, group_size=12),
+    "simple_attention": lambda: SimpleAttention(4),
+    "butterfly_one_stage": lambda: butterfly(1),
+    "butterfly_two_stages": lambda: butterfly(2),
+    "patch_only": lambda: on_pixels(PatchOnlyMixer((2, 3))),
+    "damped_ema": lambda: DampedEMA(),
+    "mega_block": lambda: MegaBlock(shared_dim=16, max_length=TOKENS, chunk_size=12),
+    "graphormer_block": lambda: on_a_ring(GraphormerBlock(num_heads=4), 4),
+    "softmax_attention": lambda: SoftmaxAttention(4),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+
+    keras.utils.set_random_seed(0)
+    tokens = np.random.default_rng(0).normal(size=(1, TOKENS, CHANNELS)).astype("float32")
+    for name, make in MIXERS.items():
+        heard = influence_map(make(), tokens)
+        figure = Figure(figsize=(2.4, 2.4), layout="constrained")
+        plot_influence_map(figure.subplots(), heard)
+        figure.savefig(arguments.out / f"{name}.png", dpi=80)
+        print(f"{name}: an output listens to {np.mean(np.sum(heard > 1e-6, axis=1)):.1f} tokens")
+    print(f"pictures: {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
