@@ -39,7 +39,8 @@ xla_channel_shift, xla_csp, xla_group_sort, xla_slice_sort = (
 @partial(jax.jit, static_argnames=("plan", "way"))
 def permute(x, plan, way):
     """Permute; `way` is "pallas", "xla", or "interpreted", which is Pallas without a TPU."""
-    steps = None if plan.steps is None else tuple(step % x.shape[1] for step in plan.steps)
+    steps = tuple(step % x.shape[1] for step in plan.steps or ())
+    steps = steps if any(steps) else None
     plan = plan._replace(steps=steps, group_size=min(plan.group_size, x.shape[1]))
     return _permute(x, plan, way)
 

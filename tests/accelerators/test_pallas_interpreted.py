@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
 ]
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16")
 # (tokens, steps or None, group size, align) -> the kernels of the value and of its gradient
 CASES = {
     "shift": ((12, (5, -3, 0), 1, "independent"), {"shift"}),
@@ -75,7 +75,7 @@ def test_kernels_are_the_oracle(case, dtype, tpu):
     np.testing.assert_array_equal(to_numpy(function(tensor)), oracle.values(x, sources))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint16"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])
 def test_integers(dtype, tpu):
     x = np.random.default_rng(0).integers(0, 120, (2, 32, 3)).astype(dtype)
     x[0, :3] = np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).max
