@@ -48,6 +48,20 @@ def damped_ema_gradient(cotangent, delta, alpha, beta, gamma, omega, truncation=
     return (back if mask is None else back * mask[..., None]) + omega * cotangent
 
 
+def damped_ema_of_many(x, delta, alpha, beta, gamma, omega):
+    """The same by the recurrence, for sequences whose matrices would be too large."""
+    p = sigmoid(delta)
+    q = 1 - p * sigmoid(alpha)
+    channels, out = len(omega), omega * x
+    for first, tokens in ((0, range(x.shape[1])), (channels, range(x.shape[1])[::-1])):
+        rows = slice(first, first + channels)
+        state = np.zeros((len(x), *delta[rows].shape))
+        for token in tokens if len(delta[rows]) else ():
+            state = q[rows] * state + (p * beta)[rows] * x[:, token, :, None]
+            out[:, token] += (gamma[rows] * state).sum(axis=-1) / np.sqrt(delta.shape[1])
+    return out
+
+
 def softmax(scores):
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)

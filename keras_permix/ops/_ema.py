@@ -54,8 +54,7 @@ def directions(x, weight, log_decay):
         yield weight[rows], log_decay[rows], bool(backward)
 
 
-@implementation
-def chunked(x, weight, log_decay, truncation):
+def by_chunks(x, weight, log_decay, truncation):
     """Multiply chunks of tokens by their taps, and pass a decaying state from chunk to chunk.
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
@@ -146,8 +145,7 @@ def _move(x, by, backward):
     return moved[:, :, by:] if backward else moved[:, :, :chunks]
 
 
-@implementation
-def fft(x, weight, log_decay, truncation):
+def by_fft(x, weight, log_decay, truncation):
     """Convolve the tokens with all taps, as a product of Fourier transforms."""
     tokens = ops.shape(x)[2]
     kernel = 0
@@ -172,3 +170,6 @@ def _taps(weight, log_decay, tokens, truncation):
     if truncation is None:
         return taps
     return ops.where(ops.arange(tokens) < truncation, taps, ops.zeros_like(taps))
+
+
+chunked, fft = implementation(by_chunks), implementation(by_fft)

@@ -14,6 +14,7 @@ from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
+CACHED = 1 << 18  # samples that may stay in the cache with all that is made of them
 
 
 def device(x):
@@ -124,6 +125,24 @@ def _exchange(x, winner):
 _max_exchange.defvjp(_max_exchange_forward, lambda winner, grad: (_exchange(grad, winner),))
 
 
+@_ema.implementation
+def damped_ema(x, weight, log_decay, truncation):
+    """On a CPU take some channels after the others, so that they stay in the cache."""
+    channels, batch, tokens = x.shape
+    most = max(CACHED // (batch * tokens), 1)
+    if most >= channels or jax.default_backend() != "cpu":
+        return _ema.by_chunks(x, weight, log_decay, truncation)
+    size = next(size for size in range(most, 0, -1) if channels % size == 0)
+
+    def cut(parameter):
+        groups = parameter.reshape(-1, channels // size, size, parameter.shape[1])
+        return groups.swapaxes(0, 1).reshape(channels // size, -1, parameter.shape[1])
+
+    groups = x.reshape(-1, size, batch, tokens), cut(weight), cut(log_decay)
+    averaged = lax.map(lambda group: _ema.by_chunks(*group, truncation), groups)
+    return averaged.reshape(x.shape)
+
+
 SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 
 # XLA cannot divide a kernel between devices.
@@ -137,7 +156,7 @@ ROWS = (
     Row("csp", "pallas", tpu.csp, **SORTS, **PALLAS),
     Row("csp", "xla", tpu.xla_csp, **SORTS, **XLA),
     Row("csp", "native", csp, **SORTS),
-    Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
+    Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "pallas", tpu.group_sort, **SORTS, **PALLAS),
     Row("group_sort", "xla", tpu.xla_group_sort, **SORTS, **XLA),

@@ -70,6 +70,16 @@ def test_values_and_gradients(tokens, truncation, directions, form):
     assert_close(to_numpy(gradient), wanted, kind="ema")
 
 
+@pytest.mark.parametrize("form", FORMS[:2])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_many_tokens(directions, form):
+    """So many that, on some backends, they are not taken all at once."""
+    x, *parameters = make(12_345, directions, channels=12)
+    outputs = ops.damped_ema(x, *parameters, implementation=form)
+    wanted = oracle.damped_ema_of_many(*in_float64([x, *parameters]))
+    assert_close(to_numpy(outputs), wanted, kind="ema")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_parameters_learn(form):
     """Differences of the oracle are the gradient; so each form has it, in every parameter."""
