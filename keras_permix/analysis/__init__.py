@@ -1,5 +1,6 @@
 """Look inside mixers."""
 
+from keras_permix.analysis.butterfly_maps import butterfly_maps, plot_butterfly_maps
 from keras_permix.analysis.influence_map import influence_map, plot_influence_map
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
 from keras_permix.analysis.rank_residual import plot_rank_residual, rank_residual, token_norm
@@ -11,8 +12,10 @@ from keras_permix.analysis.simple_attention_maps import (
 from keras_permix.analysis.singular_spectrum import plot_singular_spectrum, singular_spectrum
 
 __all__ = [
+    "butterfly_maps",
     "influence_map",
     "permutation_maps",
+    "plot_butterfly_maps",
     "plot_influence_map",
     "plot_permutation_maps",
     "plot_rank_residual",

@@ -1,0 +1,71 @@
+"""What Butterfly Attention attends to, as a matrix of all tokens and as a picture."""
+
+import keras
+import numpy as np
+
+
+def butterfly_maps(layer, tokens, mask=None):
+    """Attention maps of a `ButterflyBlock` on tokens, with zeros outside of its blocks.
+
+    `maps[b, h] @ values[b, :, h]` is what head `h` makes of its values. The product of the maps of
+    `ops.butterfly_stages` layers has no zeros: they mix all tokens.
+
+    Args:
+        layer: A built `ButterflyBlock` with `axis=1` around `SoftmaxAttention`, or around a block
+            that holds one as its `mixer`.
+        tokens: What the layer takes, `(batch, tokens, channels)`.
+        mask: Booleans `(batch, tokens)`, True at real tokens.
+
+    Returns:
+        A float32 array `(batch, heads, tokens, tokens)`; every row sums to 1.
+
+    Raises:
+        TypeError: for a layer that is no butterfly of attention to tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import butterfly_maps
+    >>> from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 16, 8)).astype("float32")
+    >>> layers = [ButterflyBlock(SoftmaxAttention(2), 4, stage) for stage in range(2)]
+    >>> for layer in layers:
+    ...     layer.build(tokens.shape)
+    >>> first, second = (butterfly_maps(layer, tokens) for layer in layers)
+    >>> float((first > 0).mean()), float((second @ first > 0).mean())
+    (0.25, 1.0)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    """
+    block = getattr(layer, "block", None)
+    attention = getattr(block, "mixer", block)
+    if not hasattr(attention, "attention_maps") or layer.axis != 1:
+        raise TypeError(
+            "`layer` must be a ButterflyBlock of SoftmaxAttention along the tokens. "
+            f"Received: {type(layer).__name__} of {type(block).__name__}"
+        )
+    blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
+    if block is not attention and block.norm_first:
+        blocks = block.mixer_norm(blocks)
+    marks = None if mask is None else layer.cut(keras.ops.convert_to_tensor(mask))
+    maps = keras.ops.convert_to_numpy(
+        keras.ops.cast(attention.attention_maps(blocks, marks), "float32")
+    )
+    batch, size = len(tokens), tokens.shape[1]
+    members = keras.ops.convert_to_numpy(layer.cut(keras.ops.arange(size)[None]))
+    out = np.zeros((batch, maps.shape[1], size, size), "float32")
+    for index, places in enumerate(members):
+        out[:, :, places[:, None], places] = maps[index :: len(members)]
+    return out
+
+
+def plot_butterfly_maps(axes, maps):
+    """Draw attention maps: the shade at row `n`, column `m` is what token `n` takes from `m`.
+
+    Args:
+        axes: Matplotlib axes, one for each map.
+        maps: Attention maps `(maps, tokens, tokens)`.
+    """
+    for ax, weights in zip(axes, maps, strict=True):
+        ax.imshow(weights, cmap="Greys", vmin=0, interpolation="nearest")
+        ax.set(xticks=[], yticks=[])
