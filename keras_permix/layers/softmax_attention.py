@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.checks import check_positive, check_rate, check_tokens
 from keras_permix.layers.dropout import make_dropout
+from keras_permix.layers.self_attention import SelfAttention
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class SoftmaxAttention(keras.layers.Layer):
+class SoftmaxAttention(SelfAttention):
     """Multi-head softmax self-attention as the papers' ViT has it.
 
     Queries, keys and values come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v
@@ -24,6 +24,8 @@ class SoftmaxAttention(keras.layers.Layer):
         num_heads: Number of heads.
         head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
+        use_output_projection: Whether to project back to the input width. Without it the heads must
+            fill the input width.
         dropout: Rate of the dropout on the attention map and after the output projection.
         fused: Whether to use `keras.ops.dot_product_attention`, which is flash attention where the
             backend has it. Dropout on the map always needs the plain form, two products around a
@@ -43,69 +45,41 @@ class SoftmaxAttention(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_heads=8, head_dim=None, use_qkv_bias=False, dropout=0.0, fused=True, **kwargs
+        self,
+        num_heads=8,
+        head_dim=None,
+        use_qkv_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        fused=True,
+        **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.num_heads = check_positive("num_heads", num_heads)
-        self.head_dim = None if head_dim is None else check_positive("head_dim", head_dim)
-        self.use_qkv_bias = use_qkv_bias
-        self.dropout = check_rate("dropout", dropout)
+        super().__init__(
+            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
+        )
         self.fused = fused
 
     def build(self, input_shape):
-        width = check_tokens("SoftmaxAttention", input_shape)[-1]
-        if self.head_dim is None and width % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the input where `head_dim` is None. "
-                f"Received: num_heads={self.num_heads}, input_shape={tuple(input_shape)}"
-            )
-        inner = self.num_heads * (self.head_dim or width // self.num_heads)
-        self.qkv_dense = keras.layers.Dense(
-            3 * inner, use_bias=self.use_qkv_bias, dtype=self.dtype_policy, name="qkv"
-        )
-        self.qkv_dense.build(input_shape)
-        self.output_dense = keras.layers.Dense(width, dtype=self.dtype_policy, name="output")
-        self.output_dense.build((*input_shape[:-1], inner))
+        super().build(input_shape)
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
-        self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs, mask=None, attention_mask=None, training=None):
-        query, key, value = self._project(inputs)
+        query, key, value = self.split_heads(inputs)
         allowed = _allowed(mask, attention_mask)
         if self.fused and not (self.dropout and training):
             attended = ops.dot_product_attention(query, key, value, mask=allowed)
         else:
             weights = self.map_dropout(_weights(query, key, allowed))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
-        shape = ops.shape(attended)
-        merged = ops.reshape(attended, (-1, shape[1], shape[2] * shape[3]))
-        return self.output_dropout(self.output_dense(merged))
+        return self.merge_heads(attended)
 
     def attention_maps(self, inputs, mask=None, attention_mask=None):
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
-        query, key, _ = self._project(inputs)
+        query, key, _ = self.split_heads(inputs)
         return _weights(query, key, _allowed(mask, attention_mask))
 
-    def _project(self, inputs):
-        """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
-        qkv = self.qkv_dense(inputs)
-        tokens, head_dim = ops.shape(qkv)[1], qkv.shape[2] // (3 * self.num_heads)
-        shape = (-1, tokens, self.num_heads, head_dim)
-        return [ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1)]
-
-    def compute_output_shape(self, input_shape):
-        return tuple(input_shape)
-
     def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
-            "use_qkv_bias": self.use_qkv_bias,
-            "dropout": self.dropout,
-            "fused": self.fused,
-        }
+        return {**super().get_config(), "fused": self.fused}
 
 
 def _allowed(mask, attention_mask):
