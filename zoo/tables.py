@@ -45,6 +45,22 @@ def ops():
         yield (rows[0]["case"], rows[0]["shape"], *ratios)
 
 
+def layers():
+    """One row a layer and case: microseconds a token, and how often as fast as attention."""
+    measured = {backend: read(f"layers_{backend}") for backend in BACKENDS}
+    yield ("layer", "case", *(f"{backend}: µs a token (vs attention)" for backend in BACKENDS))
+    for rows in sorted(zip(*measured.values(), strict=True), key=lambda rows: rows[0]["layer"]):
+        if (rows[0]["batch"], rows[0]["tokens"]) not in (("16", "4096"), ("4", "16384")):
+            case = f"{rows[0]['batch']}×{rows[0]['tokens']}"
+            yield (f"`{rows[0]['layer']}`", case, *map(_token, rows))
+
+
+def _token(row):
+    """Microseconds a token, and the ratio to attention where it was timed."""
+    ratio = f" ({row['vs_attention']}×)" if row["vs_attention"] else ""
+    return f"{float(row['us_per_token']):.1f}{ratio}"
+
+
 def models():
     """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
     measured = {backend: read(f"models_{backend}") for backend in BACKENDS}
@@ -77,7 +93,7 @@ def markdown(rows):
 
 def filled(text):
     """The README with every table made anew."""
-    for table in (presets, ops, models):
+    for table in (presets, ops, layers, models):
         name = table.__name__
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
         text, found = re.subn(

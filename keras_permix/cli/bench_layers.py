@@ -5,8 +5,11 @@ from math import isqrt
 from keras_permix.cli.memory import peak_megabytes
 from keras_permix.cli.timing import medians
 
-TOKENS, WIDTH, HEADS = 8192, 256, 4  # tokens of a batch, or of its one sequence if that is longer
-CASES = {str(tokens): tokens for tokens in (256, 1024, 4096, 16384, 65536)}
+WIDTH, HEADS = 256, 4
+# name -> (batch, tokens): 8192 tokens in all, against attention; 65,536 in all, as they get longer.
+SHORT = {"32x256": (32, 256), "8x1024": (8, 1024), "2x4096": (2, 4096)}
+LONG = {"64x1024": (64, 1024), "16x4096": (16, 4096), "4x16384": (4, 16384), "1x65536": (1, 65536)}
+CASES = {**SHORT, **LONG}
 COLUMNS = (
     "tokens",
     "batch",
@@ -18,8 +21,7 @@ COLUMNS = (
     "peak_mb",
 )
 ATTENTION = "MultiHeadAttention"
-QUADRATIC = (ATTENTION, "SoftmaxAttention")
-LONGEST_MAP = 4096  # tokens up to which these are timed
+QUADRATIC = (ATTENTION, "SoftmaxAttention")  # timed in the short cases only
 
 
 def makers():
@@ -52,7 +54,7 @@ def measure(case, repeats, dtype):
     """Time every layer, forward and forward with backward, on sequences of one length.
 
     Args:
-        case: Length of the sequences, one of `CASES`.
+        case: One of `CASES`.
         repeats: Turns of `medians`.
         dtype: What the layers compute in; their weights are float32.
 
@@ -66,13 +68,12 @@ def measure(case, repeats, dtype):
 
     from keras_permix.ops._runners import runners
 
-    tokens = CASES[case]
-    batch = max(1, TOKENS // tokens)
+    batch, tokens = CASES[case]
     x = np.random.default_rng(0).normal(size=(batch, tokens, WIDTH))
     x = keras.ops.convert_to_tensor(x, dtype)
     calls = {}
     for name, make in makers().items():
-        if tokens <= LONGEST_MAP or name not in QUADRATIC:
+        if case in SHORT or name not in QUADRATIC:
             layer = make(tokens, dtype="float32" if dtype == "float32" else f"mixed_{dtype}")
             layer.build(x.shape)
             calls[name] = runners(layer, x)
@@ -94,17 +95,22 @@ def measure(case, repeats, dtype):
 
 
 def plot(rows, path):
-    """Draw time and memory a token against the number of tokens, one line a layer."""
+    """Draw time and memory a token against the number of tokens, one line a layer.
+
+    A line holds the cases of the largest batch that the layer was timed with.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     time, memory = figure.subplots(1, 2)
     for name in dict.fromkeys(row["layer"] for row in rows):
         mine = [row for row in rows if row["layer"] == name]
+        most = max(row["batch"] * row["tokens"] for row in mine)
+        mine = [row for row in mine if row["batch"] * row["tokens"] == most]
         tokens = [row["tokens"] for row in mine]
         (line,) = time.plot(tokens, [row["us_per_token"] for row in mine], "o-", label=name)
         if all(row["peak_mb"] != "" for row in mine):
-            kilobytes = [1e3 * row["peak_mb"] / (row["batch"] * row["tokens"]) for row in mine]
+            kilobytes = [1e3 * row["peak_mb"] / most for row in mine]
             memory.plot(tokens, kilobytes, "o-", color=line.get_color())
     time.set(ylabel="microseconds a token, forward and backward", xlabel="tokens")
     memory.set(ylabel="kilobytes a token, forward and backward", xlabel="tokens")

@@ -9,7 +9,8 @@ from pathlib import Path
 def peak_megabytes(function):
     """Resident memory of this process at its peak during a call, above what it had before, in MB.
 
-    Linux counts it; elsewhere this is None. Memory of an accelerator is not in it.
+    Linux counts it; elsewhere this is None. What the backend had in a pool of its own is not in it,
+    nor is memory of an accelerator.
     """
     if sys.platform != "linux":
         return None

@@ -20,8 +20,8 @@ def read(path):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(bench_ops, "CASES", {"csp, pairs": ((2, 8, 4),), "full sort": ((2, 8, 4),)})
-    monkeypatch.setattr(bench_layers, "CASES", {"8": 8, "16": 16})
-    monkeypatch.setattr(bench_layers, "LONGEST_MAP", 8)
+    monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
+    monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
     monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
     monkeypatch.setattr("keras_permix.cli.timing.TURN", 1e-3)
@@ -42,7 +42,7 @@ def test_rows_are_written(what, dtype, small, tmp_path, capsys):
     assert "is done" in capsys.readouterr().err
 
 
-def test_quadratic_layers_stop_at_the_longest_map(small, tmp_path):
+def test_attention_is_timed_in_short_cases_only(small, tmp_path):
     path = tmp_path / "layers.csv"
     assert main(["bench", "layers", "--repeats", "1", "--out", str(path)]) == 0
     short, long = ({r["layer"] for r in read(path) if r["tokens"] == n} for n in ("8", "16"))
