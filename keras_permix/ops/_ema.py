@@ -1,7 +1,7 @@
 """The damped EMA of all tokens at once: by chunks, or by one long convolution.
 
-Channels come first and tokens last, (channels, batch, tokens). A token of the input still counts
-`sum(weight * exp(lag * log_decay))` in the output `lag` tokens later, the tap of that lag.
+A token of the input still counts `sum(weight * exp(lag * log_decay))` in the output `lag` tokens
+later, the tap of that lag. Inside, channels come first and tokens last.
 """
 
 import math
@@ -17,7 +17,7 @@ CHUNK = 64  # tokens; products of chunks and what passes between them take about
 MANY = 1 << 20  # chunks, more than there are where their number is not known
 
 
-def implementation(average):
+def as_implementation(average):
     """Make `average(x, weight, log_decay, truncation)` serve calls of `damped_ema`."""
 
     @wraps(average)
@@ -27,8 +27,8 @@ def implementation(average):
         if mask is not None:
             real = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
         weight, log_decay = coefficients(*parameters)
-        averaged = average(ops.transpose(real, (2, 0, 1)), weight, log_decay, truncation)
-        return ops.cast(ops.transpose(averaged, (1, 2, 0)) + omega * inputs, x.dtype)
+        averaged = average(real, weight, log_decay, truncation)
+        return ops.cast(averaged + omega * inputs, x.dtype)
 
     return serve
 
@@ -46,9 +46,8 @@ def coefficients(delta, alpha, beta, gamma):
     return share * beta * gamma / math.sqrt(delta.shape[-1]), ops.log1p(-lost)
 
 
-def directions(x, weight, log_decay):
+def directions(channels, weight, log_decay):
     """Yield `(weight, log_decay, backward)` of the direction or directions that are given."""
-    channels = x.shape[0]
     for backward in range(weight.shape[0] // channels):
         rows = slice(backward * channels, (backward + 1) * channels)
         yield weight[rows], log_decay[rows], bool(backward)
@@ -59,15 +58,15 @@ def by_chunks(x, weight, log_decay, truncation):
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
     """
-    channels, batch, tokens = ops.shape(x)
-    size = min(CHUNK, x.shape[2] or CHUNK)
+    batch, tokens, channels = ops.shape(x)
+    size = min(CHUNK, x.shape[1] or CHUNK)
     chunks = -(-tokens // size)
-    x = ops.pad(x, ((0, 0), (0, 0), (0, chunks * size - tokens)))
-    x = ops.reshape(x, (channels, batch, chunks, size))
+    x = ops.pad(x, ((0, 0), (0, chunks * size - tokens), (0, 0)))
+    x = ops.reshape(ops.transpose(x, (2, 0, 1)), (channels, batch, chunks, size))
     last = chunks - 1 if isinstance(chunks, int) else MANY
     full, partial = _reach(truncation, size, last)
     within, outputs = 0, 0
-    for weight_, log_decay_, backward in directions(x, weight, log_decay):
+    for weight_, log_decay_, backward in directions(x.shape[0], weight, log_decay):
         taps = (weight_, log_decay_, size, truncation, backward)
         within = within + _block(0, *taps)
         for distance in partial:
@@ -80,7 +79,8 @@ def by_chunks(x, weight, log_decay, truncation):
             to_tokens = weight_[..., None] * _powers(log_decay_, size - lags)
             outputs = outputs + _product(past, to_tokens)
     outputs = outputs + _product(x, within)
-    return ops.reshape(outputs, (channels, batch, chunks * size))[..., :tokens]
+    outputs = ops.reshape(outputs, (channels, batch, chunks * size))
+    return ops.transpose(outputs, (1, 2, 0))[:, :tokens]
 
 
 def _reach(truncation, size, last):
@@ -147,18 +147,17 @@ def _move(x, by, backward):
 
 def by_fft(x, weight, log_decay, truncation):
     """Convolve the tokens with all taps, as a product of Fourier transforms."""
-    tokens = ops.shape(x)[2]
-    kernel = 0
-    for weight_, log_decay_, backward in directions(x, weight, log_decay):
+    tokens, kernel = ops.shape(x)[1], 0
+    for weight_, log_decay_, backward in directions(x.shape[2], weight, log_decay):
         taps = ops.pad(_taps(weight_, log_decay_, tokens, truncation), ((0, 0), (0, tokens)))
         kernel = kernel + (ops.roll(ops.flip(taps, axis=1), 1, axis=1) if backward else taps)
-    real, imaginary = ops.rfft(x, 2 * tokens)
+    real, imaginary = ops.rfft(ops.transpose(x, (2, 0, 1)), 2 * tokens)
     kernel_real, kernel_imaginary = (part[:, None] for part in ops.rfft(kernel, 2 * tokens))
     product = (
         real * kernel_real - imaginary * kernel_imaginary,
         real * kernel_imaginary + imaginary * kernel_real,
     )
-    return ops.irfft(product, 2 * tokens)[..., :tokens]
+    return ops.transpose(ops.irfft(product, 2 * tokens), (1, 2, 0))[:, :tokens]
 
 
 def _taps(weight, log_decay, tokens, truncation):
@@ -172,4 +171,4 @@ def _taps(weight, log_decay, tokens, truncation):
     return ops.where(ops.arange(tokens) < truncation, taps, ops.zeros_like(taps))
 
 
-chunked, fft = implementation(by_chunks), implementation(by_fft)
+chunked, fft = as_implementation(by_chunks), as_implementation(by_fft)

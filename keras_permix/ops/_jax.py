@@ -125,10 +125,10 @@ def _exchange(x, winner):
 _max_exchange.defvjp(_max_exchange_forward, lambda winner, grad: (_exchange(grad, winner),))
 
 
-@_ema.implementation
+@_ema.as_implementation
 def damped_ema(x, weight, log_decay, truncation):
     """On a CPU take some channels after the others, so that they stay in the cache."""
-    channels, batch, tokens = x.shape
+    batch, tokens, channels = x.shape
     most = max(CACHED // (batch * tokens), 1)
     if most >= channels or jax.default_backend() != "cpu":
         return _ema.by_chunks(x, weight, log_decay, truncation)
@@ -138,9 +138,11 @@ def damped_ema(x, weight, log_decay, truncation):
         groups = parameter.reshape(-1, channels // size, size, parameter.shape[1])
         return groups.swapaxes(0, 1).reshape(channels // size, -1, parameter.shape[1])
 
-    groups = x.reshape(-1, size, batch, tokens), cut(weight), cut(log_decay)
-    averaged = lax.map(lambda group: _ema.by_chunks(*group, truncation), groups)
-    return averaged.reshape(x.shape)
+    groups = jnp.moveaxis(x.reshape(batch, tokens, -1, size), 2, 0)
+    averaged = lax.map(
+        lambda group: _ema.by_chunks(*group, truncation), (groups, cut(weight), cut(log_decay))
+    )
+    return jnp.moveaxis(averaged, 0, 2).reshape(x.shape)
 
 
 SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_permix.ops._checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._ema import coefficients, directions, implementation, in_full_precision
+from keras_permix.ops._ema import as_implementation, coefficients, directions, in_full_precision
 
 
 def damped_ema(
@@ -29,7 +29,8 @@ def damped_ema(
     Parameters of 2 * channels rows hold a second average, over the tokens that follow, which is
     added; the token itself then counts in both. All forms compute in float32 at least and agree
     within its rounding: "chunked" (time and memory linear in the tokens), "fft" (one long
-    convolution) and "reference" (the recurrence above, token by token).
+    convolution) and "reference" (the recurrence above, token by token, which holds `dim` times
+    its input).
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating.
@@ -71,11 +72,11 @@ def damped_ema(
     )
 
 
-@implementation
+@as_implementation
 def damped_ema_reference(x, weight, log_decay, truncation):
     averaged = 0
-    for weight_, log_decay_, backward in directions(x, weight, log_decay):
-        tokens = ops.transpose(x, (2, 1, 0))
+    for weight_, log_decay_, backward in directions(x.shape[2], weight, log_decay):
+        tokens = ops.transpose(x, (1, 0, 2))
         tokens = ops.flip(tokens, axis=0) if backward else tokens
         state = ops.zeros_like(tokens[0][..., None] * weight_)
         _, outputs = _recur(tokens, weight_, log_decay_, state)
@@ -84,7 +85,7 @@ def damped_ema_reference(x, weight, log_decay, truncation):
             left = weight_ * ops.exp(truncation * log_decay_)
             outputs = outputs - _recur(gone, left, log_decay_, state)[1]
         averaged = averaged + (ops.flip(outputs, axis=0) if backward else outputs)
-    return ops.transpose(averaged, (2, 1, 0))
+    return ops.transpose(averaged, (1, 0, 2))
 
 
 def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):
