@@ -23,7 +23,7 @@ def shift(bits, steps):
 
 def sort_pairs(bits, steps, floating):
     bits = shift(bits, steps) if steps else bits
-    key, minus = _stable_key(bits, floating)
+    key, _ = _stable_key(bits, floating)
     swap = key[:, 1::2] < key[:, ::2]
     return _swap(bits, swap), swap
 
@@ -44,11 +44,13 @@ def sort_with_places(groups, floating):
     operands = (key.astype("int32"), 2 * place + minus)
     key, low = lax.sort(operands, dimension=2, num_keys=2, is_stable=False)
     key = (key - (low & 1)).astype(groups.dtype)
-    return _to_key(key, floating), low >> 1
+    small = "int16" if groups.shape[2] < 1 << 15 else "int32"
+    return _to_key(key, floating), (low >> 1).astype(small)
 
 
 def unsort(groups, places):
-    return lax.sort((places, groups), dimension=2, num_keys=1, is_stable=False)[1]
+    operands = (places.astype("int32"), groups)
+    return lax.sort(operands, dimension=2, num_keys=1, is_stable=False)[1]
 
 
 def _to_key(bits, floating):

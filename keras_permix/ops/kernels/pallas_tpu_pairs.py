@@ -1,8 +1,10 @@
 """Circular shifts, and shifts with sorted pairs, on a TPU, in Pallas.
 
-A shift is one roll and one choice for each bit of the steps; no index is gathered. Arrays are
-(batch, tokens, channels), int16 or int32, of which floats are the bits; `steps` is int32 of shape
-(1, channels), from 0 to tokens - 1, and `used` holds the bits that any step has.
+A sample is one block, so it has at most 4096 tokens. A shift is one roll and one choice for each
+bit of the steps; no index is gathered.
+
+Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is int32
+of shape (1, channels), from 0 to tokens - 1, and `used` holds the bits that any step has.
 """
 
 from functools import partial, reduce
@@ -16,7 +18,6 @@ from jax.experimental.pallas import tpu as pltpu
 
 from keras_permix.ops.kernels.pallas_tpu_sort import LANES, SUBLANES, VMEM, mirror, to_key
 
-MOST_TOKENS = 4096  # of a sample, which is one block
 WORD = 32  # bits
 
 

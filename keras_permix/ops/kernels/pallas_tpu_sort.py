@@ -16,8 +16,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 LANES, SUBLANES = 128, 8
-MOST_VECTORS = 512  # a block: 4096 tokens, 2 MiB of int32
-LARGEST_GROUP = MOST_VECTORS * SUBLANES
+MOST_VECTORS = 512  # a block: 4096 tokens, the largest group, 2 MiB of int32
 MOST_HELD = {1: 32, 2: 16}  # vectors held at a time, by the number of arrays
 VMEM = 64 << 20
 
@@ -87,28 +86,32 @@ def _sort_with_places_kernel(bits, out, places, *work, group_size, mirror):
     # -0.0, whose key is -1, is to equal 0.0; a bit below the place remembers its sign.
     minus = ((key == -1) & (mirror > 0)).astype(jnp.int32)
     key, low = key + minus, 2 * place + minus
-    if len(work) == 1:
-        work[0][...] = (key << 16) | low
-    else:
-        work[0][...], work[1][...] = key, low
+    _put(work, key, low)
     _run_network(work, held, group_size)
-    if len(work) == 1:
-        key, low = work[0][...] >> 16, work[0][...] & 0xFFFF
-    else:
-        key, low = work[0][...], work[1][...]
+    key, low = _get(work)
     out[...] = to_key(key - (low & 1), mirror).astype(out.dtype)
     places[...] = (low >> 1).astype(places.dtype)
 
 
 def _unsort_kernel(places, bits, out, *work, group_size):
     work, held = _two_halves(work)
-    place, value = places[...].astype(jnp.int32), bits[...].astype(jnp.int32)
-    if len(work) == 1:
-        work[0][...] = (place << 16) | (value & 0xFFFF)
-    else:
-        work[0][...], work[1][...] = place, value
+    _put(work, places[...].astype(jnp.int32), bits[...].astype(jnp.int32))
     _run_network(work, held, group_size)
-    out[...] = work[-1][...].astype(out.dtype)
+    out[...] = _get(work)[1].astype(out.dtype)
+
+
+def _put(work, high, low):
+    """Write what decides, and what is below it, to two arrays, or to the halves of one."""
+    if len(work) == 2:
+        work[0][...], work[1][...] = high, low
+    else:
+        work[0][...] = (high << 16) | (low & 0xFFFF)
+
+
+def _get(work):
+    if len(work) == 2:
+        return work[0][...], work[1][...]
+    return work[0][...] >> 16, work[0][...] & 0xFFFF
 
 
 def _two_halves(refs):
@@ -120,27 +123,32 @@ def _run_network(tokens, held, group_size):
     vectors = min(group_size, MOST_VECTORS)
     most = min(vectors, MOST_HELD[len(held)])
     _for_each_vector(tokens, held, vectors, _take_in)
-    for sizes, across, steps in _passes(group_size, vectors, most):
-        count, stride = 2 * steps[0] // steps[-1], steps[-1]
-
-        def work(turn, _, sizes=sizes, across=across, steps=steps, count=count, stride=stride):
-            chunk, part = lax.div(turn, vectors // count), lax.rem(turn, vectors // count)
-            first = lax.div(part, stride) * (count * stride) + lax.rem(part, stride)
-            place = pl.ds(chunk * vectors + first, count, stride)
-            arrays = [ref[place] for ref in held]
-            for size in sizes[:-1]:
-                arrays = _halves_down(_merge(_halves_down(arrays, size), size, steps), size)
-            down = _down(first, vectors, sizes[-1], group_size, arrays[0].shape[1:])
-            arrays = [array ^ down for array in arrays]
-            for step in across:
-                arrays = _across(arrays, step)
-            arrays = _merge(arrays, sizes[-1], [step // stride for step in steps])
-            for ref, array in zip(held, arrays, strict=True):
-                ref[place] = array ^ down
-            return _
-
-        lax.fori_loop(0, held[0].shape[0] // count, work, 0)
+    for one_pass in _passes(group_size, vectors, most):
+        _run_pass(held, group_size, vectors, *one_pass)
     _for_each_vector(tokens, held, vectors, _give_back)
+
+
+def _run_pass(held, group_size, vectors, sizes, across, steps):
+    """Load vectors that are `stride` apart, take them through some stages, and store them."""
+    count, stride = 2 * steps[0] // steps[-1], steps[-1]
+
+    def work(turn, _):
+        chunk, part = lax.div(turn, vectors // count), lax.rem(turn, vectors // count)
+        first = lax.div(part, stride) * (count * stride) + lax.rem(part, stride)
+        place = pl.ds(chunk * vectors + first, count, stride)
+        arrays = [ref[place] for ref in held]
+        for size in sizes[:-1]:
+            arrays = _turn_half(_merge(_turn_half(arrays, size), size, steps), size)
+        down = _down(first, vectors, sizes[-1], group_size, arrays[0].shape[1:])
+        arrays = [array ^ down for array in arrays]
+        for step in across:
+            arrays = _across(arrays, step)
+        arrays = _merge(arrays, sizes[-1], [step // stride for step in steps])
+        for ref, array in zip(held, arrays, strict=True):
+            ref[place] = array ^ down
+        return _
+
+    lax.fori_loop(0, held[0].shape[0] // count, work, 0)
 
 
 def _for_each_vector(tokens, held, vectors, move):
@@ -185,14 +193,15 @@ def _down(first, vectors, size, group_size, shape):
     return -lax.shift_right_logical(token & size, size.bit_length() - 1)
 
 
-def _halves_down(held, size):
-    """Turn the order of the vectors whose place has the bit `size`."""
+def _turn_half(held, size):
+    """Turn the order of the vectors whose number has the bit `size`."""
     shape = held[0].shape
     held = [array.reshape(-1, 2, size, *shape[1:]) for array in held]
     return [jnp.stack([array[:, 0], ~array[:, 1]], axis=1).reshape(shape) for array in held]
 
 
 def _merge(held, size, steps):
+    """Order vectors that are a step apart, step after step."""
     shape = held[0].shape
     for step in steps:
         if step < size:
