@@ -72,7 +72,7 @@ def main():
         soft.fit(*train, batch_size=64, epochs=EPOCHS, callbacks=callbacks, verbose=0)
         hard = make_model(lambda: CSP(GROUP, align="reference"))
         for ours, theirs in zip(hard.trainable_weights, soft.trainable_weights, strict=True):
-            ours.assign(theirs)
+            ours.assign(theirs.numpy())  # a copy: JAX gives the memory of weights away
         scores = [score(model, test) for model in (soft, hard)]
         print(f"{name:>9}: {scores[0]:.1f} % soft, {scores[1]:.1f} % with CSP in its place")
 
