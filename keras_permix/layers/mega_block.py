@@ -180,7 +180,7 @@ class MegaBlock(keras.layers.Layer):
         if self.attends:
             mixed = self.attention(ops.silu(shared), values, mask=mask)
         else:
-            mixed = self.mixer(values, mask=mask)
+            mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
         hidden = ops.silu(candidate + self.hidden_dense(mixed * ops.silu(reset)))
         x = inputs + ops.sigmoid(update) * (self.output_dropout(hidden) - inputs)
         x = x if self.prenorm else normalise(self.norm_layer, x, mask)
