@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from keras_permix.ops import _ema
+from keras_permix.ops import _ema, _sinkhorn
+from keras_permix.ops import _jax_kernels as kernels
 from keras_permix.ops import _jax_pairs as pairs
 from keras_permix.ops import _jax_sample as sample
-from keras_permix.ops import _jax_tpu as tpu
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
@@ -18,13 +18,13 @@ CACHED = 1 << 18  # samples that may stay in the cache with all that is made of 
 
 
 def device(x):
-    """The platform; "several tpu" where XLA may have to divide the call between devices."""
+    """The platform; "several gpu" where XLA may have to divide the call between devices."""
     if isinstance(x, jax.core.Tracer):
         platform, count = jax.default_backend(), jax.device_count()
     else:
         devices = x.devices()
         platform, count = next(iter(devices)).platform, len(devices)
-    return "several tpu" if platform == "tpu" and count > 1 else platform
+    return f"several {platform}" if platform != "cpu" and count > 1 else platform
 
 
 def compiling():
@@ -145,26 +145,37 @@ def damped_ema(x, weight, log_decay, truncation):
     return jnp.moveaxis(averaged, 0, 2).reshape(x.shape)
 
 
-SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
+@_sinkhorn.as_implementation
+def sinkhorn(function, value, times):
+    return lax.fori_loop(0, times, lambda _, value: function(value), value)
 
-# XLA cannot divide a kernel between devices.
-PALLAS = dict(devices=("tpu",), max_tokens=4096)
-XLA = dict(devices=("tpu", "several tpu"))
+
+SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
+LARGEST = 4096  # what kernels hold: a group on a GPU, all tokens on a TPU
+
+
+def on_accelerators(op, **facts):
+    """Rows of Pallas's kernels, which XLA cannot divide between devices, and of XLA for TPUs."""
+    tables = {
+        "gpu_pallas": dict(devices=("gpu",), max_group=None if op == "channel_shift" else LARGEST),
+        "tpu_pallas": dict(devices=("tpu",), max_tokens=LARGEST),
+        "tpu_xla": dict(devices=("tpu", "several tpu")),
+    }
+    for way, table in tables.items():
+        yield Row(op, way, partial(getattr(kernels, op), way=way), **facts, **table)
+
 
 ROWS = (
-    Row("channel_shift", "pallas", tpu.channel_shift, dtypes=SORTABLE, **PALLAS),
-    Row("channel_shift", "xla", tpu.xla_channel_shift, dtypes=SORTABLE, **XLA),
+    *on_accelerators("channel_shift", dtypes=SORTABLE),
     Row("channel_shift", "native", channel_shift),
-    Row("csp", "pallas", tpu.csp, **SORTS, **PALLAS),
-    Row("csp", "xla", tpu.xla_csp, **SORTS, **XLA),
+    *on_accelerators("csp", **SORTS),
     Row("csp", "native", csp, **SORTS),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
-    Row("group_sort", "pallas", tpu.group_sort, **SORTS, **PALLAS),
-    Row("group_sort", "xla", tpu.xla_group_sort, **SORTS, **XLA),
+    *on_accelerators("group_sort", **SORTS),
     Row("group_sort", "native", group_sort, **SORTS),
-    Row("slice_sort", "pallas", tpu.slice_sort, dtypes=SORTABLE, **PALLAS),
-    Row("slice_sort", "xla", tpu.xla_slice_sort, dtypes=SORTABLE, **XLA),
+    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
+    *on_accelerators("slice_sort", dtypes=SORTABLE),
     Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),
 )

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
-from keras_permix.ops import _ema
+from keras_permix.ops import _ema, _sinkhorn
 from keras_permix.ops import _tensorflow_pairs as pairs
 from keras_permix.ops import _tensorflow_sample as sample
 from keras_permix.ops._rows import Row
@@ -131,6 +131,17 @@ def _exchange(x, winner):
     return tf.where(first, top, tf.where(won, x[:, :1], x))
 
 
+@_sinkhorn.as_implementation
+def sinkhorn(function, value, times):
+    """A loop whose number of turns XLA knows, which it must for a gradient."""
+    shape = value.shape
+
+    def turn(value):
+        return (tf.ensure_shape(function(value), shape),)
+
+    return tf.while_loop(lambda _: True, turn, (value,), maximum_iterations=times)[0]
+
+
 SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 
 ROWS = (
@@ -139,6 +150,7 @@ ROWS = (
     Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
     Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "native", group_sort, **SORTS),
+    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
     Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),
 )

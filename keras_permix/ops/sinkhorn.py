@@ -3,6 +3,9 @@
 from keras import KerasTensor, backend, ops
 
 from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops._sinkhorn import as_implementation, unrolled
+
+sinkhorn_reference = as_implementation(unrolled)
 
 
 def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
@@ -11,8 +14,8 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
     `exp(scores / temperature)` is divided by the sums of its rows, then by those of its columns,
     `iterations` times, all in the logarithmic domain and in float32 at least. So columns sum to 1,
     and rows nearly so. The lower the temperature, the nearer the result is to the permutation with
-    the greatest sum of scores, and the more iterations it takes. The loop is unrolled, and its
-    gradient holds every step. Scores of minus infinity stay 0 as long as every row and every
+    the greatest sum of scores, and the more iterations it takes. The gradient holds every
+    iteration's result. Scores of minus infinity stay 0 as long as every row and every
     column has a finite one.
 
     Args:
@@ -49,15 +52,6 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
         iterations=check_iterations(iterations),
         temperature=check_temperature(temperature),
     )
-
-
-def sinkhorn_reference(scores, mask, *, iterations, temperature):
-    precise = backend.result_type(scores.dtype, "float32")
-    logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
-    for _ in range(iterations):
-        logits = logits - ops.logsumexp(logits, axis=-1, keepdims=True)
-        logits = logits - ops.logsumexp(logits, axis=-2, keepdims=True)
-    return ops.cast(ops.exp(logits), scores.dtype)
 
 
 def check_iterations(iterations):

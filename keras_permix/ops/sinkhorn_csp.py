@@ -5,7 +5,7 @@ from keras import backend, ops
 from keras_permix.ops._checks import check_group_size, check_mask, check_steps, check_tokens
 from keras_permix.ops._dispatch import dispatch
 from keras_permix.ops._packing import pack, shift_table, take_tokens, token_range, unpack
-from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn_reference
+from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
 
 
 def sinkhorn_csp(
@@ -91,7 +91,7 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
     scores = _score(leader, groups)
     if real is not None:
         scores = _keep_apart(scores, real)
-    soft = sinkhorn_reference(scores, None, iterations=iterations, temperature=temperature)
+    soft = sinkhorn(scores, iterations, temperature)
     mixed = ops.einsum("bkcnm,bkmc->bknc", ops.cast(soft, values.dtype), groups)
     out = ops.concatenate([leader, mixed], axis=-1)
     out = ops.reshape(out, (ops.shape(out)[0], -1, out.shape[3]))[:, :tokens]

@@ -16,7 +16,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from keras_permix.ops.kernels.pallas_tpu_sort import LANES, SUBLANES, VMEM, mirror, to_key
+from keras_permix.ops.kernels.pallas_keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.kernels.pallas_tpu_sort import LANES, SUBLANES, VMEM
 
 WORD = 32  # bits
 
@@ -106,7 +107,7 @@ def _put_pairs(work, first, second, swap):
 def _comparable(bits, mirror):
     """Keys of which those of -0.0 and 0.0 are equal."""
     key = to_key(bits, mirror)
-    return key + ((key == -1) & (mirror > 0)).astype(jnp.int32)
+    return key + is_minus_zero(key, mirror)
 
 
 def _shift(x, steps, tokens, used):

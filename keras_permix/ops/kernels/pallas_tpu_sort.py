@@ -15,6 +15,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from keras_permix.ops.kernels.pallas_keys import is_minus_zero, mirror, to_key
+
 LANES, SUBLANES = 128, 8
 MOST_VECTORS = 512  # a block: 4096 tokens, the largest group, 2 MiB of int32
 MOST_HELD = {1: 32, 2: 16}  # vectors held at a time, by the number of arrays
@@ -40,16 +42,6 @@ def unsort(bits, places, group_size, interpret=False):
     arrays = 1 if bits.dtype == jnp.int16 else 2
     operands, dtypes = [places, bits], [bits.dtype]
     return _call(_unsort_kernel, "unsort", group_size, arrays, operands, dtypes, interpret)[0]
-
-
-def mirror(bits, floating):
-    """What `to_key` turns of negative numbers: of floats, all bits but the sign."""
-    return jnp.iinfo(bits.dtype).max if floating else 0
-
-
-def to_key(bits, mirror):
-    """Integers in the order of the values; from keys to bits it is the same."""
-    return bits ^ ((bits >> 31) & mirror)
 
 
 def _call(kernel, name, group_size, arrays, operands, dtypes, interpret):
@@ -83,8 +75,7 @@ def _sort_with_places_kernel(bits, out, places, *work, group_size, mirror):
     work, held = _two_halves(work)
     key = to_key(bits[...].astype(jnp.int32), mirror)
     place = lax.broadcasted_iota(jnp.int32, key.shape, 0) & (group_size - 1)
-    # -0.0, whose key is -1, is to equal 0.0; a bit below the place remembers its sign.
-    minus = ((key == -1) & (mirror > 0)).astype(jnp.int32)
+    minus = is_minus_zero(key, mirror)  # a bit below the place remembers it
     key, low = key + minus, 2 * place + minus
     _put(work, key, low)
     _run_network(work, held, group_size)

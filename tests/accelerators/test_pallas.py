@@ -1,4 +1,4 @@
-"""Pallas's kernels for TPU, interpreted: their logic, against the oracle. No speed, no TPU."""
+"""Pallas's kernels against the oracle: interpreted, which shows their logic, and on a device."""
 
 import re
 
@@ -10,10 +10,7 @@ from tests import oracle
 from tests.backends import value_and_gradient
 from tests.harness import to_numpy
 
-pytestmark = [
-    pytest.mark.interpreted,
-    pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
-]
+pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 
 DTYPES = ("float32", "bfloat16")
 # (tokens, steps or None, group size, align) -> the kernels of the value and of its gradient
@@ -22,6 +19,7 @@ CASES = {
     "shift of a number that is prime": ((13, (1, 2, 12), 1, "independent"), {"shift"}),
     "pairs": ((12, (0, 7, 11), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
     "pairs unshifted": ((34, None, 2, "independent"), {"sort_pairs", "unsort_pairs"}),
+    "pairs of many tiles": ((130, (0, 7, 129), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
     "groups": ((16, None, 4, "independent"), {"sort_with_places", "unsort"}),
     "shifted": ((12, (1, 2, 3), 4, "independent"), {"shift", "sort_with_places", "unsort"}),
     "across sublanes": ((32, None, 32, "independent"), {"sort_with_places", "unsort"}),
@@ -30,15 +28,33 @@ CASES = {
 }
 
 
-@pytest.fixture
-def tpu(monkeypatch):
-    """Kernels whose blocks are small, so that a few tokens take every turn of the network."""
-    from keras_permix.ops import _jax_tpu
-    from keras_permix.ops.kernels import pallas_tpu_sort
+def _ways():
+    for device in ("gpu", "tpu"):
+        way = f"{device}_pallas"
+        yield pytest.param(f"{way} interpreted", marks=pytest.mark.interpreted)
+        absent = pytest.mark.skipif(not _is_here(device), reason=f"no {device.upper()} is here")
+        yield pytest.param(way, marks=[getattr(pytest.mark, f"on_{device}"), absent])
 
+
+def _is_here(device):
+    if keras.config.backend() != "jax":
+        return False
+    import jax
+
+    return jax.default_backend() == device
+
+
+@pytest.fixture(params=_ways())
+def way(request, monkeypatch):
+    """Kernels whose blocks are small, so that a few tokens take every turn of the network."""
+    if not request.param.endswith("interpreted"):
+        return request.param
+    from keras_permix.ops.kernels import pallas_gpu_sort, pallas_tpu_sort
+
+    monkeypatch.setattr(pallas_gpu_sort, "WORDS", 64)
     monkeypatch.setattr(pallas_tpu_sort, "MOST_VECTORS", 4)
     monkeypatch.setattr(pallas_tpu_sort, "MOST_HELD", {1: 4, 2: 2})
-    return _jax_tpu
+    return request.param
 
 
 def kernels_of(function, *arrays):
@@ -48,24 +64,26 @@ def kernels_of(function, *arrays):
     return set(re.findall(r"permix_([a-z_]+)", str(jax.make_jaxpr(function)(*arrays))))
 
 
-def csp(tpu, steps, group_size, align):
+def csp(way, steps, group_size, align):
+    from keras_permix.ops import _jax_kernels
+
     def function(x):
         options = dict(steps=steps or (0,) * x.shape[2], align=align, ragged=True)
-        return tpu.csp(x, None, group_size=group_size, way="interpreted", **options)
+        return _jax_kernels.csp(x, None, group_size=group_size, way=way, **options)
 
     return function
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_are_the_oracle(case, dtype, tpu):
+def test_kernels_are_the_oracle(case, dtype, way):
     (tokens, steps, group_size, align), kernels = CASES[case]
     rng = np.random.default_rng(0)
     x = rng.integers(-3, 4, (2, tokens, 3)).astype("float32")  # with many ties
     x[rng.random(x.shape) < 0.1] = np.inf
     cotangent = rng.integers(-8, 9, x.shape).astype("float32")
     sources = oracle.csp(x, steps or (0, 0, 0), group_size, align)
-    function, tensor = csp(tpu, steps, group_size, align), keras.ops.cast(x, dtype)
+    function, tensor = csp(way, steps, group_size, align), keras.ops.cast(x, dtype)
 
     value, gradient = value_and_gradient(function, tensor, cotangent)
     assert value.dtype == dtype
@@ -76,39 +94,39 @@ def test_kernels_are_the_oracle(case, dtype, tpu):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])
-def test_integers(dtype, tpu):
+def test_integers(dtype, way):
     x = np.random.default_rng(0).integers(0, 120, (2, 32, 3)).astype(dtype)
     x[0, :3] = np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).max
-    result = to_numpy(csp(tpu, None, 32, "independent")(keras.ops.convert_to_tensor(x)))
+    result = to_numpy(csp(way, None, 32, "independent")(keras.ops.convert_to_tensor(x)))
     assert result.dtype == dtype
     np.testing.assert_array_equal(result, np.sort(x, axis=1))
 
 
 @pytest.mark.parametrize("group_size", [2, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_bit_arrives(dtype, group_size, tpu):
+def test_every_bit_arrives(dtype, group_size, way):
     """Zeros of both signs, subnormal numbers, infinities and NaN."""
     special = np.float32([0.0, -0.0, 1e-39, -1e-39, np.inf, -np.inf, np.nan, 1.0])
     x = keras.ops.cast(np.random.default_rng(0).choice(special, (2, 16, 3)), dtype)
-    function = csp(tpu, None, group_size, "independent")
+    function = csp(way, None, group_size, "independent")
     for result in (function(x), value_and_gradient(function, x, np.ones(x.shape, "float32"))[0]):
         bits = f"uint{8 * x.dtype.itemsize}"
         before, after = (np.sort(np.asarray(t).view(bits), axis=1) for t in (x, result))
         np.testing.assert_array_equal(after, before)
 
 
-def test_more_groups_than_a_block_and_more_channels_than_lanes(tpu):
+def test_more_groups_than_a_block_and_more_channels_than_lanes(way):
     x = np.random.default_rng(0).normal(size=(3, 40, 130)).astype("float32")
-    result = csp(tpu, None, 4, "independent")(keras.ops.convert_to_tensor(x))
+    result = csp(way, None, 4, "independent")(keras.ops.convert_to_tensor(x))
     expected = np.sort(x.reshape(3, 10, 4, 130), axis=2).reshape(x.shape)
     np.testing.assert_array_equal(to_numpy(result), expected)
 
 
-def test_the_trace_of_pairs_is_a_bit_each(tpu):
+def test_the_trace_of_pairs_is_a_bit_each(way):
     import jax
     import jax.numpy as jnp
 
     x = jnp.zeros((2, 512, 40))
-    function = csp(tpu, None, 2, "independent")
+    function = csp(way, None, 2, "independent")
     trace = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
     assert [(t.shape, t.dtype) for t in trace] == [((2, 8, 40), "int32")]

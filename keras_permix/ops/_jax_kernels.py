@@ -1,7 +1,7 @@
-"""What runs on JAX on a TPU: kernels in Pallas, and XLA for the calls that they do not take.
+"""What runs on JAX on GPUs and TPUs: kernels in Pallas, and XLA for what a TPU's do not take.
 
-Both ways are the same six functions of integers, of which floats are the bits. A TPU gathers
-slowly, so shifts are rolls, and what was sorted returns to its places by being sorted by them.
+All ways are the same six functions of integers, of which floats are the bits. A TPU gathers slowly,
+so there shifts are rolls, and what was sorted returns to its places by being sorted by them.
 """
 
 from functools import partial
@@ -15,30 +15,25 @@ from jax import lax
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
 
-def channel_shift(x, mask, *, steps, way="pallas"):
+def channel_shift(x, mask, *, steps, way):
     return permute(x, Plan(steps, group_size=1), way)
 
 
-def csp(x, mask, *, steps, group_size, align, ragged, way="pallas"):
+def csp(x, mask, *, steps, group_size, align, ragged, way):
     return permute(x, plan_csp(x.shape[1], steps, group_size, align), way)
 
 
-def group_sort(x, mask, *, group_size, align, ragged, way="pallas"):
+def group_sort(x, mask, *, group_size, align, ragged, way):
     return permute(x, plan_csp(x.shape[1], None, group_size, align), way)
 
 
-def slice_sort(x, mask, *, descending, way="pallas"):
+def slice_sort(x, mask, *, descending, way):
     return permute(x, plan_slice_sort(x.shape[1], descending), way)
-
-
-xla_channel_shift, xla_csp, xla_group_sort, xla_slice_sort = (
-    partial(function, way="xla") for function in (channel_shift, csp, group_sort, slice_sort)
-)
 
 
 @partial(jax.jit, static_argnames=("plan", "way"))
 def permute(x, plan, way):
-    """Permute; `way` is "pallas", "xla", or "interpreted", which is Pallas without a TPU."""
+    """Permute; `way` is a name in `_functions`."""
     steps = tuple(step % x.shape[1] for step in plan.steps or ())
     steps = steps if any(steps) else None
     plan = plan._replace(steps=steps, group_size=min(plan.group_size, x.shape[1]))
@@ -91,10 +86,10 @@ _permute.defvjp(_forward, _backward)
 
 def _functions(way):
     """Pallas takes long to import, so only who calls it pays."""
-    if way == "xla":
+    if way == "tpu_xla":
         return import_module("keras_permix.ops._jax_tpu_xla")
-    pallas = import_module("keras_permix.ops._jax_tpu_pallas")
-    return pallas.Kernels(interpret=way == "interpreted")
+    device, *interpreted = way.split()  # "gpu_pallas", "tpu_pallas", or one of them "interpreted"
+    return import_module(f"keras_permix.ops._jax_{device}").Kernels(interpret=bool(interpreted))
 
 
 def _in_pairs(x, plan):

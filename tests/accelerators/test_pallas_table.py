@@ -1,0 +1,39 @@
+"""Which of JAX's implementations serve which device."""
+
+import keras
+import pytest
+
+from keras_permix import ops
+
+pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "device", "chosen"),
+    [
+        (256, "tpu", "tpu_pallas"),
+        (8192, "tpu", "tpu_xla"),
+        (256, "several tpu", "tpu_xla"),
+        (4096, "gpu", "gpu_pallas"),
+        (256, "several gpu", "native"),
+        (8, "cpu", "native"),
+    ],
+)
+def test_the_table_chooses(tokens, device, chosen, monkeypatch):
+    monkeypatch.setattr("keras_permix.ops._jax.device", lambda x: device)
+    x = keras.ops.zeros((1, tokens, 4))
+    for name, arguments in {
+        "channel_shift": ((0,) * 4,),
+        "csp": ((0,) * 4, 2),
+        "group_sort": (2,),
+        "slice_sort": (),
+    }.items():
+        assert ops.explain(name, x, *arguments).chosen == chosen
+
+
+def test_a_gpu_holds_groups_of_4096(monkeypatch):
+    monkeypatch.setattr("keras_permix.ops._jax.device", lambda x: "gpu")
+    x = keras.ops.zeros((1, 8192, 4))
+    for group_size, chosen in ((4096, "gpu_pallas"), (8192, "native")):
+        assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen
+    assert ops.explain("slice_sort", x).chosen == "native"
