@@ -3,7 +3,7 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core, up to `WORKERS`. Every file of tests stays in one of them. `-n 0` keeps them in a single one.
+core, up to `WORKERS`. `-n 0` keeps the tests in a single one.
 """
 
 import importlib.util
@@ -55,7 +55,7 @@ def parallel():
     """Arguments of pytest-xdist, where it is installed."""
     if not importlib.util.find_spec("xdist"):
         return []
-    return ["-n", str(min(WORKERS, os.cpu_count())), "--dist", "loadfile"]
+    return ["-n", str(min(WORKERS, os.cpu_count())), "--dist", "worksteal"]
 
 
 def count(report):

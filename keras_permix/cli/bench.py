@@ -28,7 +28,7 @@ def add_parser(subparsers):
     parser.add_argument("--repeats", type=int, default=9, help="turns of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
-    parser.add_argument("--out", type=Path, help="CSV file to write; layers are also drawn, as PNG")
+    parser.add_argument("--out", type=Path, help="CSV file to write, and a drawing beside it, PNG")
     parser.set_defaults(run=run)
 
 
@@ -69,8 +69,7 @@ def run(arguments):
             writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
             writer.writeheader()
             writer.writerows({**row, **about} for row in rows)
-        if arguments.what == "layers":
-            bench.plot(rows, arguments.out.with_suffix(".png"))
+        bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
 
 

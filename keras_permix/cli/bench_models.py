@@ -41,6 +41,23 @@ def measure(case, repeats, dtype):
         }
 
 
+def plot(rows, path):
+    """Draw the time of a training step, relative to the ViT's, one group of bars a case."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    for number, model in enumerate(MODELS):
+        heights = [1 / row["vs_ViT"] for row in rows if row["model"] == model]
+        axes.bar(np.arange(len(cases)) + 0.25 * number, heights, 0.25, label=model)
+    axes.set_xticks(np.arange(len(cases)) + 0.25, cases)
+    axes.set(ylabel="time of a training step, ViT = 1")
+    axes.legend()
+    figure.savefig(path, dpi=100)
+
+
 def _make_step(name, arguments, batch):
     import keras
     import numpy as np

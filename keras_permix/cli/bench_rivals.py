@@ -1,14 +1,58 @@
-"""What the layers of this package are timed against."""
+"""What the operators and layers of this package are timed against."""
+
+from math import gcd, sqrt
 
 import keras
 from keras import ops
 
+HEAD = 64  # channels
 
-class LinearAttention(keras.layers.Layer):
-    """Attention without softmax, through `elu(x) + 1`: O(tokens), one fused projection.
+
+def in_heads(x):
+    """Tokens in heads of up to 64 channels, (batch, tokens, heads, channels)."""
+    batch, tokens, channels = x.shape
+    return ops.reshape(x, (batch, tokens, -1, gcd(channels, HEAD)))
+
+
+def on_heads(attend):
+    """The function of one tensor that is its own query, key and value."""
+
+    def call(x):
+        heads = in_heads(x)
+        return ops.reshape(attend(heads, heads, heads), x.shape)
+
+    return call
+
+
+def quadratic_attention(query, key, value):
+    """What `simple_attention` computes, by a map of tokens by tokens."""
+    weights = ops.einsum("bnhd,bmhd->bhnm", query, key) / sqrt(key.shape[1])
+    return ops.einsum("bhnm,bmhd->bnhd", weights, value)
+
+
+def linear_attention(query, key, value):
+    """Attention through `elu(x) + 1` in place of the softmax: O(tokens).
 
     Source: Katharopoulos et al., "Transformers are RNNs", 2020, equations (5) and (7).
     """
+    query, key = ops.elu(query) + 1, ops.elu(key) + 1
+    memory = ops.einsum("bnhk,bnhv->bhkv", key, value)
+    norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
+    return ops.einsum("bnhk,bhkv->bnhv", query, memory) / norm[..., None]
+
+
+def fourier_transform(x):
+    """The real part of a Fourier transform along tokens and channels: O(tokens log tokens).
+
+    Source: Lee-Thorp et al., "FNet", 2021, equation (3).
+    """
+    precise = ops.cast(x, "float32")
+    real, _ = ops.fft2((precise, ops.zeros_like(precise)))
+    return ops.cast(real, x.dtype)
+
+
+class LinearAttention(keras.layers.Layer):
+    """`linear_attention` between two dense layers, the first of them fused."""
 
     def __init__(self, num_heads, **kwargs):
         super().__init__(**kwargs)
@@ -24,24 +68,15 @@ class LinearAttention(keras.layers.Layer):
     def call(self, inputs):
         _, tokens, width = inputs.shape
         shape = (-1, tokens, 3, self.num_heads, width // self.num_heads)
-        query, key, value = ops.unstack(ops.reshape(self.qkv_dense(inputs), shape), axis=2)
-        query, key = ops.elu(query) + 1, ops.elu(key) + 1
-        memory = ops.einsum("bnhk,bnhv->bhkv", key, value)
-        norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-        mixed = ops.einsum("bnhk,bhkv->bnhv", query, memory) / norm[..., None]
+        mixed = linear_attention(*ops.unstack(ops.reshape(self.qkv_dense(inputs), shape), axis=2))
         return self.output_dense(ops.reshape(mixed, (-1, tokens, width)))
 
 
 class FourierMixer(keras.layers.Layer):
-    """The real part of a Fourier transform along tokens and channels: O(tokens log tokens).
-
-    Source: Lee-Thorp et al., "FNet", 2021, equation (3).
-    """
+    """`fourier_transform` as a layer, which has no weights."""
 
     def call(self, inputs):
-        x = ops.cast(inputs, "float32")
-        real, _ = ops.fft2((x, ops.zeros_like(x)))
-        return ops.cast(real, inputs.dtype)
+        return fourier_transform(inputs)
 
 
 class SelfAttention(keras.layers.MultiHeadAttention):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 from keras_permix.ops import interleave_order, slice_sort
 
@@ -150,4 +151,4 @@ class GraphSliceSort(GraphAttention):
 def make_dense(units, layers, activation=None, **kwargs):
     """A dense layer that starts as Graphormer's do."""
     initializer = keras.initializers.RandomNormal(stddev=0.02 * layers**-0.5)
-    return keras.layers.Dense(units, activation, kernel_initializer=initializer, **kwargs)
+    return Dense(units, activation, kernel_initializer=initializer, **kwargs)

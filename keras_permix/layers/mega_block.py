@@ -12,6 +12,7 @@ from keras_permix.layers.checks import (
     check_tokens,
 )
 from keras_permix.layers.damped_ema import DampedEMA
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 from keras_permix.layers.mega_attention import BIASES, FUNCTIONS, MegaAttention
 from keras_permix.layers.mega_feed_forward import MegaFeedForward
@@ -153,7 +154,7 @@ class MegaBlock(keras.layers.Layer):
 
     def _make_dense(self, name, units, activation, input_shape):
         normal = keras.initializers.RandomNormal(stddev=0.02)
-        dense = keras.layers.Dense(
+        dense = Dense(
             units, activation, kernel_initializer=normal, dtype=self.dtype_policy, name=name
         )
         dense.build(input_shape)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_permix.layers.checks import check_choice, check_positive, check_rate
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 from keras_permix.layers.norms import NORMS, make_norm, normalise
 
@@ -43,9 +44,9 @@ class MegaFeedForward(keras.layers.Layer):
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
         kernel = dict(kernel_initializer=keras.initializers.RandomNormal(stddev=0.02), dtype=policy)
-        self.mlp_in = keras.layers.Dense(self.mlp_dim, "silu", **kernel, name="mlp_in")
+        self.mlp_in = Dense(self.mlp_dim, "silu", **kernel, name="mlp_in")
         self.mlp_in.build(input_shape)
-        self.mlp_out = keras.layers.Dense(input_shape[-1], **kernel, name="mlp_out")
+        self.mlp_out = Dense(input_shape[-1], **kernel, name="mlp_out")
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
         self.middle_dropout = make_dropout(self.hidden_dropout, dtype=policy)
         self.output_dropout = make_dropout(self.dropout, dtype=policy)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_permix.layers.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 
 
@@ -50,8 +51,8 @@ class PostNormBlock(keras.layers.Layer):
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = keras.layers.Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = keras.layers.Dense(width, dtype=policy, name="mlp_out")
+        self.mlp_in = Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = Dense(width, dtype=policy, name="mlp_out")
         self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
         self.mlp_dropout = make_dropout(self.dropout, dtype=policy)
         for layer in (self.mixer, self.mixer_norm, self.mlp_in, self.mlp_norm):

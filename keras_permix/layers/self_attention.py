@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.checks import check_positive, check_rate, check_tokens
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 
 
@@ -55,12 +56,12 @@ class SelfAttention(keras.layers.Layer):
                 f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
                 f"input_shape={tuple(input_shape)}"
             )
-        self.qkv_dense = keras.layers.Dense(
+        self.qkv_dense = Dense(
             3 * inner, use_bias=self.use_qkv_bias, dtype=self.dtype_policy, name="qkv"
         )
         self.qkv_dense.build(input_shape)
         if self.use_output_projection:
-            self.output_dense = keras.layers.Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 

@@ -3,6 +3,7 @@
 import keras
 
 from keras_permix.layers.checks import check_rate, check_tokens
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 
 
@@ -53,12 +54,12 @@ class TokenMixer(keras.layers.Layer):
                 f"Received: inner_dim={inner}, input_shape={tuple(input_shape)}"
             )
         if self.use_value_projection:
-            self.value_dense = keras.layers.Dense(
+            self.value_dense = Dense(
                 inner, use_bias=self.use_value_bias, dtype=self.dtype_policy, name="value"
             )
             self.value_dense.build(input_shape)
         if self.use_output_projection:
-            self.output_dense = keras.layers.Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 

@@ -10,6 +10,7 @@ from keras_permix.ops import _ema, _sinkhorn
 from keras_permix.ops import _jax_kernels as kernels
 from keras_permix.ops import _jax_pairs as pairs
 from keras_permix.ops import _jax_sample as sample
+from keras_permix.ops._dense import dense as dense
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 

@@ -12,6 +12,7 @@ from tensorflow.python.eager.record import could_possibly_record
 from keras_permix.ops import _ema, _sinkhorn
 from keras_permix.ops import _tensorflow_pairs as pairs
 from keras_permix.ops import _tensorflow_sample as sample
+from keras_permix.ops._dense import dense as dense
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort, small_integer
 

@@ -10,11 +10,12 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from keras_permix.ops import _ema, _torch_sort
+from keras_permix.ops import _dense, _ema, _torch_sort
 from keras_permix.ops._rows import Row
 from keras_permix.ops._tables import Plan, plan_csp, plan_slice_sort
 
 BOTH = ("independent", "reference")
+FAST_CONVOLUTION = torch.backends.mkldnn.is_available()
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -24,6 +25,20 @@ def device(x):
 
 def compiling():
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def dense(x, kernel, bias=None):
+    """`x @ kernel + bias`; on a CPU as a convolution by one pixel.
+
+    PyTorch gives oneDNN the convolutions, but the products of float32 matrices to another library,
+    which needs up to twice the time on AMD's processors.
+    """
+    fast = FAST_CONVOLUTION and x.is_cpu and x.dtype == kernel.dtype == torch.float32
+    if compiling() or not fast or not x.numel():
+        return _dense.dense(x, kernel, bias)
+    pixels = x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
+    product = torch.nn.functional.conv2d(pixels, kernel.t()[:, :, None, None], bias)
+    return product.permute(0, 2, 3, 1).reshape(*x.shape[:-1], -1)
 
 
 def channel_shift(x, mask, *, steps):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_permix.layers.dense import Dense
 from keras_permix.layers.dropout import make_dropout
 
 
@@ -61,7 +62,7 @@ class PatchEmbedding(keras.layers.Layer):
         self.width = width
 
     def build(self, input_shape):
-        self.dense = keras.layers.Dense(self.width, dtype=self.dtype_policy, name="projection")
+        self.dense = Dense(self.width, dtype=self.dtype_policy, name="projection")
         self.dense.build((None, None, self.patch_size**2 * input_shape[-1]))
 
     def call(self, images):
@@ -155,8 +156,8 @@ class MixerBlock(keras.layers.Layer):
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = keras.layers.Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = keras.layers.Dense(width, dtype=policy, name="mlp_out")
+        self.mlp_in = Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = Dense(width, dtype=policy, name="mlp_out")
         self.hidden_dropout = make_dropout(self.dropout, dtype=policy)
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
         for layer in (self.mixer_norm, self.mixer, self.mlp_norm, self.mlp_in):

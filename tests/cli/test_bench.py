@@ -5,6 +5,7 @@ import csv
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
 from keras_permix.cli import bench_layers, bench_models, bench_ops, main
 from keras_permix.cli.memory import peak_megabytes
@@ -19,7 +20,7 @@ def read(path):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(bench_ops, "CASES", {"csp, pairs": ((2, 8, 4),), "full sort": ((2, 8, 4),)})
+    monkeypatch.setattr(bench_ops, "CASES", dict.fromkeys(bench_ops.CASES, ((2, 8, 4),)))
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
@@ -27,31 +28,50 @@ def small(monkeypatch):
     monkeypatch.setattr("keras_permix.cli.timing.TURN", 1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("what", ["ops", "layers", "models"])
-def test_rows_are_written(what, dtype, small, tmp_path, capsys):
-    path = tmp_path / "new" / f"{what}.csv"
-    assert main(["bench", what, "--repeats", "1", "--dtype", dtype, "--out", str(path)]) == 0
+def bench(what, path, *arguments):
+    """Run it for a moment, check what every file holds, and return its rows."""
+    assert main(["bench", what, "--repeats", "1", "--out", str(path), *arguments]) == 0
     rows = read(path)
-    assert {row["dtype"] for row in rows} == {dtype}
     assert {row["backend"] for row in rows} == {keras.config.backend()}
-    times = [float(row.get("ms") or row["step_ms"]) for row in rows]
-    assert min(times) > 0
+    assert min(float(row.get("ms") or row["step_ms"]) for row in rows) > 0
     assert rows[0]["date"] in path.read_text()
-    assert (path.with_suffix(".png")).exists() == (what == "layers")
+    with Image.open(path.with_suffix(".png")) as picture:
+        assert picture.width > 500
+    return rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
+    rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
+    assert {row["dtype"] for row in rows} == {dtype}
+    assert [row["case"] for row in rows] == list(bench_ops.CASES)
+    for rival in ("attention", "linear_attention", "fourier"):
+        assert min(float(row[f"vs_{rival}"]) for row in rows) > 0
+    assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
     assert "is done" in capsys.readouterr().err
 
 
-def test_attention_is_timed_in_short_cases_only(small, tmp_path):
-    path = tmp_path / "layers.csv"
-    assert main(["bench", "layers", "--repeats", "1", "--out", str(path)]) == 0
-    short, long = ({r["layer"] for r in read(path) if r["tokens"] == n} for n in ("8", "16"))
+def test_layers_and_attention_in_short_cases_only(small, tmp_path):
+    rows = bench("layers", tmp_path / "layers.csv", "--dtype", "bfloat16")
+    short, long = ({r["layer"] for r in rows if r["tokens"] == n} for n in ("8", "16"))
     assert short - long == {"MultiHeadAttention", "SoftmaxAttention"}
 
 
-def test_a_wrong_operator_is_not_timed(small, monkeypatch, capsys):
-    monkeypatch.setattr(bench_ops, "_call", lambda case, shape, name: lambda x: x * (name is None))
-    assert main(["bench", "ops", "--repeats", "1"]) == 2
+def test_models(small, tmp_path):
+    rows = bench("models", tmp_path / "models.csv")
+    assert [row["model"] for row in rows] == list(bench_models.MODELS)
+
+
+@pytest.mark.parametrize("case", ["csp, pairs", "simple attention", "damped EMA"])
+def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
+    right = bench_ops._functions
+
+    def wrong(case, x):
+        operator, reference, chosen = right(case, x)
+        return lambda x: 1.01 * operator(x), reference, chosen
+
+    monkeypatch.setattr(bench_ops, "_functions", wrong)
+    assert main(["bench", "ops", "--repeats", "1", "--cases", case]) == 2
     assert "must equal its reference before it is timed" in capsys.readouterr().err
 
 
