@@ -37,11 +37,14 @@ def presets():
 
 
 def ops():
-    """One row an operator and shape: speed against the reference on each backend."""
+    """One row an operator and shape: speed against three others on each backend."""
     measured = {backend: read(f"ops_{backend}") for backend in BACKENDS}
-    yield ("op", "shape", *(f"{backend}: times the reference / a copy" for backend in BACKENDS))
+    yield ("op", "shape", *(f"{backend}: reference / attention / copy" for backend in BACKENDS))
     for rows in zip(*measured.values(), strict=True):
-        ratios = [f"{row['speedup']}× / {row['vs_copy']}×" for row in rows]
+        ratios = [
+            f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {row['vs_copy']}×"
+            for row in rows
+        ]
         yield (rows[0]["case"], rows[0]["shape"], *ratios)
 
 

@@ -216,7 +216,6 @@ NUMPY = dict(
     devices=("cpu",),
     dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
     aligns=BOTH,
-    max_tokens=1 << 15,
     compiled=False,
     ragged=True,
 )

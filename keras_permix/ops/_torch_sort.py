@@ -42,6 +42,9 @@ def by_numpy(x, plan, traced):
     holds the value above its place, and so a sort that is not stable becomes so.
     """
     key, packed = _to_key(x), traced or plan.aligned
+    narrow = key.dtype
+    if packed and plan.group_size - 1 > torch.iinfo(narrow).max:
+        key = key.to(WIDER[narrow])  # else places in the group would not fit below
     # -0.0, whose key is -1, is to equal 0.0; the few tensors that have one fetch it afterwards.
     minus_zero = packed and x.is_floating_point() and bool((key == -1).any())
     if minus_zero:
@@ -54,7 +57,7 @@ def by_numpy(x, plan, traced):
     if minus_zero:
         return x.gather(1, source.long()), source
     value = halves[..., HIGH if packed else 0]
-    return _from_key(_tokens_first(value, x.shape[1], key.dtype), x.dtype), source
+    return _from_key(_tokens_first(value, x.shape[1], narrow), x.dtype), source
 
 
 def _fill_up(key, plan):

@@ -191,3 +191,9 @@ def test_nan_survives():
     x[0, [3, 7], :] = np.nan
     for result in (ops.csp(x, (0, 1, 2, 3), 2), ops.slice_sort(x), ops.max_exchange(x)):
         assert np.isnan(to_numpy(result)).sum() == np.isnan(x).sum()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_more_tokens_than_16_bits_count(dtype):
+    x = np.random.default_rng(0).integers(-3, 4, (1, 70_000, 2)).astype("float32")
+    check(ops.slice_sort, x, dtype, oracle.slice_sort(x))
