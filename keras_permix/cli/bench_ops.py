@@ -119,8 +119,8 @@ def _check_equal(ours, reference, tolerance, case, shape):
 
     for call, other in zip(ours, reference, strict=True):
         for pair in zip(call(), other(), strict=True):
-            mine, other_s = (keras.ops.convert_to_numpy(keras.ops.cast(t, "float32")) for t in pair)
-            if not np.allclose(mine, other_s, rtol=0, atol=tolerance * np.abs(other_s).max()):
+            mine, right = (keras.ops.convert_to_numpy(keras.ops.cast(t, "float32")) for t in pair)
+            if not np.allclose(mine, right, rtol=0, atol=tolerance * np.abs(right).max()):
                 raise ValueError(
                     "An operator must equal its reference before it is timed. "
                     f"Received: {case} at {shape}, which differs"
