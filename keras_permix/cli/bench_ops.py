@@ -1,4 +1,4 @@
-"""`permix bench ops`: every operator against its reference, a copy, and attention on its tensor."""
+"""`permix bench ops`: operators against their references, a copy, and attention on their tensor."""
 
 from keras_permix.cli.memory import peak_megabytes
 from keras_permix.cli.timing import medians
