@@ -48,17 +48,22 @@ def damped_ema_gradient(cotangent, delta, alpha, beta, gamma, omega, truncation=
     return (back if mask is None else back * mask[..., None]) + omega * cotangent
 
 
-def damped_ema_of_many(x, delta, alpha, beta, gamma, omega):
+def damped_ema_of_many(x, delta, alpha, beta, gamma, omega, truncation=None):
     """The same by the recurrence, for sequences whose matrices would be too large."""
     p = sigmoid(delta)
     q = 1 - p * sigmoid(alpha)
+    truncation = truncation or x.shape[1]
     channels, out = len(omega), omega * x
-    for first, tokens in ((0, range(x.shape[1])), (channels, range(x.shape[1])[::-1])):
+    for first, step in ((0, 1), (channels, -1)):
         rows = slice(first, first + channels)
+        enters, leaves = (p * beta)[rows], (p * beta * q**truncation)[rows]
+        inputs, outputs = x[:, ::step], out[:, ::step]
         state = np.zeros((len(x), *delta[rows].shape))
-        for token in tokens if len(delta[rows]) else ():
-            state = q[rows] * state + (p * beta)[rows] * x[:, token, :, None]
-            out[:, token] += (gamma[rows] * state).sum(axis=-1) / np.sqrt(delta.shape[1])
+        for token in range(x.shape[1]) if len(delta[rows]) else ():
+            state = q[rows] * state + enters * inputs[:, token, :, None]
+            if token >= truncation:
+                state -= leaves * inputs[:, token - truncation, :, None]
+            outputs[:, token] += (gamma[rows] * state).sum(axis=-1) / np.sqrt(delta.shape[1])
     return out
 
 

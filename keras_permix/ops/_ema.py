@@ -14,11 +14,12 @@ from keras import ops
 from keras_permix.ops._toeplitz import toeplitz
 
 CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
+RUN = 16  # chunks, or runs of them, that are summed by one product
 MANY = 1 << 20  # chunks, more than there are where their number is not known
 
 
 def as_implementation(average):
-    """Make `average(x, weight, log_decay, truncation)` serve calls of `damped_ema`."""
+    """Make `average(x, weight, log_decay, omega, truncation)` serve calls of `damped_ema`."""
 
     @wraps(average)
     def serve(x, delta, alpha, beta, gamma, omega, mask, *, truncation):
@@ -27,8 +28,10 @@ def as_implementation(average):
         if mask is not None:
             real = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
         weight, log_decay = coefficients(*parameters)
-        averaged = average(real, weight, log_decay, truncation)
-        return ops.cast(averaged + omega * inputs, x.dtype)
+        averaged = average(real, weight, log_decay, omega, truncation)
+        if mask is not None:
+            averaged = averaged + omega * (inputs - real)
+        return ops.cast(averaged, x.dtype)
 
     return serve
 
@@ -53,33 +56,26 @@ def directions(channels, weight, log_decay):
         yield weight[rows], log_decay[rows], bool(backward)
 
 
-def by_chunks(x, weight, log_decay, truncation):
-    """Multiply chunks of tokens by their taps, and pass a decaying state from chunk to chunk.
+def by_chunks(x, weight, log_decay, omega, truncation):
+    """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
     """
-    batch, tokens, channels = ops.shape(x)
+    tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
-    chunks = -(-tokens // size)
-    x = ops.pad(x, ((0, 0), (0, chunks * size - tokens), (0, 0)))
-    x = ops.reshape(ops.transpose(x, (2, 0, 1)), (channels, batch, chunks, size))
-    last = chunks - 1 if isinstance(chunks, int) else MANY
-    full, partial = _reach(truncation, size, last)
-    within, outputs = 0, 0
+    x = _cut(ops.transpose(x, (2, 0, 1)), size)
+    chunks = x.shape[2] or MANY
+    full, partial = _reach(truncation, size, chunks - 1)
+    within, outputs = omega[:, None, None] * ops.eye(size, dtype=x.dtype), 0
     for weight_, log_decay_, backward in directions(x.shape[0], weight, log_decay):
         taps = (weight_, log_decay_, size, truncation, backward)
         within = within + _block(0, *taps)
         for distance in partial:
-            outputs = outputs + _product(_move(x, distance, backward), _block(distance, *taps))
+            moved = _cut(_move(_join(x), distance * size, backward), size)
+            outputs = outputs + _product(moved, _block(distance, *taps))
         if full:
-            lags = np.arange(size)[::-1]
-            lags = lags[::-1] if backward else lags
-            states = _product(x, ops.transpose(_powers(log_decay_, lags), (0, 2, 1)))
-            past = _past(states, size * log_decay_, full, backward)
-            to_tokens = weight_[..., None] * _powers(log_decay_, size - lags)
-            outputs = outputs + _product(past, to_tokens)
-    outputs = outputs + _product(x, within)
-    outputs = ops.reshape(outputs, (channels, batch, chunks * size))
+            outputs = outputs + _carried(x, weight_, log_decay_, full, chunks, backward)
+    outputs = _join(outputs + _product(x, within))
     return ops.transpose(outputs, (1, 2, 0))[:, :tokens]
 
 
@@ -108,46 +104,62 @@ def _block(distance, weight, log_decay, size, truncation, backward):
 
 def _product(x, matrices):
     """Multiply (channels, batch, chunks, n) by one matrix (n, m) a channel."""
-    channels, batch, chunks, _ = ops.shape(x)
-    rows = ops.reshape(x, (channels, batch * chunks, x.shape[-1]))
-    return ops.reshape(ops.matmul(rows, matrices), (channels, batch, chunks, matrices.shape[-1]))
+    return ops.einsum("abcn,anm->abcm", x, matrices)
 
 
-def _past(states, log_decay, reach, backward):
-    """Sum the states of the `reach` chunks before each, decayed by their distance less one.
+def _carried(x, weight, log_decay, reach, most, backward):
+    """What the `reach` chunks before each of `most` or fewer add to it, by way of their states."""
+    channels, batch, chunks, size = ops.shape(x)
+    dim = weight.shape[1]
+    lags = np.arange(size) if backward else np.arange(size)[::-1]
+    states = ops.einsum("ans,abcs->anbc", _powers(log_decay, lags), x)
+    states = ops.reshape(states, (channels * dim, batch, chunks))
+    decay = ops.reshape(size * log_decay, (-1, 1))
+    past = _move(_sums(states, decay, most, backward), 1, backward)
+    if reach < most - 1:
+        past = past - ops.exp(reach * decay)[..., None] * _move(past, reach, backward)
+    past = ops.reshape(past, (channels, dim, batch, chunks))
+    return ops.einsum("anbc,ans->abcs", past, weight[..., None] * _powers(log_decay, size - lags))
 
-    Runs of 1, 2, 4 … chunks are summed, and those that add up to `reach` are taken.
-    """
-    chunks = states.shape[2] or MANY
-    if reach >= chunks - 1:
-        reach = 1 << (chunks - 2).bit_length()  # one run; what it covers too much is empty
-    run, length, past, covered = states, 1, 0, 0
 
-    def decayed(x, by):
-        return x * ops.exp(by * log_decay)[:, None, None]
+def _sums(x, log_decay, most, backward):
+    """Sum (channels, batch, n), n at most `most`, up to each; `log_decay` is (channels, 1)."""
+    count = ops.shape(x)[2]
+    x = _cut(x, min(RUN, most))
+    size = x.shape[3]
+    one = ops.ones_like(log_decay)
+    sums = _product(x, _block(0, one, log_decay, size, None, backward))
+    if most > size:
+        runs = -(-most // size)
+        sums = sums + _carried(x, one, log_decay, runs, runs, backward)
+    return _join(sums)[..., :count]
 
-    while True:
-        if reach & length:
-            past = past + decayed(_move(run, covered + 1, backward), covered)
-            covered += length
-        if covered == reach:
-            return past
-        run = run + decayed(_move(run, length, backward), length)
-        length *= 2
+
+def _cut(x, size):
+    """Cut (channels, batch, n) to (channels, batch, ceil(n / size), size)."""
+    channels, batch, count = ops.shape(x)
+    pieces = -(-count // size)
+    x = ops.pad(x, ((0, 0), (0, 0), (0, pieces * size - count)))
+    return ops.reshape(x, (channels, batch, pieces, size))
+
+
+def _join(x):
+    channels, batch, pieces, size = ops.shape(x)
+    return ops.reshape(x, (channels, batch, pieces * size))
 
 
 def _move(x, by, backward):
-    """Chunks move on `by` places, or back, and zeros come in behind."""
-    chunks = ops.shape(x)[2]
-    by = min(by, chunks) if isinstance(chunks, int) else ops.minimum(by, chunks)
-    padding = (0, by) if backward else (by, 0)
-    moved = ops.pad(x, ((0, 0), (0, 0), padding, (0, 0)))
-    return moved[:, :, by:] if backward else moved[:, :, :chunks]
+    """Along the last axis move on by some places, or back, and let zeros come in behind."""
+    count = ops.shape(x)[2]
+    by = min(by, count) if isinstance(count, int) else ops.minimum(by, count)
+    moved = ops.pad(x, ((0, 0), (0, 0), (0, by) if backward else (by, 0)))
+    return moved[..., by:] if backward else moved[..., :count]
 
 
-def by_fft(x, weight, log_decay, truncation):
+def by_fft(x, weight, log_decay, omega, truncation):
     """Convolve the tokens with all taps, as a product of Fourier transforms."""
-    tokens, kernel = ops.shape(x)[1], 0
+    tokens = ops.shape(x)[1]
+    kernel = ops.pad(omega[:, None], ((0, 0), (0, 2 * tokens - 1)))
     for weight_, log_decay_, backward in directions(x.shape[2], weight, log_decay):
         taps = ops.pad(_taps(weight_, log_decay_, tokens, truncation), ((0, 0), (0, tokens)))
         kernel = kernel + (ops.roll(ops.flip(taps, axis=1), 1, axis=1) if backward else taps)

@@ -127,12 +127,12 @@ _max_exchange.defvjp(_max_exchange_forward, lambda winner, grad: (_exchange(grad
 
 
 @_ema.as_implementation
-def damped_ema(x, weight, log_decay, truncation):
+def damped_ema(x, weight, log_decay, omega, truncation):
     """On a CPU take some channels after the others, so that they stay in the cache."""
     batch, tokens, channels = x.shape
     most = max(CACHED // (batch * tokens), 1)
     if most >= channels or jax.default_backend() != "cpu":
-        return _ema.by_chunks(x, weight, log_decay, truncation)
+        return _ema.by_chunks(x, weight, log_decay, omega, truncation)
     size = next(size for size in range(most, 0, -1) if channels % size == 0)
 
     def cut(parameter):
@@ -141,7 +141,8 @@ def damped_ema(x, weight, log_decay, truncation):
 
     groups = jnp.moveaxis(x.reshape(batch, tokens, -1, size), 2, 0)
     averaged = lax.map(
-        lambda group: _ema.by_chunks(*group, truncation), (groups, cut(weight), cut(log_decay))
+        lambda group: _ema.by_chunks(*group, truncation),
+        (groups, cut(weight), cut(log_decay), omega.reshape(-1, size)),
     )
     return jnp.moveaxis(averaged, 0, 2).reshape(x.shape)
 

@@ -73,8 +73,8 @@ def damped_ema(
 
 
 @as_implementation
-def damped_ema_reference(x, weight, log_decay, truncation):
-    averaged = 0
+def damped_ema_reference(x, weight, log_decay, omega, truncation):
+    averaged = omega * x
     for weight_, log_decay_, backward in directions(x.shape[2], weight, log_decay):
         tokens = ops.transpose(x, (1, 0, 2))
         tokens = ops.flip(tokens, axis=0) if backward else tokens
@@ -84,8 +84,9 @@ def damped_ema_reference(x, weight, log_decay, truncation):
             gone = ops.pad(tokens, ((truncation, 0), (0, 0), (0, 0)))[: ops.shape(tokens)[0]]
             left = weight_ * ops.exp(truncation * log_decay_)
             outputs = outputs - _recur(gone, left, log_decay_, state)[1]
-        averaged = averaged + (ops.flip(outputs, axis=0) if backward else outputs)
-    return ops.transpose(averaged, (1, 0, 2))
+        outputs = ops.flip(outputs, axis=0) if backward else outputs
+        averaged = averaged + ops.transpose(outputs, (1, 0, 2))
+    return averaged
 
 
 def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):

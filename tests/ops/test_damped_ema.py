@@ -80,12 +80,12 @@ def test_values_and_gradients(tokens, truncation, directions, form):
 
 
 @pytest.mark.parametrize("form", FORMS[:2])
-@pytest.mark.parametrize("directions", [1, 2])
-def test_many_tokens(directions, form):
-    """So many that, on some backends, they are not taken all at once."""
-    x, *parameters = make(12_345, directions, channels=12)
-    outputs = ops.damped_ema(x, *parameters, implementation=form)
-    wanted = oracle.damped_ema_of_many(*in_float64([x, *parameters]))
+@pytest.mark.parametrize(("directions", "truncation"), [(1, None), (2, None), (2, 5000)])
+def test_many_tokens(directions, truncation, form):
+    """More chunks than runs of runs of chunks; on some backends not all channels at once."""
+    x, *parameters = make(20_000, directions, channels=12)
+    outputs = ops.damped_ema(x, *parameters, truncation=truncation, implementation=form)
+    wanted = oracle.damped_ema_of_many(*in_float64([x, *parameters]), truncation)
     assert_close(to_numpy(outputs), wanted, kind="ema")
 
 
