@@ -141,7 +141,7 @@ def _describe(op, x, mask, options):
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=tuple(x.shape),
         masked=mask is not None,
-        compiling=NATIVE.compiling(),
+        exporting=NATIVE.exporting(),
         options=options,
     )
 

@@ -28,7 +28,7 @@ def device(x):
     return f"several {platform}" if platform != "cpu" and count > 1 else platform
 
 
-def compiling():
+def exporting():
     return False
 
 

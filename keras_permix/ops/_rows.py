@@ -1,8 +1,7 @@
 """What a call is, and what an implementation says about the calls it accepts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 
@@ -15,7 +14,7 @@ class Call:
     dtype: str
     shape: tuple
     masked: bool
-    compiling: bool
+    exporting: bool
     options: dict
 
     def __str__(self):
@@ -44,7 +43,12 @@ class Row:
     masks: bool = False
     ragged: bool = False
     dynamic: bool = False  # a number of tokens that is not known while tracing
-    compiled: bool = True
+    exported: bool = True  # to a program that runs without this package
+    installed: bool = field(init=False)  # looked up once, as compilers cannot
+
+    def __post_init__(self):
+        found = self.requires is None or find_spec(self.requires) is not None
+        object.__setattr__(self, "installed", found)
 
     def objection(self, call):
         """Why this row cannot serve `call`, or None if it can."""
@@ -52,7 +56,7 @@ class Row:
         group = call.options.get("group_size", tokens)
         if self.devices and call.device not in self.devices:
             return f"it needs device {' or '.join(self.devices)}"
-        if self.requires and not _installed(self.requires):
+        if not self.installed:
             return f"it needs the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
             return f"it needs dtype {' or '.join(self.dtypes)}"
@@ -70,14 +74,9 @@ class Row:
             return f"it takes groups of at most {self.max_group} tokens"
         if self.max_tokens is not None and tokens > self.max_tokens:
             return f"it takes at most {self.max_tokens} tokens"
-        if call.compiling and not self.compiled:
-            return "it cannot be compiled"
+        if call.exporting and not self.exported:
+            return "it cannot be exported"
         return None
-
-
-@cache
-def _installed(package):
-    return find_spec(package) is not None
 
 
 def _shorten(value):

@@ -24,7 +24,7 @@ def device(x):
     return placed.rpartition("device:")[2].partition(":")[0].lower() or "cpu"
 
 
-def compiling():
+def exporting():
     return False
 
 

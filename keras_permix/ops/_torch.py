@@ -27,6 +27,10 @@ def compiling():
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
+def exporting():
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
 def dense(x, kernel, bias=None):
     """`x @ kernel + bias`; on a CPU as a convolution by one pixel.
 
@@ -208,7 +212,7 @@ TRITON = dict(
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
     aligns=BOTH,
-    compiled=False,
+    exported=False,
 )
 TRITON_SORT = dict(**TRITON, max_group=4096)
 
@@ -216,7 +220,7 @@ NUMPY = dict(
     devices=("cpu",),
     dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
     aligns=BOTH,
-    compiled=False,
+    exported=False,
     ragged=True,
 )
 

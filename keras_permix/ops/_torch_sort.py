@@ -5,11 +5,14 @@ that each sample came from, in the smallest integer type there is.
 """
 
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch.nn.functional import pad
+
+from keras_permix.ops._tables import Plan
 
 WIDER = {torch.int16: torch.int32, torch.int32: torch.int64}
 KEYS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
@@ -39,8 +42,35 @@ def by_numpy(x, plan, traced):
     """NumPy sorts contiguous integers in vector registers, many times faster than PyTorch.
 
     Floats become integers of the same order. Where places matter, an integer of twice the width
-    holds the value above its place, and so a sort that is not stable becomes so.
+    holds the value above its place, and so a sort that is not stable becomes so. To `torch.compile`
+    all of it is one opaque op.
     """
+    if not torch.compiler.is_compiling():
+        return _by_numpy(x, plan, traced)
+    options = plan.group_size, plan.aligned, plan.descending
+    out, source = _opaque_by_numpy(x, *options, traced)
+    return out, source if traced else None
+
+
+@torch.library.custom_op("keras_permix::sort_by_numpy", mutates_args=())
+def _opaque_by_numpy(
+    x: torch.Tensor,
+    group_size: int,
+    aligned: bool,
+    descending: Sequence[bool] | None,
+    traced: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out, source = _by_numpy(x, Plan(None, group_size, aligned, descending), traced)
+    return out, source if traced else x.new_empty(0)
+
+
+@_opaque_by_numpy.register_fake
+def _(x, group_size, aligned, descending, traced):
+    source = x.new_empty(x.shape, dtype=_small_integer(x.shape[1])) if traced else x.new_empty(0)
+    return torch.empty_like(x, memory_format=torch.contiguous_format), source
+
+
+def _by_numpy(x, plan, traced):
     key, packed = _to_key(x), traced or plan.aligned
     narrow = key.dtype
     if packed and plan.group_size - 1 > torch.iinfo(narrow).max:

@@ -41,6 +41,16 @@ def test_kernels_are_the_oracle(case, dtype, triton_launches):
     assert triton_launches[: len(kernels)] == list(kernels)
 
 
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_calls_launch_the_same(case, triton_launches):
+    op, shape, arguments, kernels = CASES[case]
+    check(op, shape, arguments, "float32", compiled=True)
+    assert triton_launches[: len(kernels)] == list(kernels)
+
+
 def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
     import torch
 

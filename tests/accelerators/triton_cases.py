@@ -47,7 +47,7 @@ def bits(x):
     return x.astype("float32").view("int32")
 
 
-def check(op, shape, arguments, dtype, implementation="triton"):
+def check(op, shape, arguments, dtype, implementation="triton", compiled=False):
     """Check values and gradients, to the last bit and the sign of zeros, against the oracle.
 
     Without a gradient to come the sort may leave zeros of both signs in any order.
@@ -60,6 +60,11 @@ def check(op, shape, arguments, dtype, implementation="triton"):
     def call(tensor):
         return function(tensor, **arguments, implementation=implementation)
 
+    if compiled:
+        import torch
+
+        torch.compiler.reset()  # it counts how often it compiles one function
+        call = torch.compile(call, backend="aot_eager", fullgraph=True)
     tensor = keras.ops.convert_to_tensor(x, dtype)
     value, gradient = value_and_gradient(call, tensor, keras.ops.cast(cotangent, dtype))
     assert keras.backend.standardize_dtype(value.dtype) == dtype

@@ -1,5 +1,7 @@
 """What a row of the table says about the calls it cannot serve."""
 
+from dataclasses import replace
+
 import pytest
 
 from keras_permix.ops._rows import Call, Row
@@ -21,6 +23,12 @@ def call(**options):
 def test_objections(case):
     limits, objection = LIMITS[case]
     assert Row("sort", "limited", print, **limits).objection(call(group_size=8)) == objection
+
+
+def test_what_cannot_be_exported_is_compiled_all_the_same():
+    row = Row("sort", "opaque", print, exported=False)
+    assert row.objection(call()) is None
+    assert row.objection(replace(call(), exporting=True)) == "it cannot be exported"
 
 
 def test_without_groups_all_tokens_are_one():

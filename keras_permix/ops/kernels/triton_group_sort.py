@@ -152,9 +152,7 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
     if aligned:
         leader = sort_groups(x[..., :1].contiguous(), None, group_size, traced=True)[1]
     batch, tokens, channels = x.shape
-    out, places = torch.empty_like(x), None
-    if traced:
-        places = torch.empty_like(x, dtype=torch.uint8 if group_size <= 256 else torch.int16)
+    out, places = torch.empty_like(x), empty_places(x, group_size) if traced else None
     tile = tile_for(group_size)
     blocks = triton.cdiv(tokens // group_size * channels, tile.lines)
     tables = out, places, steps, descending, leader
@@ -164,6 +162,11 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
         num_warps=tile.warps, maxnreg=REGISTERS,
     )  # fmt: skip
     return out, places
+
+
+def empty_places(x, group_size):
+    """What `sort_groups` fills with a place a sample."""
+    return x.new_empty(x.shape, dtype=torch.uint8 if group_size <= 256 else torch.int16)
 
 
 def put_back(grad, places, steps, group_size):

@@ -98,13 +98,15 @@ def order_pairs(x, steps, *, aligned, traced):
         A tensor like `x`, and one bit a pair, True where it was swapped: a word for 32 pairs of a
         channel, (batch, words, channels), int32; or None.
     """
-    grid, out = tiles(x), torch.empty_like(x)
-    swaps = None
-    if traced:
-        swaps = torch.empty((*grid[:2], x.shape[2]), dtype=torch.int32, device=x.device)
+    out, swaps = torch.empty_like(x), empty_swaps(x) if traced else None
     flags = dict(SHIFTED=steps is not None, ALIGNED=aligned, TRACED=traced)
-    order_pairs_kernel[grid](x, out, swaps, steps, *x.shape[1:], CHANNELS, **flags)
+    order_pairs_kernel[tiles(x)](x, out, swaps, steps, *x.shape[1:], CHANNELS, **flags)
     return out, swaps
+
+
+def empty_swaps(x):
+    """What `order_pairs` fills with a bit a pair."""
+    return x.new_empty((*tiles(x)[:2], x.shape[2]), dtype=torch.int32)
 
 
 def undo_pairs(grad, swaps, steps):

@@ -1,0 +1,63 @@
+"""PyTorch's graphs: `torch.compile` keeps the fast sort as one op, an exported program has none."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from tests import oracle
+from tests.harness import to_numpy
+
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's graphs")
+
+X = np.random.default_rng(0).normal(size=(2, 16, 6)).astype("float32")
+
+
+def sort(x):
+    return ops.group_sort(x, 8)
+
+
+def test_compiled_sorts_are_numpys():
+    import torch
+
+    names = []
+
+    def record(graph, inputs):
+        names.extend(str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+
+    result = torch.compile(sort, backend=record, fullgraph=True)(torch.from_numpy(X))
+    np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.group_sort(X, 8)))
+    assert any("keras_permix.sort_by_numpy" in name for name in names)
+
+
+def test_opaque_ops_are_what_they_say():
+    """Shapes, strides, dtypes and aliases are those of the fake tensors that compilers see."""
+    import torch
+
+    from keras_permix.ops import _torch_sort
+
+    x = torch.from_numpy(X)
+    for arguments in (
+        (x, 8, False, None, True),
+        (x, 16, False, [True, False] * 3, True),
+        (x, 5, True, None, True),
+        (x.to(torch.bfloat16), 16, False, None, False),
+        (-torch.zeros(1, 300, 1), 300, False, None, True),
+    ):
+        torch.library.opcheck(_torch_sort._opaque_by_numpy, arguments)
+
+
+class Sort(keras.layers.Layer):
+    def call(self, inputs):
+        return sort(inputs)
+
+
+def test_exported_programs_need_no_package():
+    import torch
+
+    program = torch.export.export(Sort(), (torch.from_numpy(X),))
+    code = [module.code for module in program.graph_module.modules() if hasattr(module, "code")]
+    assert "aten.sort" in "".join(code) and "keras_permix" not in "".join(code)
+    result = program.module()(torch.from_numpy(X))
+    np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.group_sort(X, 8)))
