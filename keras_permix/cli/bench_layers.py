@@ -21,14 +21,24 @@ COLUMNS = (
     "peak_mb",
 )
 ATTENTION = "MultiHeadAttention"
-QUADRATIC = (ATTENTION, "SoftmaxAttention")  # timed in the short cases only
+PROJECTIONS = {"2 projections": 2, "4 projections": 4}
+IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS)  # and in no others
 
 
 def makers():
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
     from keras_permix import layers
-    from keras_permix.cli.bench_rivals import FourierMixer, LinearAttention, SelfAttention
+    from keras_permix.cli.bench_rivals import (
+        FourierMixer,
+        LinearAttention,
+        Projections,
+        SelfAttention,
+    )
 
+    projections = {
+        name: lambda tokens, dtype, count=count: Projections(count, dtype=dtype)
+        for name, count in PROJECTIONS.items()
+    }
     return {
         ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
         "SoftmaxAttention": lambda tokens, dtype: layers.SoftmaxAttention(HEADS, dtype=dtype),
@@ -39,6 +49,7 @@ def makers():
         "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
         "ButterflyAttention": _butterfly,
         "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
+        **projections,
     }
 
 
@@ -73,7 +84,7 @@ def measure(case, repeats, dtype):
     x = keras.ops.convert_to_tensor(x, dtype)
     calls = {}
     for name, make in makers().items():
-        if case in SHORT or name not in QUADRATIC:
+        if case in SHORT or name not in IN_SHORT_CASES:
             layer = make(tokens, dtype="float32" if dtype == "float32" else f"mixed_{dtype}")
             layer.build(x.shape)
             calls[name] = runners(layer, x)
