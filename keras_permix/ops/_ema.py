@@ -56,14 +56,14 @@ def directions(channels, weight, log_decay):
         yield weight[rows], log_decay[rows], bool(backward)
 
 
-def by_chunks(x, weight, log_decay, omega, truncation):
+def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
     """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
     """
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
-    x = _cut(ops.transpose(x, (2, 0, 1)), size)
+    x = _cut(transpose(x, (2, 0, 1)), size)
     chunks = x.shape[2] or MANY
     full, partial = _reach(truncation, size, chunks - 1)
     within, outputs = omega[:, None, None] * ops.eye(size, dtype=x.dtype), 0
@@ -76,7 +76,7 @@ def by_chunks(x, weight, log_decay, omega, truncation):
         if full:
             outputs = outputs + _carried(x, weight_, log_decay_, full, chunks, backward)
     outputs = _join(outputs + _product(x, within))
-    return ops.transpose(outputs, (1, 2, 0))[:, :tokens]
+    return transpose(outputs, (1, 2, 0))[:, :tokens]
 
 
 def _reach(truncation, size, last):

@@ -95,6 +95,25 @@ def _permute_by_triton(x, plan):
     return _torch_triton.permute(x, plan)
 
 
+@_ema.as_implementation
+def damped_ema(x, weight, log_decay, omega, truncation):
+    transpose = torch.permute if compiling() else _Transpose.apply
+    return _ema.by_chunks(x, weight, log_decay, omega, truncation, transpose)
+
+
+class _Transpose(torch.autograd.Function):
+    """A transposed copy, and so is its gradient: products of a view would copy every matrix."""
+
+    @staticmethod
+    def forward(ctx, x, axes):
+        ctx.back = [axes.index(axis) for axis in range(len(axes))]
+        return x.permute(axes).contiguous()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.permute(ctx.back).contiguous(), None
+
+
 def max_exchange(x, mask):
     with torch.no_grad():
         winner = x.argmax(dim=1, keepdim=True)
@@ -231,7 +250,7 @@ ROWS = (
     Row("csp", "native", csp, group_sizes=(1, 2), aligns=BOTH),
     Row("csp", "numpy", numpy_csp, **NUMPY),
     Row("csp", "sort", csp, aligns=BOTH),
-    Row("damped_ema", "chunked", _ema.chunked, masks=True, dynamic=True),
+    Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", _ema.fft, masks=True, dynamic=True),
     Row("group_sort", "triton", triton_group_sort, **TRITON_SORT),
     Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
