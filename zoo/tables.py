@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BACKENDS = ("jax", "tensorflow", "torch")
+MACHINES = ("xeon", "epyc")  # folders of `zoo/results/`
 
 
 def presets():
@@ -38,9 +39,9 @@ def presets():
 
 def ops():
     """One row an operator and shape: speed against three others on each backend."""
-    measured = {backend: read(f"ops_{backend}") for backend in BACKENDS}
+    measured = [read("xeon", f"ops_{backend}") for backend in BACKENDS]
     yield ("op", "shape", *(f"{backend}: reference / attention / copy" for backend in BACKENDS))
-    for rows in zip(*measured.values(), strict=True):
+    for rows in zip(*measured, strict=True):
         ratios = [
             f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {row['vs_copy']}×"
             for row in rows
@@ -49,24 +50,40 @@ def ops():
 
 
 def layers():
-    """One row a layer and case: microseconds a token, and how often as fast as attention."""
-    measured = {backend: read(f"layers_{backend}") for backend in BACKENDS}
-    yield ("layer", "case", *(f"{backend}: µs a token (vs attention)" for backend in BACKENDS))
-    for rows in sorted(zip(*measured.values(), strict=True), key=lambda rows: rows[0]["layer"]):
-        if (rows[0]["batch"], rows[0]["tokens"]) not in (("16", "4096"), ("4", "16384")):
-            case = f"{rows[0]['batch']}×{rows[0]['tokens']}"
-            yield (f"`{rows[0]['layer']}`", case, *map(_token, rows))
+    """One row a layer and case: how often as fast as attention, on each machine and backend."""
+    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in places))
+    ratios = [by_layer_and_case(*place, "vs_attention") for place in places]
+    for layer, case in sorted(ratios[0], key=lambda key: key[0]):
+        if ratios[0][layer, case] and layer != "MultiHeadAttention":
+            found = [measured.get((layer, case)) for measured in ratios]
+            yield (f"`{layer}`", case, *(f"{ratio}×" if ratio else "–" for ratio in found))
 
 
-def _token(row):
-    """Microseconds a token, and the ratio to attention where it was timed."""
-    ratio = f" ({row['vs_attention']}×)" if row["vs_attention"] else ""
-    return f"{float(row['us_per_token']):.1f}{ratio}"
+def growth():
+    """One row a layer: the time of a token among 65,536, in times of one among 1,024."""
+    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", *(f"{backend}, {machine}" for machine, backend in places))
+    times = [by_layer_and_case(*place, "us_per_token") for place in places]
+    for layer in sorted({layer for layer, case in times[0] if case == "1×65536"}):
+        cells = []
+        for measured in times:
+            few, many = (measured.get((layer, case)) for case in ("64×1024", "1×65536"))
+            cells.append(f"{float(many) / float(few):.2f}" if few else "–")
+        yield (f"`{layer}`", *cells)
+
+
+def by_layer_and_case(machine, backend, column):
+    """One column of a measurement of layers."""
+    return {
+        (row["layer"], f"{row['batch']}×{row['tokens']}"): row[column]
+        for row in read(machine, f"layers_{backend}")
+    }
 
 
 def models():
     """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
-    measured = {backend: read(f"models_{backend}") for backend in BACKENDS}
+    measured = {backend: read("epyc", f"models_{backend}") for backend in BACKENDS}
     yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
     for row in measured["torch"]:
         times = [_step(measured[backend], row) for backend in BACKENDS]
@@ -81,9 +98,9 @@ def _step(rows, wanted):
     return "–"
 
 
-def read(name):
+def read(machine, name):
     """Rows of a file of measurements."""
-    with open(ROOT / "zoo" / "results" / f"{name}.csv", newline="") as file:
+    with open(ROOT / "zoo" / "results" / machine / f"{name}.csv", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -96,7 +113,7 @@ def markdown(rows):
 
 def filled(text):
     """The README with every table made anew."""
-    for table in (presets, ops, layers, models):
+    for table in (presets, ops, layers, growth, models):
         name = table.__name__
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
         text, found = re.subn(
