@@ -110,10 +110,12 @@ def plot(rows, path):
 
     A line holds the cases of the largest batch that the layer was timed with.
     """
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     time, memory = figure.subplots(1, 2)
+    time.set_prop_cycle(color=colormaps["tab20"].colors)  # more than there are lines
     for name in dict.fromkeys(row["layer"] for row in rows):
         mine = [row for row in rows if row["layer"] == name]
         most = max(row["batch"] * row["tokens"] for row in mine)

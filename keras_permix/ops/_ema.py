@@ -60,6 +60,7 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
     """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
+    `transpose` is the backend's best way to have the tokens last.
     """
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
