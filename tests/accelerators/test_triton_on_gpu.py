@@ -55,6 +55,15 @@ def test_large(case, dtype, triton_launches):
     assert triton_launches
 
 
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("case", LARGE)
+def test_compiled(case, triton_launches):
+    check(*LARGE[case], "float32", compiled=True)
+    assert triton_launches
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_larger_groups_are_sorted_by_torch(dtype, triton_launches):
     arguments = dict(group_size=8192)
