@@ -83,19 +83,11 @@ def by_layer_and_case(machine, backend, column):
 
 def models():
     """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
-    measured = {backend: read("epyc", f"models_{backend}") for backend in BACKENDS}
+    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
     yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
-    for row in measured["torch"]:
-        times = [_step(measured[backend], row) for backend in BACKENDS]
-        yield (row["case"], row["model"], row["tokens"], row["parameters"], *times)
-
-
-def _step(rows, wanted):
-    """The time of the row of the wanted case and model; a dash where it was not measured."""
-    for row in rows:
-        if (row["case"], row["model"]) == (wanted["case"], wanted["model"]):
-            return f"{row['step_ms']} ({row['vs_ViT']}×)"
-    return "–"
+    for rows in zip(*measured, strict=True):
+        facts = [rows[0][name] for name in ("case", "model", "tokens", "parameters")]
+        yield (*facts, *(f"{row['step_ms']} ({row['vs_ViT']}×)" for row in rows))
 
 
 def read(machine, name):
