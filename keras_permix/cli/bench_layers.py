@@ -1,5 +1,6 @@
 """`permix bench layers`: whole mixers, with their projections, against attention."""
 
+from functools import partial
 from math import isqrt
 
 from keras_permix.cli.memory import peak_megabytes
@@ -28,17 +29,8 @@ IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS)  # and in no othe
 def makers():
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
     from keras_permix import layers
-    from keras_permix.cli.bench_rivals import (
-        FourierMixer,
-        LinearAttention,
-        Projections,
-        SelfAttention,
-    )
+    from keras_permix.cli.bench_rivals import FourierMixer, LinearAttention, SelfAttention
 
-    projections = {
-        name: lambda tokens, dtype, count=count: Projections(count, dtype=dtype)
-        for name, count in PROJECTIONS.items()
-    }
     return {
         ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
         "SoftmaxAttention": lambda tokens, dtype: layers.SoftmaxAttention(HEADS, dtype=dtype),
@@ -49,8 +41,17 @@ def makers():
         "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
         "ButterflyAttention": _butterfly,
         "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
-        **projections,
+        **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
     }
+
+
+def _projections(count, tokens, dtype):
+    """Dense layers alone: what a mixer with as many of them costs at the least."""
+    import keras
+
+    from keras_permix.layers.dense import Dense
+
+    return keras.Sequential([Dense(WIDTH, dtype=dtype) for _ in range(count)])
 
 
 def _butterfly(tokens, dtype):

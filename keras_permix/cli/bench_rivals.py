@@ -5,8 +5,6 @@ from math import gcd, sqrt
 import keras
 from keras import ops
 
-from keras_permix.layers.dense import Dense
-
 HEAD = 64  # channels
 
 
@@ -79,25 +77,6 @@ class FourierMixer(keras.layers.Layer):
 
     def call(self, inputs):
         return fourier_transform(inputs)
-
-
-class Projections(keras.layers.Layer):
-    """Dense layers one after the other: what a mixer with as many of them costs at the least."""
-
-    def __init__(self, count, **kwargs):
-        super().__init__(**kwargs)
-        self.count = count
-
-    def build(self, input_shape):
-        width = input_shape[-1]
-        self.layers = [Dense(width, dtype=self.dtype_policy) for _ in range(self.count)]
-        for layer in self.layers:
-            layer.build(input_shape)
-
-    def call(self, inputs):
-        for layer in self.layers:
-            inputs = layer(inputs)
-        return inputs
 
 
 class SelfAttention(keras.layers.MultiHeadAttention):
