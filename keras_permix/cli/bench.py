@@ -45,6 +45,8 @@ def run(arguments):
     cases = arguments.cases or list(bench.CASES)
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
+    if arguments.out and arguments.out.is_dir():
+        raise ValueError(f"`--out` must be a file, but is a folder. Received: {arguments.out}")
     keep_freed_memory()
     print(f"{arguments.what} on {keras.config.backend()}, {machine()}", flush=True)
     rows = []

@@ -57,7 +57,7 @@ def permute(x, plan):
 def _permute(x, plan):
     if plan.in_pairs(x.shape[1]) or plan.group_size == 1:
         return _forward(x, plan)[0]
-    return _each_sample(partial(sample.values, plan=plan), x)
+    return sample.each(partial(sample.values, plan=plan), x)
 
 
 def _forward(x, plan):
@@ -66,7 +66,7 @@ def _forward(x, plan):
         return _shift(x, plan.steps), None
     if plan.in_pairs(x.shape[1]):
         return pairs.order(_shift(x, plan.steps), x[..., :1] if plan.aligned else None)
-    return _each_sample(partial(sample.values_and_trace, plan=plan), x)
+    return sample.each(partial(sample.values_and_trace, plan=plan), x)
 
 
 def _backward(plan, trace, grad):
@@ -74,7 +74,7 @@ def _backward(plan, trace, grad):
         return (_shift(grad, plan.steps, back=True),)
     if plan.in_pairs(grad.shape[1]):
         return (_shift(pairs.swap(grad, trace), plan.steps, back=True),)
-    return (_each_sample(partial(sample.undo, plan=plan), grad, trace),)
+    return (sample.each(partial(sample.undo, plan=plan), grad, trace),)
 
 
 _permute.defvjp(_forward, _backward)
@@ -93,13 +93,6 @@ def _shift(x, steps, back=False):
         return shift(x)
     first_is_positive = (x[:1, :1, :1] > 0).any()
     return lax.cond(first_is_positive, shift, shift, x)
-
-
-def _each_sample(function, *arrays):
-    """On a CPU take one sample after the other, so that it stays in the cache."""
-    if jax.default_backend() != "cpu":
-        return jax.vmap(function)(*arrays)
-    return lax.map(lambda sample: function(*sample), arrays)
 
 
 @jax.jit

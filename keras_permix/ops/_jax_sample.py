@@ -10,10 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from keras_permix.ops import _network
 from keras_permix.ops._jax_keys import from_key, is_minus_zero, to_key
-from keras_permix.ops._tables import network, power_of_two, shift_places, small_integer
+from keras_permix.ops._tables import power_of_two, shift_places, small_integer
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True)
+
+
+def each(function, *arrays):
+    """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function)(*arrays)
+    return lax.map(lambda entries: function(*entries), arrays)
 
 
 def values(x, plan):
@@ -84,7 +92,7 @@ def _sort(key, plan):
     largest = jnp.iinfo(key.dtype).max
     size, groups = plan.group_size, -(-tokens // plan.group_size)
     runs = _fill_up(key ^ turn, groups * size, 0, largest).reshape(groups, size, channels)
-    runs = _run_network(_fill_up(runs, power_of_two(size), 1, largest))[:, :size]
+    runs = _network.sort(_fill_up(runs, power_of_two(size), 1, largest), each)[:, :size]
     return runs.reshape(groups * size, channels)[:tokens] ^ turn
 
 
@@ -92,14 +100,3 @@ def _fill_up(x, length, axis, value):
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (0, length - x.shape[axis], 0)
     return lax.pad(x, jnp.array(value, x.dtype), widths)
-
-
-def _run_network(runs):
-    for size, flip in network(runs.shape[1]):
-        blocks = runs.reshape(runs.shape[0], -1, 2, size // 2, runs.shape[2])
-        first, second = blocks[:, :, 0], blocks[:, :, 1]
-        second = second[:, :, ::-1] if flip else second
-        low, high = jnp.minimum(first, second), jnp.maximum(first, second)
-        high = high[:, :, ::-1] if flip else high
-        runs = jnp.stack([low, high], axis=2).reshape(runs.shape)
-    return runs

@@ -1,4 +1,4 @@
-"""What is known before any tensor is: index tables and sorting networks, made in NumPy."""
+"""What is known before any tensor is: plans and index tables, made in NumPy."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -52,17 +52,3 @@ def small_integer(size):
 
 def power_of_two(length):
     return 1 << (length - 1).bit_length()
-
-
-def network(length):
-    """Yield the stages of a bitonic sorting network for `length` places, a power of two.
-
-    A stage is (size, flip): cut the places into blocks of `size`, and compare every place of a
-    block's first half with one of its second half, which is read backwards where `flip`.
-    """
-    size = 2
-    while size <= length:
-        yield size, True
-        for part in range(1, size.bit_length() - 1):
-            yield size >> part, False
-        size *= 2

@@ -51,7 +51,7 @@ def _permutation(plan):
     def values(x):
         if plan.in_pairs(x.shape[1]) or plan.group_size == 1:
             return values_and_trace(x)[0]
-        return _each_sample(partial(sample.values, plan=plan), (x,), x.dtype)
+        return sample.each(partial(sample.values, plan=plan), x, dtypes=x.dtype)
 
     def values_and_trace(x):
         if plan.group_size == 1:
@@ -59,14 +59,14 @@ def _permutation(plan):
         if plan.in_pairs(x.shape[1]):
             return pairs.order(_shift(x, plan.steps), x[..., :1] if plan.aligned else None)
         dtypes = (x.dtype, tf.as_dtype(small_integer(x.shape[1])))
-        return _each_sample(partial(sample.values_and_trace, plan=plan), (x,), dtypes)
+        return sample.each(partial(sample.values_and_trace, plan=plan), x, dtypes=dtypes)
 
     def undo(grad, trace):
         if plan.group_size == 1:
             return _shift(grad, plan.steps, back=True)
         if plan.in_pairs(grad.shape[1]):
             return _shift(pairs.swap(grad, trace), plan.steps, back=True)
-        return _each_sample(partial(sample.undo, plan=plan), (grad, trace), grad.dtype)
+        return sample.each(partial(sample.undo, plan=plan), grad, trace, dtypes=grad.dtype)
 
     values, values_and_trace, undo = map(_compiled, (values, values_and_trace, undo))
 
@@ -101,17 +101,6 @@ def _shift(x, steps, back=False):
         return shift()
     first_is_positive = tf.reduce_any(x[:1, :1, :1] > 0)
     return tf.cond(first_is_positive, shift, shift)
-
-
-def _each_sample(function, tensors, dtypes):
-    """On a CPU take one sample after the other, so that it stays in the cache."""
-
-    def each(samples):
-        return function(*samples)
-
-    if tf.config.list_logical_devices("GPU"):
-        return tf.vectorized_map(each, tensors)
-    return tf.map_fn(each, tensors, fn_output_signature=dtypes)
 
 
 def max_exchange(x, mask):

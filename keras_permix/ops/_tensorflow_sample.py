@@ -5,11 +5,21 @@ of the values. When a gradient is wanted, the integers carry the places below th
 makes the sort stable and tells where everything came from.
 """
 
+from functools import partial
+
 import numpy as np
 import tensorflow as tf
 
-from keras_permix.ops._tables import network, power_of_two, shift_places, small_integer
+from keras_permix.ops import _network
+from keras_permix.ops._tables import power_of_two, shift_places, small_integer
 from keras_permix.ops._tensorflow_keys import from_key, is_minus_zero, to_key, xor
+
+
+def each(function, *tensors, dtypes):
+    """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
+    if tf.config.list_logical_devices("GPU"):
+        return tf.vectorized_map(lambda entries: function(*entries), tensors)
+    return tf.map_fn(lambda entries: function(*entries), tensors, fn_output_signature=dtypes)
 
 
 def values(x, plan):
@@ -82,7 +92,7 @@ def _sort(key, plan):
         key = xor(key, turn)
     runs = _fill_up(key, groups * size, 0)
     runs = _fill_up(tf.reshape(runs, (groups, size, channels)), power_of_two(size), 1)
-    runs = _run_network(runs)[:, :size]
+    runs = _network.sort(runs, partial(each, dtypes=key.dtype))[:, :size]
     key = tf.reshape(runs, (groups * size, channels))[:tokens]
     return key if plan.descending is None else xor(key, turn)
 
@@ -91,14 +101,3 @@ def _fill_up(x, length, axis):
     missing = [[0, 0] for _ in x.shape]
     missing[axis][1] = length - x.shape[axis]
     return tf.pad(x, missing, constant_values=x.dtype.max)
-
-
-def _run_network(runs):
-    for size, flip in network(runs.shape[1]):
-        blocks = tf.reshape(runs, (runs.shape[0], -1, 2, size // 2, runs.shape[2]))
-        first, second = blocks[:, :, 0], blocks[:, :, 1]
-        second = second[:, :, ::-1] if flip else second
-        low, high = tf.minimum(first, second), tf.maximum(first, second)
-        high = high[:, :, ::-1] if flip else high
-        runs = tf.reshape(tf.stack([low, high], axis=2), runs.shape)
-    return runs

@@ -76,7 +76,7 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
     assert "must equal its reference before it is timed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--cases", "nine"], ["--repeats", "0"]])
+@pytest.mark.parametrize("arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."]])
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
     assert f"`{arguments[0]}` must be" in capsys.readouterr().err

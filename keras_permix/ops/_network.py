@@ -1,0 +1,73 @@
+"""A bitonic sorting network for XLA, which compiles it for every backend that has XLA."""
+
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+from keras import backend, ops
+
+CACHE = 1 << 21  # bytes that stay in the cache of a core
+
+
+def sort(runs, each):
+    """Sort integers, (groups, tokens, channels), along the tokens, whose number is a power of two.
+
+    Steps that compare within blocks of tokens take one block after the other, which stays in the
+    cache where all tokens would not.
+
+    Args:
+        runs: tensor of a static shape.
+        each: function of (function, tensor) that applies to each entry of the first axis.
+    """
+    shape = runs.shape
+    row = shape[2] * np.dtype(backend.standardize_dtype(runs.dtype)).itemsize
+    block = 1 << max(CACHE // row, 1).bit_length() - 1
+    for within, steps in groupby(network(shape[1]), lambda step: step[0] <= block < shape[1]):
+        take = partial(_take, steps=tuple(steps))
+        if within:
+            blocks = each(take, ops.reshape(runs, (-1, 1, block, shape[2])))
+            runs = ops.reshape(blocks, shape)
+        else:
+            runs = take(runs)
+    return runs
+
+
+def network(length):
+    """Yield the steps of the network for `length` places, a power of two.
+
+    A step is (size, parts, flip). Cut the places into blocks of `size`, compare every place of a
+    block's first half with one of its second half, which is read backwards where `flip`, and, if
+    there are 4 `parts`, do so within both halves, not backwards. Two stages of the network at once
+    pass through the memory once.
+    """
+    level = 2
+    while level <= length:
+        size = level
+        while size > 1:
+            parts = min(size, 4)
+            yield size, parts, size == level
+            size //= parts
+        level *= 2
+
+
+def _take(runs, steps):
+    for size, parts, flip in steps:
+        blocks = ops.reshape(runs, (runs.shape[0], -1, parts, size // parts, runs.shape[2]))
+        blocks = [blocks[:, :, part] for part in range(parts)]
+        first, second = blocks[: parts // 2], blocks[parts // 2 :]
+        second = _backwards(second) if flip else second
+        low, high = _compare(first, second)
+        high = _backwards(high) if flip else high
+        if parts == 4:
+            low, high = (sum(_compare(half[:1], half[1:]), []) for half in (low, high))
+        runs = ops.reshape(ops.stack(low + high, axis=2), runs.shape)
+    return runs
+
+
+def _backwards(parts):
+    return [ops.flip(part, axis=2) for part in parts[::-1]]
+
+
+def _compare(first, second):
+    low = [ops.minimum(*pair) for pair in zip(first, second, strict=True)]
+    return low, [ops.maximum(*pair) for pair in zip(first, second, strict=True)]
