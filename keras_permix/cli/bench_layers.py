@@ -23,7 +23,8 @@ COLUMNS = (
 )
 ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
-IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS)  # and in no others
+BLOCKS = "attention in blocks"
+IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in no others
 
 
 def makers():
@@ -39,9 +40,10 @@ def makers():
         "CSP": lambda tokens, dtype: layers.CSP(dtype=dtype),
         "SliceSort": lambda tokens, dtype: layers.SliceSort(dtype=dtype),
         "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
-        "ButterflyAttention": _butterfly,
+        "ButterflyAttention": partial(_butterfly, 1),
         "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
         **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
+        BLOCKS: partial(_butterfly, 0),  # what `ButterflyAttention` costs without a permutation
     }
 
 
@@ -54,12 +56,12 @@ def _projections(count, tokens, dtype):
     return keras.Sequential([Dense(WIDTH, dtype=dtype) for _ in range(count)])
 
 
-def _butterfly(tokens, dtype):
-    """Attention in blocks of the square root of the tokens, at the stride of the second stage."""
+def _butterfly(stage, tokens, dtype):
+    """Attention in blocks of the square root of the tokens, at the stride of a stage."""
     from keras_permix.layers import ButterflyBlock, SoftmaxAttention
 
     attention = SoftmaxAttention(HEADS, dtype=dtype)
-    return ButterflyBlock(attention, isqrt(tokens), stage=1, axis=1, dtype=dtype)
+    return ButterflyBlock(attention, isqrt(tokens), stage, axis=1, dtype=dtype)
 
 
 def measure(case, repeats, dtype):

@@ -77,7 +77,10 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
 
 
 def _attend(query, key, value):
-    return ops.einsum("bnhd,bhde->bnhe", query, ops.einsum("bnhd,bnhe->bhde", key, value))
+    # Products of matrices with the heads in front, which XLA computes faster than these as sums.
+    query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
+    states = ops.matmul(ops.swapaxes(key, 2, 3), value)
+    return ops.swapaxes(ops.matmul(query, states), 1, 2)
 
 
 def _attend_causally(query, key, value):
