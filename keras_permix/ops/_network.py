@@ -59,7 +59,7 @@ def _take(runs, steps):
         low, high = _compare(first, second)
         high = _backwards(high) if flip else high
         if parts == 4:
-            low, high = (sum(_compare(half[:1], half[1:]), []) for half in (low, high))
+            low, high = ([ops.minimum(*half), ops.maximum(*half)] for half in (low, high))
         runs = ops.reshape(ops.stack(low + high, axis=2), runs.shape)
     return runs
 
