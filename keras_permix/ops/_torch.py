@@ -186,7 +186,7 @@ def _take(x, places):
     PyTorch's other ways, `index_select` and `gather` from flat rows, take up to twice the time.
     """
     rows = x.flatten(1).unsqueeze(1).expand(-1, x.shape[1], -1)
-    return rows.gather(2, places.expand(len(x), -1, -1))
+    return rows.gather(2, places.expand(x.shape[0], -1, -1))
 
 
 def _put(x, places):

@@ -61,3 +61,21 @@ def test_exported_programs_need_no_package():
     assert "aten.sort" in "".join(code) and "keras_permix" not in "".join(code)
     result = program.module()(torch.from_numpy(X))
     np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.group_sort(X, 8)))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_programs_take_any_batch(strict):
+    import torch
+
+    class Mixer(torch.nn.Module):
+        def forward(self, x):
+            return ops.slice_sort(ops.csp(x, (0, 1, 2, 3, 4, 5), 2))
+
+    batch = {"x": {0: torch.export.Dim("batch")}}
+    x = torch.from_numpy(X)
+    program = torch.export.export(Mixer(), (x,), dynamic_shapes=batch, strict=strict)
+    many = np.random.default_rng(1).normal(size=(5, *X.shape[1:])).astype("float32")
+    expected = oracle.values(many, oracle.csp(many, (0, 1, 2, 3, 4, 5), 2))
+    expected = oracle.values(expected, oracle.slice_sort(expected))
+    result = program.module()(torch.from_numpy(many))
+    np.testing.assert_array_equal(to_numpy(result), expected)
