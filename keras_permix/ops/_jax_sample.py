@@ -19,9 +19,13 @@ UNIQUE = dict(mode="promise_in_bounds", unique_indices=True)
 
 def each(function, *arrays):
     """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
-    if jax.default_backend() != "cpu":
+    if not on_cpu():
         return jax.vmap(function)(*arrays)
     return lax.map(lambda entries: function(*entries), arrays)
+
+
+def on_cpu():
+    return jax.default_backend() == "cpu"
 
 
 def values(x, plan):
@@ -92,7 +96,7 @@ def _sort(key, plan):
     largest = jnp.iinfo(key.dtype).max
     size, groups = plan.group_size, -(-tokens // plan.group_size)
     runs = _fill_up(key ^ turn, groups * size, 0, largest).reshape(groups, size, channels)
-    runs = _network.sort(_fill_up(runs, power_of_two(size), 1, largest), each)[:, :size]
+    runs = _network.sort(_fill_up(runs, power_of_two(size), 1, largest), on_cpu())[:, :size]
     return runs.reshape(groups * size, channels)[:tokens] ^ turn
 
 

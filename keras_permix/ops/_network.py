@@ -9,27 +9,32 @@ from keras import backend, ops
 CACHE = 1 << 21  # bytes that stay in the cache of a core
 
 
-def sort(runs, each):
+def sort(runs, by_blocks):
     """Sort integers, (groups, tokens, channels), along the tokens, whose number is a power of two.
-
-    Steps that compare within blocks of tokens take one block after the other, which stays in the
-    cache where all tokens would not.
 
     Args:
         runs: tensor of a static shape.
-        each: function of (function, tensor) that applies to each entry of the first axis.
+        by_blocks: whether steps that compare within blocks of tokens take one block after the
+            other, which stays in the cache of a CPU where all tokens would not.
     """
     shape = runs.shape
     row = shape[2] * np.dtype(backend.standardize_dtype(runs.dtype)).itemsize
-    block = 1 << max(CACHE // row, 1).bit_length() - 1
+    block = 1 << max(CACHE // row, 1).bit_length() - 1 if by_blocks else shape[1]
     for within, steps in groupby(network(shape[1]), lambda step: step[0] <= block < shape[1]):
         take = partial(_take, steps=tuple(steps))
         if within:
-            blocks = each(take, ops.reshape(runs, (-1, 1, block, shape[2])))
-            runs = ops.reshape(blocks, shape)
+            blocks = ops.reshape(runs, (-1, block, shape[2]))
+            turn = partial(_take_one, take=take)
+            runs = ops.reshape(ops.fori_loop(0, blocks.shape[0], turn, blocks), shape)
         else:
             runs = take(runs)
     return runs
+
+
+def _take_one(place, blocks, take):
+    """Take one block in its place: what a map returns would be one more copy of all of them."""
+    start = (place, 0, 0)
+    return ops.slice_update(blocks, start, take(ops.slice(blocks, start, (1, *blocks.shape[1:]))))
 
 
 def network(length):

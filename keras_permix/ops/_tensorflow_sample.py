@@ -5,8 +5,6 @@ of the values. When a gradient is wanted, the integers carry the places below th
 makes the sort stable and tells where everything came from.
 """
 
-from functools import partial
-
 import numpy as np
 import tensorflow as tf
 
@@ -17,9 +15,13 @@ from keras_permix.ops._tensorflow_keys import from_key, is_minus_zero, to_key, x
 
 def each(function, *tensors, dtypes):
     """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
-    if tf.config.list_logical_devices("GPU"):
+    if not on_cpu():
         return tf.vectorized_map(lambda entries: function(*entries), tensors)
     return tf.map_fn(lambda entries: function(*entries), tensors, fn_output_signature=dtypes)
+
+
+def on_cpu():
+    return not tf.config.list_logical_devices("GPU")
 
 
 def values(x, plan):
@@ -92,7 +94,7 @@ def _sort(key, plan):
         key = xor(key, turn)
     runs = _fill_up(key, groups * size, 0)
     runs = _fill_up(tf.reshape(runs, (groups, size, channels)), power_of_two(size), 1)
-    runs = _network.sort(runs, partial(each, dtypes=key.dtype))[:, :size]
+    runs = _network.sort(runs, on_cpu())[:, :size]
     key = tf.reshape(runs, (groups * size, channels))[:tokens]
     return key if plan.descending is None else xor(key, turn)
 

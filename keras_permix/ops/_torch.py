@@ -203,7 +203,7 @@ def _copy(x):
 
 
 def _swap_(x, swap):
-    """Change the places of the pairs that `swap` marks, and with them the tensor `x`.
+    """Change the places of the pairs that `swap` marks: in `x` itself, but for graphs.
 
     PyTorch does not vectorise `where`, but it does so for bits: a ^ (a ^ b) is b.
     """

@@ -10,10 +10,6 @@ from keras_permix.ops import _network, slice_sort
 from tests import oracle
 
 
-def in_turn(function, entries):
-    return ops.stack([function(entry) for entry in entries])
-
-
 @pytest.mark.parametrize("cache", [1, 32, 1 << 21])
 @pytest.mark.parametrize("tokens", [1, 2, 4, 8])
 def test_sorts_all_zeros_and_ones(monkeypatch, tokens, cache):
@@ -22,24 +18,25 @@ def test_sorts_all_zeros_and_ones(monkeypatch, tokens, cache):
     rows = np.array(list(itertools.product((0, 1), repeat=tokens)), "int32")
     channels = min(len(rows), 2)
     runs = np.moveaxis(rows.reshape(-1, channels, tokens), 1, 2)  # (groups, tokens, channels)
-    ordered = ops.convert_to_numpy(_network.sort(ops.convert_to_tensor(runs), in_turn))
+    ordered = ops.convert_to_numpy(_network.sort(ops.convert_to_tensor(runs), True))
     np.testing.assert_array_equal(ordered, np.sort(runs, axis=1))
 
 
+@pytest.mark.parametrize("by_blocks", [True, False])
 @pytest.mark.parametrize("dtype", ["int16", "int32"])
-def test_sorts_in_blocks(monkeypatch, dtype):
-    calls = []
+def test_sorts_in_blocks(monkeypatch, dtype, by_blocks):
+    shapes, take = set(), _network._take
 
-    def each(function, entries):
-        calls.append(entries.shape)
-        return in_turn(function, entries)
+    def record(runs, steps):
+        shapes.add(tuple(runs.shape))
+        return take(runs, steps)
 
     runs = np.random.default_rng(0).integers(-50, 50, (3, 256, 5)).astype(dtype)
     monkeypatch.setattr(_network, "CACHE", 2 * runs[0, :32].nbytes - 1)
-    ordered = ops.convert_to_numpy(_network.sort(ops.convert_to_tensor(runs), each))
+    monkeypatch.setattr(_network, "_take", record)
+    ordered = ops.convert_to_numpy(_network.sort(ops.convert_to_tensor(runs), by_blocks))
     np.testing.assert_array_equal(ordered, np.sort(runs, axis=1))
-    # once at first, and then after the wide steps of 64, 128 and 256 places
-    assert [tuple(shape) for shape in calls] == 4 * [(24, 1, 32, 5)]
+    assert shapes == {(3, 256, 5)} | ({(1, 32, 5)} if by_blocks else set())
 
 
 @pytest.mark.skipif(backend.backend() == "torch", reason="sorts by other means")
