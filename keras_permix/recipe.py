@@ -27,7 +27,7 @@ REQUIRED = ("model", "data")
 def recipe_folders():
     """Folders that hold recipes: inside an installed package, and beside a checkout's."""
     package = Path(__file__).resolve().parent
-    return [folder for folder in (package / "recipes", package.parent / "zoo") if folder.is_dir()]
+    return [folder for folder in (package / "zoo", package.parent / "zoo") if folder.is_dir()]
 
 
 def list_recipes():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.preset_probe import verify_probe
+from keras_permix.zoo.presets.probe import verify_probe
 from tests.backends import quick
 from tests.tolerances import TOLERANCES
 

@@ -8,9 +8,11 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from keras_permix.cli import bench_layers, bench_models, bench_ops
+from keras_permix.bench import layers as bench_layers
+from keras_permix.bench import models as bench_models
+from keras_permix.bench import ops as bench_ops
+from keras_permix.bench.timing import keep_freed_memory
 from keras_permix.cli.table import format_table
-from keras_permix.cli.timing import keep_freed_memory
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models}
 DTYPES = ("float32", "bfloat16", "float16")

@@ -18,7 +18,7 @@ def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix import data
     from keras_permix.zoo import preset_info
-    from keras_permix.zoo.presets import load_preset
+    from keras_permix.zoo.presets.names import load_preset
 
     name = arguments.data or preset_info(arguments.preset).metadata.get("data")
     if name is None:

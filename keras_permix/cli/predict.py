@@ -17,7 +17,7 @@ def run(arguments):
     import numpy as np
 
     from keras_permix.zoo import preset_info
-    from keras_permix.zoo.presets import load_preset
+    from keras_permix.zoo.presets.names import load_preset
 
     if arguments.top < 1:
         raise ValueError(f"`--top` must be at least 1. Received: {arguments.top}")

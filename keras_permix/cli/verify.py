@@ -57,7 +57,7 @@ def run(arguments):
 
 def verify_here(preset):
     """Load a preset on this process's backend and compare it with its probe."""
-    from keras_permix.zoo.preset_probe import verify_probe
+    from keras_permix.zoo.presets.probe import verify_probe
 
     try:
         error, atol = verify_probe(preset)

@@ -1,15 +1,15 @@
 """Data sets, and the pipelines that bring them to a model."""
 
-from keras_permix.data.augment import Augmentation, make_augmentation
-from keras_permix.data.generated import generated_images
-from keras_permix.data.graphs import pad_graphs
-from keras_permix.data.images import ImageData, load_images
+from keras_permix.data.graphs.pad import pad_graphs
+from keras_permix.data.images.augment import Augmentation, make_augmentation
+from keras_permix.data.images.generated import generated_images
+from keras_permix.data.images.rand_augment import RandAugment
+from keras_permix.data.images.records import RecordSource
+from keras_permix.data.images.resize import ResizeCrop
+from keras_permix.data.images.sets import ImageData, load_images
+from keras_permix.data.images.sheet import load_sheet
+from keras_permix.data.images.tfds_images import tfds_images, tfds_source
 from keras_permix.data.pipeline import ImagePipeline
-from keras_permix.data.rand_augment import RandAugment
-from keras_permix.data.records import RecordSource
-from keras_permix.data.resize import ResizeCrop
-from keras_permix.data.sheet import load_sheet
-from keras_permix.data.tfds_images import tfds_images, tfds_source
 
 __all__ = [
     "Augmentation",

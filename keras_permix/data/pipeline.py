@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_permix.data.records import RecordSource
+from keras_permix.data.images.records import RecordSource
 
 
 class ImagePipeline(keras.utils.PyDataset):

@@ -8,8 +8,8 @@ from operator import index
 import numpy as np
 from keras import KerasTensor, ops
 
-from keras_permix.ops._dispatch import dispatch
 from keras_permix.ops.butterfly_stages import butterfly_stride, check_block
+from keras_permix.ops.dispatch.dispatch import dispatch
 
 
 def butterfly_permute(x, block, stage, *, axis, implementation=None):

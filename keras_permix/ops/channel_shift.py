@@ -1,8 +1,8 @@
 """Shift every channel along the tokens by its own number of places."""
 
-from keras_permix.ops._checks import check_mask, check_steps, check_tokens
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, shift_table, take_tokens, unpack
+from keras_permix.ops.dispatch.checks import check_mask, check_steps, check_tokens
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 
 
 def channel_shift(x, steps, *, mask=None, implementation=None):

@@ -1,15 +1,15 @@
 """Channel-wise sample permutation: shift every channel, then sort it in groups."""
 
-from keras_permix.ops._checks import (
+from keras_permix.ops.dispatch.checks import (
     check_align,
     check_group_size,
     check_mask,
     check_steps,
     check_tokens,
 )
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, shift_table, take_tokens, unpack
+from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.group_sort import sort_groups
+from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 
 
 def csp(

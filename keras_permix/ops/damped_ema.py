@@ -2,9 +2,14 @@
 
 from keras import ops
 
-from keras_permix.ops._checks import check_ema, check_mask, check_tokens, check_truncation
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._ema import as_implementation, coefficients, directions, in_full_precision
+from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.ema import (
+    as_implementation,
+    coefficients,
+    directions,
+    in_full_precision,
+)
 
 
 def damped_ema(

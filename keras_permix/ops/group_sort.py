@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_permix.ops._checks import check_align, check_group_size, check_mask, check_tokens
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, sorting_order, token_range, unpack
+from keras_permix.ops.dispatch.checks import check_align, check_group_size, check_mask, check_tokens
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
 
 
 def group_sort(

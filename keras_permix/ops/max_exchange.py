@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_permix.ops._checks import check_mask, check_tokens
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, take_tokens, token_range, unpack
+from keras_permix.ops.dispatch.checks import check_mask, check_tokens
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
 
 
 def max_exchange(x, *, mask=None, implementation=None):

@@ -7,7 +7,7 @@ from operator import index
 
 from keras import KerasTensor, ops
 
-from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops.dispatch.dispatch import dispatch
 
 
 def patchify(images, size, *, implementation=None):

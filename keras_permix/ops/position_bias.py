@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_permix.ops._toeplitz import toeplitz
+from keras_permix.ops.reference.toeplitz import toeplitz
 
 
 def simple_bias(table, tokens):

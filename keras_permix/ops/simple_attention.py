@@ -2,8 +2,8 @@
 
 from keras import KerasTensor, backend, ops
 
-from keras_permix.ops._checks import check_mask
-from keras_permix.ops._dispatch import dispatch
+from keras_permix.ops.dispatch.checks import check_mask
+from keras_permix.ops.dispatch.dispatch import dispatch
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32

@@ -2,8 +2,8 @@
 
 from keras import KerasTensor, backend, ops
 
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._sinkhorn import as_implementation, unrolled
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
 
 sinkhorn_reference = as_implementation(unrolled)
 

@@ -2,9 +2,9 @@
 
 from keras import backend, ops
 
-from keras_permix.ops._checks import check_group_size, check_mask, check_steps, check_tokens
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, shift_table, take_tokens, token_range, unpack
+from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_steps, check_tokens
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
 from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from keras import ops
 
-from keras_permix.ops._checks import check_descending, check_mask, check_tokens
-from keras_permix.ops._dispatch import dispatch
-from keras_permix.ops._packing import pack, sorting_order, take_tokens, token_range, unpack
+from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
 
 
 def slice_sort(x, descending=False, *, mask=None, implementation=None):

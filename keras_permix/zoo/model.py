@@ -3,8 +3,8 @@
 import keras
 from keras.dtype_policies import DTypePolicyMap
 
-from keras_permix.zoo.preset_writer import save_preset
-from keras_permix.zoo.presets import load_preset
+from keras_permix.zoo.presets.names import load_preset
+from keras_permix.zoo.presets.writer import save_preset
 
 
 class ZooModel(keras.Model):

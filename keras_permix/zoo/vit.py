@@ -4,14 +4,13 @@ import keras
 from keras import ops
 
 from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
-from keras_permix.layers.dropout import make_dropout
-from keras_permix.zoo.blocks import (
-    ImagePreprocessor,
-    MixerBlock,
-    PatchEmbedding,
-    PositionEmbedding,
-)
+from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.registry import zoo_model
 
 # name -> (layer, whether it depends on its place in the stack)
 MIXERS = {
@@ -22,7 +21,7 @@ MIXERS = {
 POOLINGS = ("cls", "mean", "max")
 
 
-@keras.saving.register_keras_serializable("keras_permix")
+@zoo_model
 class ViT(ZooModel):
     """A vision transformer whose token mixer is an argument.
 
@@ -111,14 +110,14 @@ class ViT(ZooModel):
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
 
-@keras.saving.register_keras_serializable("keras_permix")
+@zoo_model
 class CSPViT(ViT):
     """`ViT` that mixes tokens by channel-wise sample permutation instead of attention."""
 
     default_mixer = "csp"
 
 
-@keras.saving.register_keras_serializable("keras_permix")
+@zoo_model
 class SliceViT(ViT):
     """`ViT` that mixes tokens by sorting every channel instead of attention."""
 

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from tests import oracle
 from tests.backends import value_and_gradient
 from tests.harness import to_numpy
+from tests.oracle import permutations as oracle
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 
@@ -50,7 +50,8 @@ def way(request, monkeypatch):
     """Kernels whose blocks are small, so that a few tokens take every turn of the network."""
     if not request.param.endswith("interpreted"):
         return request.param
-    from keras_permix.ops.kernels import pallas_gpu_sort, pallas_tpu_sort
+    from keras_permix.ops.backend.jax.gpu import sort as pallas_gpu_sort
+    from keras_permix.ops.backend.jax.tpu import sort as pallas_tpu_sort
 
     monkeypatch.setattr(pallas_gpu_sort, "WORDS", 64)
     monkeypatch.setattr(pallas_tpu_sort, "MOST_VECTORS", 4)
@@ -66,11 +67,11 @@ def kernels_of(function, *arrays):
 
 
 def csp(way, steps, group_size, align):
-    from keras_permix.ops import _jax_kernels
+    from keras_permix.ops.backend.jax import accelerators
 
     def function(x):
         options = dict(steps=steps or (0,) * x.shape[2], align=align, ragged=True)
-        return _jax_kernels.csp(x, None, group_size=group_size, way=way, **options)
+        return accelerators.csp(x, None, group_size=group_size, way=way, **options)
 
     return function
 

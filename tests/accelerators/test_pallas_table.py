@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX run
     ],
 )
 def test_the_table_chooses(tokens, device, chosen, monkeypatch):
-    monkeypatch.setattr("keras_permix.ops._jax.device", lambda x: device)
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: device)
     x = keras.ops.zeros((1, tokens, 4))
     for name, arguments in {
         "channel_shift": ((0,) * 4,),
@@ -32,7 +32,7 @@ def test_the_table_chooses(tokens, device, chosen, monkeypatch):
 
 
 def test_a_gpu_holds_groups_of_4096(monkeypatch):
-    monkeypatch.setattr("keras_permix.ops._jax.device", lambda x: "gpu")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: "gpu")
     x = keras.ops.zeros((1, 8192, 4))
     for group_size, chosen in ((4096, "gpu_pallas"), (8192, "native")):
         assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen

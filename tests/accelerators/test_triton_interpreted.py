@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch):
     """The interpreter takes its time a sample, also for those that fill up a tile."""
-    from keras_permix.ops.kernels import triton_group_sort
+    from keras_permix.ops.backend.torch.triton import group_sort as triton_group_sort
 
     def tile_for(group_size, tile_for=triton_group_sort.tile_for):
         tile = tile_for(group_size)
@@ -54,7 +54,7 @@ def test_compiled_calls_launch_the_same(case, triton_launches):
 def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
     import torch
 
-    from keras_permix.ops.kernels.triton_shift_pairs import order_pairs
+    from keras_permix.ops.backend.torch.triton.shift_pairs import order_pairs
 
     x = torch.zeros(1, 4, 2)
     assert order_pairs(x, None, aligned=False, traced=False)[1] is None
@@ -66,7 +66,7 @@ def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
 def test_the_trace_of_pairs_is_a_bit_each():
     import torch
 
-    from keras_permix.ops.kernels.triton_shift_pairs import order_pairs
+    from keras_permix.ops.backend.torch.triton.shift_pairs import order_pairs
 
     trace = order_pairs(torch.zeros(2, 64, 40), None, aligned=False, traced=True)[1]
     assert (tuple(trace.shape), trace.dtype) == ((2, 1, 40), torch.int32)
@@ -76,7 +76,7 @@ def test_the_trace_of_pairs_is_a_bit_each():
 def test_the_trace_of_a_sort_is_a_byte_or_two(tokens, bytes_each):
     import torch
 
-    from keras_permix.ops.kernels.triton_group_sort import sort_groups
+    from keras_permix.ops.backend.torch.triton.group_sort import sort_groups
 
     trace = sort_groups(torch.zeros(1, tokens, 1), None, tokens, traced=True)[1]
     assert trace.element_size() == bytes_each

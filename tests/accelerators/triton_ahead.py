@@ -17,9 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from keras_permix.ops.kernels import triton_channel_shift as channel_shift
-from keras_permix.ops.kernels import triton_group_sort as group_sort
-from keras_permix.ops.kernels import triton_shift_pairs as shift_pairs
+from keras_permix.ops.backend.torch.triton import channel_shift, group_sort, shift_pairs
 
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 
 from keras_permix import ops
-from tests import oracle
 from tests.backends import value_and_gradient
 from tests.harness import to_numpy
+from tests.oracle import permutations as oracle
 
 DTYPES = ("float32", "float16", "bfloat16")
 SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel")

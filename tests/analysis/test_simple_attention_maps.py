@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from keras_permix.analysis import plot_simple_attention_maps, simple_attention_maps
 from keras_permix.layers import SimpleAttention, SoftmaxAttention
-from tests import oracle_simple
 from tests.harness import assert_close, to_numpy
+from tests.oracle import attention as oracle_simple
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
 MASK = np.arange(6) < np.array([[6], [4]])

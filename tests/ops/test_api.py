@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops import _dispatch
+from keras_permix.ops.dispatch import dispatch
 from tests.harness import to_numpy
 
 X = np.zeros((2, 8, 4), "float32")
@@ -80,7 +80,7 @@ def test_the_native_implementation_serves(name):
 
 
 def test_environment_forces_an_implementation(monkeypatch):
-    monkeypatch.setattr(_dispatch, "FORCED", "reference")
+    monkeypatch.setattr(dispatch, "FORCED", "reference")
     assert ops.explain("csp", X, (0,) * 4, 2).chosen == "reference"
 
 

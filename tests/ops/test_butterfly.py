@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests import oracle_butterfly as oracle
 from tests.backends import compiled, value_and_gradient
 from tests.harness import load_golden, to_numpy
+from tests.oracle import butterfly as oracle
 
 GOLDEN = load_golden("butterfly_mlp")
 TABLES = [name.removeprefix("perm_") for name in GOLDEN if name.startswith("perm_")]

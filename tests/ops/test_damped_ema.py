@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops import _dispatch
 from keras_permix.ops.damped_ema import damped_ema_stream
-from tests import oracle_mega as oracle
+from keras_permix.ops.dispatch import dispatch
 from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import mega as oracle
 
 NAMES = ("delta", "alpha", "beta", "gamma", "omega")
 FORMS = ("chunked", "fft", "reference")
@@ -178,7 +178,7 @@ def test_symbolic_calls_of_any_length(truncation, form):
 def test_every_form_can_be_asked_for():
     arrays = make(8)
     explanation = ops.explain("damped_ema", *arrays, mask=np.ones((2, 8), bool))
-    assert explanation.chosen == (_dispatch.FORCED or "chunked")
+    assert explanation.chosen == (dispatch.FORCED or "chunked")
     assert tuple(explanation.objections) == FORMS
 
 

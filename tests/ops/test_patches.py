@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests import oracle_butterfly as oracle
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
+from tests.oracle import butterfly as oracle
 
 IMAGES = np.random.default_rng(0).integers(0, 99, (2, 6, 12, 5)).astype("float32")
 

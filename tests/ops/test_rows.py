@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_permix.ops._rows import Call, Row
+from keras_permix.ops.dispatch.rows import Call, Row
 
 LIMITS = {
     "device": (dict(devices=("cuda",)), "it needs device cuda"),

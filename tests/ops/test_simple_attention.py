@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests import oracle_simple
 from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import attention as oracle_simple
 
 # Part of a chunk of 32 tokens, two whole ones, and longer ones of which the last is cut short.
 SHAPES = ((2, 5, 3, 4), (2, 64, 1, 8), (1, 90, 2, 40))

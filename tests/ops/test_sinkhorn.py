@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests import oracle_simple
 from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import attention as oracle_simple
 
 ANALYSIS, CSP = load_golden("analysis"), load_golden("csp_ops")
 X = np.random.default_rng(0).normal(size=(2, 12, 4)).astype("float32")

@@ -46,7 +46,7 @@ def edit_json(path, change):
 
 def list_anew(folder, name):
     """Write the present size and checksum of a preset's file into its metadata."""
-    from keras_permix.zoo.preset_files import checksum
+    from keras_permix.zoo.presets.folder import checksum
 
     def change(metadata):
         metadata["files"][name] = checksum(folder / name)

@@ -1,0 +1,1 @@
+"""Measurements: operators, layers and models against attention."""

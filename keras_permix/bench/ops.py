@@ -1,0 +1,182 @@
+"""`permix bench ops`: operators against their references, a copy, and attention on their tensor."""
+
+from keras_permix.bench.memory import peak_megabytes
+from keras_permix.bench.timing import medians
+
+SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
+CASES = {
+    "csp, pairs": (SHORT, VISION),
+    "channel shift": (SHORT,),
+    "full sort": (SHORT, LONG, LONGER),
+    "max exchange": (LONG,),
+    "simple attention": (LONG, LONGER),
+    "damped EMA": (LONG,),
+}
+EXACT = ("csp, pairs", "channel shift", "full sort", "max exchange")  # they move values
+TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the greatest value
+RIVALS = ("attention", "linear_attention", "fourier", "sort")
+COLUMNS = (
+    "case",
+    "shape",
+    "implementation",
+    "reference_forward_ms",
+    "reference_ms",
+    "forward_ms",
+    "ms",
+    "speedup",
+    "copy_ms",
+    "vs_copy",
+    "gb_per_s",
+    "peak_mb",
+    *(f"vs_{rival}" for rival in RIVALS),
+)
+
+
+def measure(case, repeats, dtype):
+    """Time an operator, forward and forward with backward, after checking its values.
+
+    Args:
+        case: One of `CASES`, each of which has some shapes.
+        repeats: Turns of `medians`.
+        dtype: What the tensors are made of.
+
+    Yields:
+        A dict with the keys `COLUMNS`: medians in milliseconds; `speedup` and `vs_…` are the time
+        of the reference and of the rivals over the operator's, `vs_copy` the operator's over the
+        copy's, all for forward and backward together (a copy has a forward alone, counted twice).
+        The rivals are softmax attention as fast as the backend has it, linear attention, a Fourier
+        transform (all on the same tensor, in heads of 64 channels, without projections), and of a
+        full sort the backend's own sort. The reference of the damped EMA is its form by a Fourier
+        transform. `gb_per_s` counts the tensor four times: read and
+        written, and its gradient, too. `peak_mb` is the memory of forward and backward above what
+        was there.
+
+    Raises:
+        ValueError: if values or gradients differ from the reference's; nothing is timed then.
+    """
+    import keras
+    import numpy as np
+
+    from keras_permix.bench.runners import runners
+
+    size = 4 if dtype == "float32" else 2  # bytes
+    for shape in CASES[case]:
+        x = np.random.default_rng(0).normal(size=shape)
+        x = keras.ops.convert_to_tensor(x, dtype)
+        operator, reference, chosen = _functions(case, x)
+        best, reference = runners(operator, x), runners(reference, x)
+        _check_equal(best, reference, 0 if case in EXACT else TOLERANCES[dtype], case, shape)
+        copy = runners(keras.ops.negative, x)[0]
+        rivals = {name: runners(rival, x)[1] for name, rival in _rivals(case).items()}
+        peak = peak_megabytes(best[1])
+        times = medians([*reference, *best, copy, *rivals.values()], repeats)
+        reference_forward, reference_both, forward, both, copied, *others = times
+        others = dict(zip(rivals, others, strict=True))
+        yield {
+            "case": case,
+            "shape": "×".join(map(str, shape)),
+            "implementation": chosen,
+            "reference_forward_ms": round(reference_forward, 2),
+            "reference_ms": round(reference_both, 2),
+            "forward_ms": round(forward, 2),
+            "ms": round(both, 2),
+            "speedup": round(reference_both / both, 1),
+            "copy_ms": round(copied, 2),
+            "vs_copy": round(both / (2 * copied), 1),
+            "gb_per_s": round(4 * size * float(np.prod(shape)) / both / 1e6, 1),
+            "peak_mb": "" if peak is None else round(peak),
+            **{
+                f"vs_{name}": round(others[name] / both, 2) if name in others else ""
+                for name in RIVALS
+            },
+        }
+
+
+def plot(rows, path):
+    """Draw the time of every operator and of what it was timed against, one group of bars a row."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1 + 0.6 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(rows))
+    bars = {"operator": [row["ms"] for row in rows]}
+    bars["reference"] = [row["reference_ms"] for row in rows]
+    bars["copy, twice"] = [2 * row["copy_ms"] for row in rows]
+    bars["attention"] = [row["ms"] * row["vs_attention"] for row in rows]
+    height = 0.8 / len(bars)
+    for number, (name, widths) in enumerate(bars.items()):
+        axes.barh(place + number * height, widths, height, label=name)
+    axes.set_yticks(place + 0.3, [f"{row['case']}\n{row['shape']}" for row in rows], fontsize=8)
+    axes.set(xscale="log", xlabel="milliseconds, forward and backward")
+    axes.invert_yaxis()
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=100)
+
+
+def _check_equal(ours, reference, tolerance, case, shape):
+    import keras
+    import numpy as np
+
+    for call, other in zip(ours, reference, strict=True):
+        for pair in zip(call(), other(), strict=True):
+            mine, right = (keras.ops.convert_to_numpy(keras.ops.cast(t, "float32")) for t in pair)
+            if not np.allclose(mine, right, rtol=0, atol=tolerance * np.abs(right).max()):
+                raise ValueError(
+                    "An operator must equal its reference before it is timed. "
+                    f"Received: {case} at {shape}, which differs"
+                )
+
+
+def _functions(case, x):
+    """The operator and its reference as functions of a tensor, and what serves the operator."""
+    from keras_permix import ops
+    from keras_permix.bench.rivals import in_heads, on_heads, quadratic_attention
+
+    if case == "simple attention":
+        chosen = ops.explain("simple_attention", *[in_heads(x)] * 3).chosen
+        return on_heads(ops.simple_attention), on_heads(quadratic_attention), chosen
+    op, arguments = _call(case, x)
+
+    def call(x, implementation=None):
+        return op(x, *arguments, implementation=implementation)
+
+    chosen = ops.explain(op, x, *arguments).chosen
+    # TensorFlow does not compile the gradient of a recurrence.
+    reference = "fft" if op is ops.damped_ema else "reference"
+    return call, lambda x: call(x, reference), chosen
+
+
+def _call(case, x):
+    """An operator of one tensor, and its other arguments."""
+    import keras
+
+    from keras_permix import layers, ops
+
+    if case == "damped EMA":
+        layer = layers.DampedEMA()
+        layer.build(x.shape)
+        return ops.damped_ema, [keras.ops.copy(weight) for weight in layer.parameters]
+    steps = ops.shift_steps("linear", x.shape[1], x.shape[2])
+    return {
+        "csp, pairs": (ops.csp, (steps, 2)),
+        "channel shift": (ops.channel_shift, (steps,)),
+        "full sort": (ops.slice_sort, ()),
+        "max exchange": (ops.max_exchange, ()),
+    }[case]
+
+
+def _rivals(case):
+    """Functions of a tensor that mix its tokens in other ways, by name."""
+    import keras
+
+    from keras_permix.bench import rivals
+
+    functions = {
+        "attention": rivals.on_heads(keras.ops.dot_product_attention),
+        "linear_attention": rivals.on_heads(rivals.linear_attention),
+        "fourier": rivals.fourier_transform,
+    }
+    if case == "full sort":
+        functions["sort"] = lambda x: keras.ops.sort(x, axis=1)
+    return functions

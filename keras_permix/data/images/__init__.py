@@ -1,0 +1,1 @@
+"""Images: readers, generators and augmentation."""

@@ -1,0 +1,169 @@
+"""Augmentation of batches of images, as a recipe writes it.
+
+Crop and flip are NumPy (`crop_flip.py`); mixing and erasing are Keras' layers; RandAugment is
+ours (`rand_augment.py` says why). Keras' layers are driven by their `get_random_transformation`
+and `transform_*`, as Keras' own composed layers drive them: so the random numbers of a batch
+come from a seed made for that batch, and no layer keeps a state.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.data.images.crop_flip import random_crop, random_flip
+from keras_permix.data.images.rand_augment import RandAugment
+
+# Keeps the numbers of the augmentation apart from those of the order, for the same seed.
+STREAM = 1
+
+# What a recipe may say: type, least and greatest value. Below an alpha of 0.2, TensorFlow's beta
+# distribution can divide zero by zero; above 1, Keras' `CutMix` does not go.
+RULES = {
+    "crop_padding": (int, 0, 1024),
+    "flip": (bool, False, True),
+    "randaugment": None,
+    "erasing": (int | float, 0, 1),
+    "mixup": (int | float, 0.2, 1),
+    "cutmix": (int | float, 0.2, 1),
+}
+
+
+def make_augmentation(spec, seed, num_classes):
+    """Make the augmentation that a recipe describes by a dict.
+
+    Each entry may be left out, or be 0, False or None for none. They apply in this order:
+
+    - `crop_padding`: pixels of zeros on each side, before each image is cut at random;
+    - `flip`: whether half of the images are mirrored;
+    - `randaugment`: a dict of `num_ops` and `factor`, see `RandAugment`;
+    - `erasing`: probability that a random rectangle of an image is filled with noise;
+    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, from 0.2 to 1.
+      With both, each batch has one of them, by a fair coin.
+
+    Args:
+        spec: the dict.
+        seed: int ≥ 0.
+        num_classes: number of classes, for labels that are mixed.
+
+    Returns:
+        An `Augmentation`, to be given to `ImagePipeline`.
+
+    Raises:
+        ValueError: for a key that is not known, or a value out of range.
+
+    Example:
+
+    ```python
+    spec = dict(crop_padding=4, flip=True, randaugment=dict(num_ops=2, factor=0.3), mixup=0.2)
+    augment = make_augmentation(spec, seed=0, num_classes=10)
+    images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), epoch=0, index=0)
+    ```
+
+    Source: [RandAugment](https://arxiv.org/abs/1909.13719),
+    [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
+    [CutMix](https://arxiv.org/abs/1905.04899).
+    """
+    unknown = sorted(set(spec) - set(RULES))
+    if unknown:
+        raise ValueError(
+            f"`spec` may have the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
+        )
+    spec = {key: value for key, value in spec.items() if value is not None and value != 0}
+    for key, value in spec.items():
+        _check_value(key, value)
+    return Augmentation(spec, seed, num_classes)
+
+
+def _check_value(key, value):
+    if key == "randaugment":
+        if not isinstance(value, dict) or set(value) - {"num_ops", "factor"}:
+            raise ValueError(
+                f"`{key}` must be a dict of num_ops and factor. Received: {key}={value!r}"
+            )
+        return
+    kind, least, most = RULES[key]
+    if not isinstance(value, kind) or not least <= value <= most:
+        raise ValueError(
+            f"`{key}` must be {getattr(kind, '__name__', kind)} from {least} to {most}, or 0 for "
+            f"none. Received: {key}={value!r}"
+        )
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class MixUp(keras.layers.MixUp):
+    """Keras' `MixUp` with an int32 order: its int64 makes JAX warn at every batch."""
+
+    def get_random_transformation(self, data, training=True, seed=None):
+        batch = ops.shape(data)[0]
+        return {
+            "permutation_order": keras.random.shuffle(ops.arange(batch, dtype="int32"), seed=seed),
+            "mix_weight": keras.random.beta((batch,), self.alpha, self.alpha, seed=seed),
+        }
+
+
+class Augmentation:
+    """Augmentation of a batch; `make_augmentation` makes one.
+
+    What a batch becomes depends on nothing but the seed, the epoch and the index of the batch.
+    """
+
+    def __init__(self, spec, seed, num_classes):
+        self.seed, self.num_classes = seed, num_classes
+        self.crop_padding = spec.get("crop_padding", 0)
+        self.flip = spec.get("flip", False)
+        self.image_layers, self.mixers = [], []
+        # In float32 whatever the dtype policy: levels up to 255 need it.
+        if "randaugment" in spec:
+            self.image_layers.append(RandAugment(**spec["randaugment"], dtype="float32"))
+        if "erasing" in spec:
+            # Keras draws the probability between two numbers: they are the same one here.
+            factor = (spec["erasing"], spec["erasing"])
+            self.image_layers.append(_keras_layer(keras.layers.RandomErasing, factor=factor))
+        if "mixup" in spec:
+            self.mixers.append(_keras_layer(MixUp, alpha=spec["mixup"]))
+        if "cutmix" in spec:
+            # Keras draws alpha between two numbers: likewise.
+            factor = (spec["cutmix"], spec["cutmix"])
+            self.mixers.append(_keras_layer(keras.layers.CutMix, factor=factor))
+
+    def __call__(self, images, labels, epoch, index):
+        """Augment batch `index` of an epoch.
+
+        Args:
+            images: uint8 or float array `(batch, height, width, channels)`, levels 0 to 255.
+            labels: int array `(batch,)`.
+            epoch: int ≥ 0.
+            index: int ≥ 0.
+
+        Returns:
+            `(images, labels)`. Images keep their dtype after crop and flip, and are float32
+            after the others. Labels that were mixed are float32 `(batch, num_classes)`, and
+            each row sums to one.
+        """
+        rng = np.random.default_rng((self.seed, epoch, index, STREAM))
+        if self.crop_padding:
+            images = random_crop(images, rng, self.crop_padding)
+        if self.flip:
+            images = random_flip(images, rng)
+        if not self.image_layers and not self.mixers:
+            return images, labels
+        with keras.device("cpu"):
+            return self._apply_layers(images, labels, rng)
+
+    def _apply_layers(self, images, labels, rng):
+        seed = keras.random.SeedGenerator(int(rng.integers(2**31)))
+        images = ops.convert_to_tensor(images, "float32")
+        for layer in self.image_layers:
+            drawn = layer.get_random_transformation(images, training=True, seed=seed)
+            images = layer.transform_images(images, drawn)
+        if self.mixers:
+            layer = self.mixers[rng.integers(len(self.mixers))]
+            drawn = layer.get_random_transformation(images, training=True, seed=seed)
+            images = layer.transform_images(images, drawn)
+            one_hot = ops.convert_to_tensor(np.eye(self.num_classes, dtype="float32")[labels])
+            labels = ops.convert_to_numpy(layer.transform_labels(one_hot, drawn))
+        return ops.convert_to_numpy(images), labels
+
+
+def _keras_layer(make, **kwargs):
+    return make(**kwargs, data_format="channels_last", dtype="float32")

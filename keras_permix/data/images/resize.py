@@ -1,0 +1,71 @@
+"""Images of any size brought to one size, with Pillow."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from keras_permix.data.images.pillow import pillow_image
+
+ATTEMPTS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeCrop:
+    """Bring an image to a square of one size, by bicubic resizing and cropping.
+
+    For testing, the middle square is cut after the shorter side is made `size / keep` long.
+    For training (`random=True`) it is a rectangle of a random area and aspect ratio.
+
+    Args:
+        size: side of the square, in pixels.
+        random: whether to cut at random.
+        keep: part of the shorter side that the middle square keeps.
+        area: least and greatest part of the image that a random rectangle covers.
+        aspect: least and greatest ratio of its width to its height.
+
+    Example:
+
+    ```python
+    crop = ResizeCrop(224, random=True)
+    image = crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0))   # (224, 224, 3)
+    ```
+
+    Source: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
+    """
+
+    size: int
+    random: bool = False
+    keep: float = 0.875
+    area: tuple = (0.08, 1.0)
+    aspect: tuple = (3 / 4, 4 / 3)
+
+    def __call__(self, image, rng=None):
+        """Return uint8 `(size, size, channels)` for an image `(height, width, channels)`.
+
+        `rng` is a `numpy.random.Generator`, needed where `random` is set.
+        """
+        height, width, channels = image.shape
+        box = self._random_box(height, width, rng) if self.random else None
+        box = self._middle_box(height, width) if box is None else box
+        library = pillow_image()
+        picture = library.fromarray(image[..., 0] if channels == 1 else image)
+        picture = picture.resize((self.size, self.size), library.Resampling.BICUBIC, box=box)
+        return np.asarray(picture).reshape(self.size, self.size, channels)
+
+    def _middle_box(self, height, width):
+        side = self.keep * min(height, width)
+        left, top = (width - side) / 2, (height - side) / 2
+        return left, top, left + side, top + side
+
+    def _random_box(self, height, width, rng):
+        """A rectangle that fits into the image, or None if none of a few drawn does."""
+        for _ in range(ATTEMPTS):
+            area = rng.uniform(*self.area) * height * width
+            aspect = math.exp(rng.uniform(*np.log(self.aspect)))
+            box_width, box_height = math.sqrt(area * aspect), math.sqrt(area / aspect)
+            if box_width <= width and box_height <= height:
+                left = rng.uniform(0, width - box_width)
+                top = rng.uniform(0, height - box_height)
+                return left, top, left + box_width, top + box_height
+        return None

@@ -1,0 +1,1 @@
+"""Attention, with a softmax and without."""

@@ -1,0 +1,94 @@
+"""What attention over the tokens of one tensor has in common, whatever the attention."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.checks import check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.dropout import make_dropout
+
+
+class SelfAttention(keras.layers.Layer):
+    """Project tokens to queries, keys and values of every head, and what these gave back.
+
+    A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have
+    the same weights: one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v side by side
+    with the heads contiguous inside each, its bias, and the output projection. So weights can be
+    moved from one kind of attention to another by `set_weights`.
+
+    Args:
+        num_heads: Number of heads.
+        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        use_qkv_bias: Whether the fused projection has a bias.
+        use_output_projection: Whether to project back to the input width, with a bias. Without it
+            the heads must fill the input width, and no dropout is applied after them.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+    """
+
+    def __init__(
+        self,
+        num_heads=8,
+        head_dim=None,
+        use_qkv_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = check_positive("num_heads", num_heads)
+        self.head_dim = None if head_dim is None else check_positive("head_dim", head_dim)
+        self.use_qkv_bias = use_qkv_bias
+        self.use_output_projection = use_output_projection
+        self.dropout = check_rate("dropout", dropout)
+
+    def build(self, input_shape):
+        width = check_tokens(type(self).__name__, input_shape)[-1]
+        if self.head_dim is None and width % self.num_heads:
+            raise ValueError(
+                "`num_heads` must divide the width of the input where `head_dim` is None. "
+                f"Received: num_heads={self.num_heads}, input_shape={tuple(input_shape)}"
+            )
+        inner = self.num_heads * (self.head_dim or width // self.num_heads)
+        if not self.use_output_projection and inner != width:
+            raise ValueError(
+                "Without an output projection `num_heads` * `head_dim` must be the width of the "
+                f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
+                f"input_shape={tuple(input_shape)}"
+            )
+        self.qkv_dense = Dense(
+            3 * inner, use_bias=self.use_qkv_bias, dtype=self.dtype_policy, name="qkv"
+        )
+        self.qkv_dense.build(input_shape)
+        if self.use_output_projection:
+            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense.build((*input_shape[:-1], inner))
+            self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def split_heads(self, inputs):
+        """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
+        qkv = self.qkv_dense(inputs)
+        head_dim = qkv.shape[2] // (3 * self.num_heads)
+        shape = (-1, ops.shape(qkv)[1], self.num_heads, head_dim)
+        return tuple(ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
+
+    def merge_heads(self, attended):
+        """From `(batch, tokens, heads, head_dim)` back to `(batch, tokens, channels)`."""
+        inner = attended.shape[2] * attended.shape[3]
+        merged = ops.reshape(attended, (-1, ops.shape(attended)[1], inner))
+        if not self.use_output_projection:
+            return merged
+        return self.output_dropout(self.output_dense(merged))
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "head_dim": self.head_dim,
+            "use_qkv_bias": self.use_qkv_bias,
+            "use_output_projection": self.use_output_projection,
+            "dropout": self.dropout,
+        }

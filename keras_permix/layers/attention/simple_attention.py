@@ -1,0 +1,75 @@
+"""SimpleTRON's attention as a layer."""
+
+import keras
+
+from keras_permix import ops
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.parts.checks import check_choice
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SimpleAttention(SelfAttention):
+    """Multi-head self-attention without softmax, in time and memory linear in the tokens.
+
+    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. Queries, keys and values
+    come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v side by side with the
+    heads contiguous inside each: the weights are those of `SoftmaxAttention`, and `set_weights`
+    moves them from one to the other. To train only the rest, set `qkv_dense.trainable = False`.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    the others are never attended to.
+
+    Args:
+        num_heads: Number of heads. It changes no weight.
+        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        use_qkv_bias: Whether the fused projection has a bias.
+        use_output_projection: Whether to project back to the input width, with a bias ("linear
+            layer behind the q-k-v product"). Without it the heads must fill the input width, and
+            no dropout is applied.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+        scale: "length" divides by the square root of the number of tokens, padding included,
+            "valid" by that of the number of real tokens that a query sees, `None` by nothing.
+        causal: Whether a token attends only to itself and those before it (beyond the paper).
+
+    Raises:
+        ValueError: for an argument out of range, or a width that the heads do not fit.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import SimpleAttention
+    >>> tuple(SimpleAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Yorsh et al., "SimpleTRON", 2022.
+    """
+
+    def __init__(
+        self,
+        num_heads=8,
+        head_dim=None,
+        use_qkv_bias=True,
+        use_output_projection=True,
+        dropout=0.0,
+        scale="length",
+        causal=False,
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
+        )
+        self.scale = check_choice("scale", scale, ("length", "valid", None))
+        self.causal = causal
+
+    def call(self, inputs, mask=None):
+        query, key, value = self.split_heads(inputs)
+        return self.merge_heads(self.attend(query, key, value, mask))
+
+    def attend(self, query, key, value, mask=None):
+        """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""
+        return ops.simple_attention(
+            query, key, value, mask=mask, scale=self.scale, causal=self.causal
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale, "causal": self.causal}

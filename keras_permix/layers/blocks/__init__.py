@@ -1,0 +1,1 @@
+"""A mixer of tokens, a mixer of channels, residuals and normalization."""

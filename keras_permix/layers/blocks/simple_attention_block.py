@@ -1,0 +1,91 @@
+"""SimpleTRON's block in its variants."""
+
+import keras
+
+from keras_permix.layers.attention.simple_attention import SimpleAttention
+from keras_permix.layers.blocks.post_norm_block import PostNormBlock
+from keras_permix.layers.parts.checks import check_choice
+
+# From names to (use_output_projection, whether there is the extra skip).
+VARIANTS = {
+    "simple": (False, False),
+    "simple_res": (False, True),
+    "simple_resl": (True, True),
+    "simple_l": (True, False),
+}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SimpleAttentionBlock(PostNormBlock):
+    """A post-norm block around `SimpleAttention`: SimpleTRON's, in its three variants.
+
+    | variant | output projection | extra skip |
+    | --- | --- | --- |
+    | "simple" | no | no |
+    | "simple_res" | no | yes |
+    | "simple_resl" | yes | yes |
+    | "simple_l" (the name is ours) | yes | no: the paper says that it usually does not converge |
+
+    Where the extra skip goes can be read in two ways; see `PostNormBlock` for both.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    the others are never attended to.
+
+    Args:
+        num_heads: Number of heads, which divides the width of the input.
+        mlp_dim: Hidden width of the channel mixer.
+        variant: A row of the table.
+        extra_skip: "block", from the input of the block to its output, or "attention", a second
+            addition around the attention only. Of no effect in a variant without it.
+        scale, causal: see `SimpleAttention`.
+        dropout, epsilon: see `PostNormBlock`.
+
+    Raises:
+        ValueError: for an argument out of range, or a width that `num_heads` does not divide.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import SimpleAttentionBlock
+    >>> tuple(SimpleAttentionBlock(num_heads=4, mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Yorsh et al., "SimpleTRON", 2022.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        variant="simple_resl",
+        extra_skip="block",
+        scale="length",
+        causal=False,
+        dropout=0.0,
+        epsilon=1e-12,
+        **kwargs,
+    ):
+        use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
+        check_choice("extra_skip", extra_skip, ("block", "attention"))
+        super().__init__(None, mlp_dim, extra_skip if skips else None, dropout, epsilon, **kwargs)
+        self.variant = variant
+        self.mixer = SimpleAttention(
+            num_heads,
+            use_output_projection=use_output_projection,
+            scale=scale,
+            causal=causal,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+
+    def get_config(self):
+        config = super().get_config()
+        del config["mixer"]
+        return {
+            **config,
+            "num_heads": self.mixer.num_heads,
+            "variant": self.variant,
+            "extra_skip": self.extra_skip or "block",
+            "scale": self.mixer.scale,
+            "causal": self.mixer.causal,
+        }

@@ -1,0 +1,1 @@
+"""The Dimension Mixer: butterflies and patches."""

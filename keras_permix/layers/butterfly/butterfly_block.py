@@ -1,0 +1,167 @@
+"""Any layer or block, applied to the blocks of a butterfly stage."""
+
+from inspect import signature
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.checks import check_block_size, check_blocks
+from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+from keras_permix.ops.butterfly import cyclic_stride, exchange
+
+QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ButterflyBlock(keras.layers.Layer):
+    """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
+
+    An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
+    samples of a larger batch; the layer is applied, and everything is put back in place. Around
+    attention this is Butterfly Attention, which costs O(tokens * block_size): with `block_size`
+    about the root of the number of tokens, two layers mix all of them.
+
+    Input and output: those of the layer, such as `(batch, tokens, channels)`; the layer itself sees
+    `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
+    `axis=-1`. A mask `(batch, tokens)`, True at real tokens, is ordered and cut like them and given
+    to a layer that takes one. So is an `attention_mask` `(batch, blocks, heads or 1, block_size,
+    block_size)` in the order of the blocks, True where a query may attend to a key; Keras finds a
+    `mask` by itself only without it. The size of the axis may be unknown while TensorFlow traces.
+
+    Args:
+        block: The layer: any that keeps the number of axes and the size of the one that is cut.
+            Keras' `MultiHeadAttention` and `GroupQueryAttention` attend to the block itself.
+        block_size: Entries of a block, at least 2; it divides the size of the axis.
+        stage: 0-based index of this layer in its network. Stages repeat after
+            `ops.butterfly_stages(size, block_size)` layers.
+        axis: What is cut: 1 for tokens, -1 for channels, or any other axis but that of the batch.
+
+    Raises:
+        ValueError: for blocks that do not fill the axis, a layer that does not keep it, or a mask
+            that the layer does not take.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+    >>> layer = ButterflyBlock(SoftmaxAttention(num_heads=4), block_size=8, stage=1)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    """
+
+    def __init__(self, block, block_size, stage=0, axis=1, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.block = keras.layers.deserialize(block) if isinstance(block, dict) else block
+        self.block_size = check_block_size(block_size)
+        if not isinstance(stage, int) or stage < 0:
+            raise ValueError(f"`stage` must be an integer of at least 0. Received: stage={stage!r}")
+        if not isinstance(axis, int) or axis == 0:
+            raise ValueError(f"`axis` must be an integer other than 0. Received: axis={axis!r}")
+        self.stage = stage
+        self.axis = axis
+
+    def build(self, input_shape):
+        shape, axis = self._block_shape(input_shape)
+        if not self.block.built:
+            self.block.build(*self._twice(shape))
+        kept = self._block_output_shape(shape)
+        if len(kept) != len(shape) or kept[axis] not in (self.block_size, None):
+            raise ValueError(
+                "`block` must keep the number of axes and the size of the one that is cut. "
+                f"Received: block={self.block.name}, which makes {kept} of {shape}"
+            )
+
+    def call(self, inputs, mask=None, attention_mask=None):
+        masks = self._masks(inputs, mask, attention_mask)
+        outputs = self.block(*self._twice(self.cut(inputs)), **masks)
+        return self._join(outputs, inputs)
+
+    def cut(self, x):
+        """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""
+        axis = self.axis % len(x.shape)
+        shape = ops.shape(x)
+        blocks = shape[axis] // self.block_size
+        x = self._order(x, axis)
+        x = ops.reshape(x, (*shape[:axis], blocks, self.block_size, *shape[axis + 1 :]))
+        x = ops.moveaxis(x, axis, 1)
+        return ops.reshape(x, (shape[0] * blocks, *_replace(shape, axis, self.block_size)[1:]))
+
+    def _join(self, x, inputs):
+        """Put blocks back in the places that they have in `inputs`."""
+        axis = self.axis % len(x.shape)
+        batch, size = ops.shape(inputs)[0], ops.shape(inputs)[axis]
+        shape = ops.shape(x)
+        x = ops.reshape(x, (batch, size // self.block_size, *shape[1:]))
+        x = ops.reshape(ops.moveaxis(x, 1, axis), (batch, *_replace(shape, axis, size)[1:]))
+        return self._order(x, axis, back=True)
+
+    def _order(self, x, axis, back=False):
+        size, block = x.shape[axis], self.block_size
+        if size is None:
+            stride = cyclic_stride(ops.shape(x)[axis], block, self.stage)
+            return exchange(x, stride, block, axis) if back else exchange(x, block, stride, axis)
+        order = butterfly_unpermute if back else butterfly_permute
+        return order(x, block, self.stage % butterfly_stages(size, block), axis=axis)
+
+    def _masks(self, inputs, mask, attention_mask):
+        """The masks as the layer takes them, by the names of its arguments."""
+        axis, given = self.axis % len(inputs.shape), {}
+        taken = signature(self.block.call).parameters
+        if mask is not None:
+            blocks = ops.shape(inputs)[axis] // self.block_size
+            cut = axis < len(mask.shape)
+            mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
+            given = {name: mask for name in ("mask", "value_mask") if name in taken}
+        if attention_mask is not None:
+            if "attention_mask" not in taken or len(attention_mask.shape) != 5:
+                raise ValueError(
+                    "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
+                    "block_size), and `block` must take one. Received: attention_mask.shape="
+                    f"{tuple(attention_mask.shape)}, block={self.block.name}"
+                )
+            shape = ops.shape(attention_mask)
+            given["attention_mask"] = ops.reshape(attention_mask, (-1, *shape[2:]))
+        return given
+
+    def _block_shape(self, input_shape):
+        """What the layer sees of an input, and which axis of it is cut."""
+        rank = len(input_shape)
+        if not -rank <= self.axis < rank or self.axis == -rank:
+            raise ValueError(
+                "`axis` must be an axis of the input other than that of the batch. "
+                f"Received: axis={self.axis}, input_shape={tuple(input_shape)}"
+            )
+        axis = self.axis % rank
+        check_blocks(self.block_size, input_shape, axis)
+        if input_shape[axis] is not None:
+            butterfly_stages(input_shape[axis], self.block_size)
+        return (None, *_replace(input_shape, axis, self.block_size)[1:]), axis
+
+    def _block_output_shape(self, shape):
+        spec = keras.KerasTensor(shape, self.compute_dtype)
+        return tuple(self.block.compute_output_spec(*self._twice(spec)).shape)
+
+    def _twice(self, x):
+        return (x, x) if isinstance(self.block, QUERY_AND_VALUE) else (x,)
+
+    def compute_output_shape(self, input_shape):
+        shape, axis = self._block_shape(input_shape)
+        kept = self._block_output_shape(shape)
+        return (input_shape[0], *_replace(kept, axis, input_shape[axis])[1:])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "block": keras.layers.serialize(self.block),
+            "block_size": self.block_size,
+            "stage": self.stage,
+            "axis": self.axis,
+        }
+
+
+def _replace(shape, axis, size):
+    """`shape` with another size of one axis."""
+    return (*shape[:axis], size, *shape[axis + 1 :])

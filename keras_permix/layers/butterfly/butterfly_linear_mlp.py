@@ -1,0 +1,87 @@
+"""The sparse linear MLP of the Dimension Mixer, in the manner of Monarch matrices."""
+
+import math
+
+import keras
+
+from keras_permix.layers.butterfly.block_dense import BlockDense
+from keras_permix.layers.parts.checks import check_positive
+from keras_permix.ops.butterfly import exchange
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ButterflyLinearMLP(keras.layers.Layer):
+    """An MLP of two linear maps, each a product of two block-diagonal ones.
+
+    With `channels = b * b` and `h = b * expansion`: `b` blocks `(b, h)` → transpose → `h` blocks
+    `(b, b)`, bias → activation → `h` blocks `(b, b)` → transpose → `b` blocks `(h, b)`, bias.
+    A transposition exchanges blocks and members, so that each map mixes everything.
+
+    Input and output: `(..., channels)`.
+
+    Args:
+        expansion: Hidden units for each channel.
+        activation: What `keras.activations.get` takes.
+
+    Raises:
+        ValueError: for an argument out of range, or a number of channels that is no square.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ButterflyLinearMLP
+    >>> layer = ButterflyLinearMLP()
+    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+    ((2, 64), 2176)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table II.
+    """
+
+    def __init__(self, expansion=1, activation="elu", **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.expansion = check_positive("expansion", expansion)
+        self.activation = keras.activations.get(activation)
+
+    def build(self, input_shape):
+        channels = input_shape[-1] or 0
+        side = math.isqrt(channels)
+        if side < 2 or side**2 != channels:
+            raise ValueError(
+                "ButterflyLinearMLP takes a square number of channels. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
+        wide, policy = side * self.expansion, self.dtype_policy
+        self.mlp_in = [
+            BlockDense(side, wide, use_bias=False, dtype=policy),
+            BlockDense(wide, side, self.activation, dtype=policy),
+        ]
+        self.mlp_out = [
+            BlockDense(wide, side, use_bias=False, dtype=policy),
+            BlockDense(side, side, dtype=policy),
+        ]
+        hidden_shape = (*input_shape[:-1], side * wide)
+        self.mlp_in[0].build(input_shape)
+        for layer in (self.mlp_in[1], *self.mlp_out):
+            layer.build(hidden_shape)
+
+    def call(self, inputs):
+        spread, gather = self.mlp_in
+        hidden = gather(_transpose(spread(inputs), spread.blocks))
+        spread, gather = self.mlp_out
+        return gather(_transpose(spread(hidden), spread.blocks))
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "expansion": self.expansion,
+            "activation": keras.activations.serialize(self.activation),
+        }
+
+
+def _transpose(x, blocks):
+    """Read the channels as a matrix with a block in each row, and transpose it."""
+    return exchange(x, blocks, x.shape[-1] // blocks, axis=len(x.shape) - 1)

@@ -1,0 +1,151 @@
+"""Butterflies of block-diagonal layers, which mix all channels for a fraction of the weights."""
+
+import keras
+
+from keras_permix.layers.butterfly.block_dense import BlockDense
+from keras_permix.layers.parts.checks import check_block_size, check_blocks, check_positive
+from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+
+
+class Butterfly(keras.layers.Layer):
+    """Mix blocks of channels, one stage after the other, each between two permutations.
+
+    A subclass makes its layers in `build` and implements `mix(inputs, stage)`, which mixes runs of
+    `block_size` channels.
+
+    Args:
+        block_size: Channels of a block, at least 2; it divides the number of channels.
+    """
+
+    def __init__(self, block_size, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.block_size = check_block_size(block_size)
+
+    def build(self, input_shape):
+        check_blocks(self.block_size, input_shape)
+        self.stages = butterfly_stages(input_shape[-1], self.block_size)
+        self.blocks = input_shape[-1] // self.block_size
+
+    def make_dense(self, input_shape, units, **arguments):
+        """Make a `BlockDense` of `units` channels a block for every stage."""
+        layers = [
+            BlockDense(self.blocks, units, dtype=self.dtype_policy, **arguments)
+            for _ in range(self.stages)
+        ]
+        for layer in layers:
+            layer.build(input_shape)
+        return layers
+
+    def mix(self, inputs, stage):
+        """Mix every block of `stage`, a run of `block_size` channels, with itself."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
+
+    def call(self, inputs):
+        for stage in range(self.stages):
+            inputs = butterfly_permute(inputs, self.block_size, stage, axis=-1)
+            inputs = self.mix(inputs, stage)
+            inputs = butterfly_unpermute(inputs, self.block_size, stage, axis=-1)
+        return inputs
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "block_size": self.block_size}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ButterflyLinear(Butterfly):
+    """A linear map of all channels as a product of sparse ones.
+
+    Stage `i` multiplies every block of `block_size` channels, `min(block_size**i, channels /
+    block_size)` apart, by a kernel of its own, without bias. There are as many stages as let every
+    channel reach every other one: `log(channels) / log(block_size)`, rounded up. The kernels start
+    as identities, and so does the layer.
+
+    Input and output: `(..., channels)`.
+
+    Args:
+        block_size: Channels of a block, at least 2; it divides the number of channels.
+
+    Raises:
+        ValueError: for blocks that do not fill the channels in every stage.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ButterflyLinear
+    >>> layer = ButterflyLinear(block_size=8)
+    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+    ((2, 64), 1024)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    """
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.dense = self.make_dense(
+            input_shape, self.block_size, use_bias=False, kernel_initializer=identity_blocks
+        )
+
+    def mix(self, inputs, stage):
+        return self.dense[stage](inputs)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ButterflyMLP(Butterfly):
+    """Mix all channels by small MLPs, one for every block of every stage.
+
+    An MLP is `activation(block @ k1 + b1) @ k2 + b2` with `block_size * expansion` hidden units.
+    The stages are those of `ButterflyLinear`, in series, with nothing between them.
+
+    Input and output: `(..., channels)`.
+
+    Args:
+        block_size: Channels of a block, at least 2; it divides the number of channels.
+        expansion: Hidden units of an MLP for each of its channels.
+        activation: What `keras.activations.get` takes.
+
+    Raises:
+        ValueError: for an argument out of range, or blocks that do not fill the channels in every
+            stage.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ButterflyMLP
+    >>> layer = ButterflyMLP(block_size=8, expansion=2)
+    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+    ((2, 64), 4480)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    """
+
+    def __init__(self, block_size, expansion=2, activation="gelu", **kwargs):
+        super().__init__(block_size, **kwargs)
+        self.expansion = check_positive("expansion", expansion)
+        self.activation = keras.activations.get(activation)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        hidden_shape = (*input_shape[:-1], input_shape[-1] * self.expansion)
+        hidden = self.block_size * self.expansion
+        self.mlp_in = self.make_dense(input_shape, hidden, activation=self.activation)
+        self.mlp_out = self.make_dense(hidden_shape, self.block_size)
+
+    def mix(self, inputs, stage):
+        return self.mlp_out[stage](self.mlp_in[stage](inputs))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "expansion": self.expansion,
+            "activation": keras.activations.serialize(self.activation),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+def identity_blocks(shape, dtype=None):
+    """Start every block as the identity."""
+    return keras.ops.tile(keras.ops.eye(shape[-1], dtype=dtype), (shape[0], 1, 1))

@@ -1,0 +1,104 @@
+"""The block of the Patch-Only MLP-Mixer, which mixes images without tokens or channels."""
+
+import itertools
+import math
+import warnings
+
+import keras
+
+from keras_permix.layers.parts.checks import check_positive
+from keras_permix.ops import patchify, unpatchify
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class PatchOnlyMixer(keras.layers.Layer):
+    """Mix the pixels and channels of every patch by one MLP, with a residual.
+
+    `patches = patchify(images)`, `images + unpatchify(dense(gelu(dense(norm(patches)))))`; the MLP
+    is shared by all patches. Several patch sizes follow each other with weights of their own:
+    patches of co-prime sizes overlap so that all pixels are mixed.
+
+    Input and output: `(batch, height, width, channels)`; the patch sizes divide height and width,
+    which may be unknown while TensorFlow traces.
+
+    Args:
+        patch_size: Side of a patch in pixels, or several sides, as (5, 7).
+        expansion: Hidden units of the MLP for each of its features.
+        epsilon: Epsilon of the layer normalisation, over the features of a patch.
+
+    Raises:
+        ValueError: for an argument out of range, or sizes that do not divide height and width.
+
+    Warns:
+        UserWarning: for several sizes that are not co-prime, since mixing stays incomplete.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import PatchOnlyMixer
+    >>> tuple(PatchOnlyMixer((5, 7))(np.ones((2, 35, 70, 3), "float32")).shape)
+    (2, 35, 70, 3)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V.
+    """
+
+    def __init__(self, patch_size, expansion=2, epsilon=1e-5, **kwargs):
+        super().__init__(**kwargs)
+        sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
+        self.patch_sizes = [check_positive("patch_size", size) for size in sizes]
+        warn_of_common_factors(self.patch_sizes)
+        self.patch_size = patch_size if isinstance(patch_size, int) else list(patch_size)
+        self.expansion = check_positive("expansion", expansion)
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        if len(input_shape) != 4 or input_shape[-1] is None:
+            raise ValueError(
+                "PatchOnlyMixer takes images of shape (batch, height, width, channels) with known "
+                f"channels. Received: input_shape={tuple(input_shape)}"
+            )
+        policy, dense = self.dtype_policy, keras.layers.Dense
+        self.norms, self.mlps_in, self.mlps_out = [], [], []
+        for size in self.patch_sizes:
+            if any(side is not None and side % size for side in input_shape[1:3]):
+                raise ValueError(
+                    "`patch_size` must divide the height and the width of the images. "
+                    f"Received: patch_size={size}, input_shape={tuple(input_shape)}"
+                )
+            features = size**2 * input_shape[-1]
+            hidden = features * self.expansion
+            self.norms.append(keras.layers.LayerNormalization(epsilon=self.epsilon, dtype=policy))
+            self.mlps_in.append(dense(hidden, "gelu", dtype=policy))
+            self.mlps_out.append(dense(features, dtype=policy))
+            self.norms[-1].build((None, None, features))
+            self.mlps_in[-1].build((None, None, features))
+            self.mlps_out[-1].build((None, None, hidden))
+
+    def call(self, images):
+        _, height, width, _ = keras.ops.shape(images)
+        layers = zip(self.patch_sizes, self.norms, self.mlps_in, self.mlps_out, strict=True)
+        for size, norm, mlp_in, mlp_out in layers:
+            patches = mlp_out(mlp_in(norm(patchify(images, size))))
+            images = images + unpatchify(patches, size, height, width)
+        return images
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "expansion": self.expansion,
+            "epsilon": self.epsilon,
+        }
+
+
+def warn_of_common_factors(patch_sizes):
+    """Warn where patches of several sizes have borders in common, which nothing crosses."""
+    if any(math.gcd(*pair) > 1 for pair in itertools.combinations(patch_sizes, 2)):
+        warnings.warn(
+            "The sizes in `patch_size` should be co-prime in pairs: these mix pixels only within "
+            f"squares of {math.lcm(*patch_sizes)} pixels. Received: patch_size={patch_sizes}",
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""From what a user has to tokens."""

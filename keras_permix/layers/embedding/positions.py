@@ -1,0 +1,51 @@
+"""Learned positions, and a class token."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class PositionEmbedding(keras.layers.Layer):
+    """Add a learned position to every token, and prepend a class token where one is used.
+
+    Input: `(batch, tokens, channels)`. Output: the same, or one token more.
+
+    Args:
+        use_class_token: Whether to prepend a learned class token.
+        keep_unused: Without a class token, hold its weights and the position row that it would
+            have all the same, so that parameter counts equal the papers'.
+    """
+
+    def __init__(self, use_class_token=False, keep_unused=False, **kwargs):
+        super().__init__(**kwargs)
+        self.use_class_token = use_class_token
+        self.keep_unused = keep_unused
+
+    def build(self, input_shape):
+        _, tokens, width = input_shape
+        has_class_token = self.use_class_token or self.keep_unused
+        initializer = keras.initializers.TruncatedNormal(stddev=0.02)
+        self.table = self.add_weight(
+            shape=(1, tokens + has_class_token, width), initializer=initializer, name="table"
+        )
+        if has_class_token:
+            self.class_token = self.add_weight(
+                shape=(1, 1, width),
+                initializer=initializer,
+                trainable=self.use_class_token,
+                name="class_token",
+            )
+
+    def call(self, tokens):
+        if self.use_class_token:
+            shape = (ops.shape(tokens)[0], 1, tokens.shape[-1])
+            class_token = ops.broadcast_to(ops.cast(self.class_token, tokens.dtype), shape)
+            tokens = ops.concatenate([class_token, tokens], axis=1)
+        return tokens + ops.cast(self.table[:, : tokens.shape[1]], tokens.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[1] + self.use_class_token, input_shape[2])
+
+    def get_config(self):
+        config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
+        return {**super().get_config(), **config}

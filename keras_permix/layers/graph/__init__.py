@@ -1,0 +1,1 @@
+"""Graphormer, with attention or sorting."""

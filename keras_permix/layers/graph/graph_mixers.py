@@ -1,0 +1,154 @@
+"""Token mixers of `GraphormerBlock`, which know the bias of the graph."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.ops import interleave_order, slice_sort
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
+MODES = ("paper", "release")
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class GraphAttention(keras.layers.Layer):
+    """`softmax(query keyᵀ / sqrt(head_dim) + bias) value` per head, and an output projection.
+
+    All four projections have biases.
+
+    Input: tokens `(batch, tokens, channels)` and bias `(batch, num_heads, tokens, tokens)`.
+    Output: like the tokens. A mask `(batch, tokens)` is True at real tokens, which alone are seen.
+
+    Args:
+        num_heads: Number of heads; it divides the channels.
+        dropout: Rate of the dropout on the attention map.
+        layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+    """
+
+    projections = ("query", "key", "value", "output")
+
+    def __init__(self, num_heads=8, dropout=0.0, layers=1, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = check_positive("num_heads", num_heads)
+        self.dropout = check_rate("dropout", dropout)
+        self.layers = layers
+
+    def build(self, tokens_shape, bias_shape):
+        width = check_tokens(type(self).__name__, tokens_shape)[-1]
+        if width % self.num_heads:
+            raise ValueError(
+                "`num_heads` must divide the width of the tokens. "
+                f"Received: num_heads={self.num_heads}, tokens.shape={tuple(tokens_shape)}"
+            )
+        if len(bias_shape) != 4 or bias_shape[1] not in (None, self.num_heads):
+            raise ValueError(
+                "`bias` must have the shape (batch, num_heads, tokens, tokens). "
+                f"Received: bias.shape={tuple(bias_shape)}, num_heads={self.num_heads}"
+            )
+        for name in self.projections:
+            dense = make_dense(width, self.layers, dtype=self.dtype_policy, name=name)
+            dense.build(tokens_shape)
+            setattr(self, f"{name}_dense", dense)
+        self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, tokens, bias, tokens_mask=None):
+        values = self.value_dense(tokens)
+        scores = self.scores(tokens, bias)
+        if tokens_mask is not None:
+            seen = ops.cast(tokens_mask, "bool")[:, None, None, :]
+            scores = ops.where(seen, scores, ops.cast(-float("inf"), scores.dtype))
+        weights = self.map_dropout(ops.softmax(scores))
+        mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
+        mixed = ops.reshape(mixed, ops.shape(values))
+        return self.output_dense(self.finish(mixed, values, tokens_mask))
+
+    def scores(self, tokens, bias):
+        """What the softmax is taken of."""
+        query = self.split_heads(self.query_dense(tokens))
+        key = self.split_heads(self.key_dense(tokens))
+        return ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5 + bias
+
+    def finish(self, mixed, values, mask):
+        """What is done to the mixed values before the output projection."""
+        return mixed
+
+    def split_heads(self, x):
+        batch, tokens, channels = ops.shape(x)
+        return ops.reshape(x, (batch, tokens, self.num_heads, channels // self.num_heads))
+
+    def compute_output_shape(self, tokens_shape):
+        return tuple(tokens_shape)
+
+    def get_config(self):
+        config = {"num_heads": self.num_heads, "dropout": self.dropout, "layers": self.layers}
+        return {**super().get_config(), **config}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class GraphSliceSort(GraphAttention):
+    """Sorts every channel, and mixes by the bias alone: there are no queries and keys.
+
+    With `mixed = softmax(bias) value` per head, the output projection is given
+
+    * `sort(mixed)` with `mode="paper"`,
+    * `mixed + sort(value)` with `mode="release"`, as the released code does.
+
+    Sorting goes over all real tokens, the virtual node included.
+
+    Args:
+        num_heads, dropout, layers: as of `GraphAttention`.
+        mode: "paper" or "release".
+        order: "ascend", "descend", "interleave" or "interleave_haar", as of `SliceSort`.
+        layer: 0-based index of this layer, used by the interleaved orders.
+    """
+
+    projections = ("value", "output")
+
+    def __init__(
+        self,
+        num_heads=8,
+        dropout=0.0,
+        layers=1,
+        mode="paper",
+        order="ascend",
+        layer=0,
+        **kwargs,
+    ):
+        super().__init__(num_heads, dropout, layers, **kwargs)
+        self.mode = check_choice("mode", mode, MODES)
+        self.order = check_choice("order", order, ORDERS)
+        self.layer = layer
+
+    def scores(self, tokens, bias):
+        return bias
+
+    def finish(self, mixed, values, mask):
+        descending = self.descending(mixed.shape[-1])
+        if self.mode == "paper":
+            return slice_sort(mixed, descending, mask=mask)
+        return mixed + slice_sort(values, descending, mask=mask)
+
+    def descending(self, channels):
+        """Whether to sort descending: one bool, or a bool array `(channels,)`."""
+        if not self.order.startswith("interleave"):
+            return self.order == "descend"
+        return interleave_order(
+            self.order,
+            channels,
+            layer=self.layer,
+            layers=self.layers,
+            head_dim=channels // self.num_heads,
+        )
+
+    def get_config(self):
+        config = {"mode": self.mode, "order": self.order, "layer": self.layer}
+        return {**super().get_config(), **config}
+
+
+def make_dense(units, layers, activation=None, **kwargs):
+    """A dense layer that starts as Graphormer's do."""
+    initializer = keras.initializers.RandomNormal(stddev=0.02 * layers**-0.5)
+    return Dense(units, activation, kernel_initializer=initializer, **kwargs)

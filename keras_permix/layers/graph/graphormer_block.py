@@ -1,0 +1,125 @@
+"""One layer of Graphormer, with attention or with sorting."""
+
+import keras
+
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
+from keras_permix.layers.parts.checks import check_layer_index, check_positive, check_rate
+from keras_permix.layers.parts.dropout import make_dropout
+
+MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class GraphormerBlock(keras.layers.Layer):
+    """A pre-norm block on the nodes of graphs, whose mixer knows the bias of the graph.
+
+    `x = x + dropout(mixer(norm(x), bias))`, `x = x + dropout(dense(gelu(dense(norm(x)))))`.
+
+    Input: tokens `(batch, nodes + 1, channels)`, the virtual node first, and the bias
+    `(batch, num_heads, nodes + 1, nodes + 1)` of `GraphormerBias`. Output: like the tokens. A mask
+    `(batch, nodes + 1)` of the tokens is True at real tokens; Keras brings it, or it is given as
+    `tokens_mask`. Only real tokens are seen and sorted.
+
+    Args:
+        num_heads: Number of heads; it divides the channels.
+        mlp_dim: Hidden width of the channel mixer. `None`: that of the tokens.
+        mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
+            `"name"` and, for "slice_sort", `"mode"` ("paper" sorts the values that the softmax of
+            the bias has mixed; "release" adds sorted values to them) and `"order"` ("ascend",
+            "descend", "interleave", "interleave_haar"; see `SliceSort`).
+        dropout: Rate of the dropouts after the mixer and after the channel mixer.
+        attention_dropout: Rate of the dropout on the attention map.
+        epsilon: Epsilon of the layer normalisations.
+        layer: 0-based index of this layer, used by the interleaved orders.
+        layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+
+    Raises:
+        ValueError: for an argument out of range, an unknown mixer, channels that `num_heads` does
+            not divide, or a bias of other heads.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import GraphormerBlock
+    >>> tokens, bias = np.ones((2, 6, 32), "float32"), np.zeros((2, 4, 6, 6), "float32")
+    >>> tuple(GraphormerBlock(num_heads=4, mixer="slice_sort")(tokens, bias).shape)
+    (2, 6, 32)
+
+    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021;
+    Yuan & Xu, "Sliceformer", 2023, and the released code.
+    """
+
+    def __init__(
+        self,
+        num_heads=8,
+        mlp_dim=None,
+        mixer="attention",
+        dropout=0.0,
+        attention_dropout=0.0,
+        epsilon=1e-5,
+        layer=0,
+        layers=1,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = num_heads
+        self.mlp_dim = None if mlp_dim is None else check_positive("mlp_dim", mlp_dim)
+        self.mixer_spec = dict(mixer) if isinstance(mixer, dict) else {"name": mixer}
+        self.dropout = check_rate("dropout", dropout)
+        self.attention_dropout = check_rate("attention_dropout", attention_dropout)
+        self.epsilon = epsilon
+        check_layer_index(layer, layers)
+        self.layer = layer
+        self.layers = layers
+        self.mixer = self._make_mixer()
+
+    def _make_mixer(self):
+        arguments = dict(self.mixer_spec)
+        name = arguments.pop("name", None)
+        if name not in MIXERS:
+            raise ValueError(
+                f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
+                f"Received: mixer={self.mixer_spec!r}"
+            )
+        if name == "slice_sort":
+            arguments["layer"] = self.layer
+        shared = (self.num_heads, self.attention_dropout, self.layers)
+        return MIXERS[name](*shared, **arguments, dtype=self.dtype_policy, name="mixer")
+
+    def build(self, tokens_shape, bias_shape):
+        width, policy = tokens_shape[-1], self.dtype_policy
+        hidden = self.mlp_dim or width
+        self.mixer.build(tokens_shape, bias_shape)
+        norm = dict(epsilon=self.epsilon, dtype=policy)
+        self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
+        self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
+        self.mlp_in = make_dense(hidden, self.layers, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = make_dense(width, self.layers, dtype=policy, name="mlp_out")
+        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
+            layer.build(tokens_shape)
+        self.mlp_out.build((*tokens_shape[:-1], hidden))
+        self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
+        self.mlp_dropout = make_dropout(self.dropout, dtype=policy)
+
+    def call(self, tokens, bias, tokens_mask=None):
+        mixed = self.mixer(self.mixer_norm(tokens), bias, tokens_mask=tokens_mask)
+        tokens = tokens + self.mixer_dropout(mixed)
+        hidden = self.mlp_in(self.mlp_norm(tokens))
+        return tokens + self.mlp_dropout(self.mlp_out(hidden))
+
+    def compute_output_shape(self, tokens_shape):
+        return tuple(tokens_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "mixer": self.mixer_spec,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "epsilon": self.epsilon,
+            "layer": self.layer,
+            "layers": self.layers,
+        }

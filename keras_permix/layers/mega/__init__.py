@@ -1,0 +1,1 @@
+"""Moving averages, and gated attention over them."""

@@ -1,0 +1,115 @@
+"""The multi-dimensional damped moving average as a layer."""
+
+import keras
+
+from keras_permix import ops
+from keras_permix.layers.parts.checks import check_positive, check_positive_or_none, check_tokens
+from keras_permix.ops.damped_ema import damped_ema_stream
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class DampedEMA(keras.layers.Layer):
+    """Mix tokens by a moving average of each channel, which decays in `hidden_dim` learned ways.
+
+    `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
+    are linear in the tokens.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    the others count as zeros in the average.
+
+    Args:
+        hidden_dim: Number of decays of a channel.
+        bidirectional: Whether to average over the tokens that follow, too.
+        truncation: Number of tokens that a token is averaged over in each direction, itself
+            included. `None`: all.
+
+    Raises:
+        ValueError: for an argument out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import DampedEMA
+    >>> tuple(DampedEMA()(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1, and the
+    released code.
+    """
+
+    def __init__(self, hidden_dim=16, bidirectional=False, truncation=None, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.hidden_dim = check_positive("hidden_dim", hidden_dim)
+        self.bidirectional = bidirectional
+        self.truncation = check_positive_or_none("truncation", truncation)
+
+    def build(self, input_shape):
+        width = check_tokens("DampedEMA", input_shape)[-1]
+        rows = (2 * width if self.bidirectional else width, self.hidden_dim)
+        normal = keras.initializers.RandomNormal
+        # Never cast to a low precision, in which a slow decay would be none.
+        self.delta = self.add_weight(rows, normal(0, 0.2), name="delta", autocast=False)
+        self.alpha = self.add_weight(rows, normal(0, 0.2), name="alpha", autocast=False)
+        self.beta = self.add_weight(rows, _Alternating(), name="beta", autocast=False)
+        self.gamma = self.add_weight(rows, normal(0, 1), name="gamma", autocast=False)
+        self.omega = self.add_weight((width,), normal(0, 1), name="omega", autocast=False)
+
+    @property
+    def parameters(self):
+        """The weights, in the order in which the op takes them."""
+        return self.delta, self.alpha, self.beta, self.gamma, self.omega
+
+    def call(self, inputs, mask=None):
+        averaged = ops.damped_ema(inputs, *self.parameters, truncation=self.truncation, mask=mask)
+        return keras.ops.silu(averaged)
+
+    def stream(self, inputs, state=None):
+        """Take some more tokens of a sequence, one or several, of a causal average.
+
+        Args:
+            inputs: Tokens `(batch, tokens, channels)`.
+            state: What the call before returned; `None` at the start of the sequence.
+
+        Returns:
+            `(outputs, state)`: what the layer gives for these tokens as part of the whole
+            sequence, and a state `(batch, channels, hidden_dim)` for the next call.
+
+        Raises:
+            ValueError: for a layer that is bidirectional or truncated.
+        """
+        if self.bidirectional or self.truncation is not None:
+            raise ValueError(
+                "`stream` needs a layer with bidirectional=False and truncation=None. "
+                f"Received: bidirectional={self.bidirectional}, truncation={self.truncation}"
+            )
+        inputs = keras.ops.convert_to_tensor(inputs, self.compute_dtype)
+        if not self.built:
+            self.build(inputs.shape)
+        if state is None:
+            batch, _, width = keras.ops.shape(inputs)
+            state = keras.ops.zeros((batch, width, self.hidden_dim))
+        outputs, state = damped_ema_stream(inputs, state, *self.parameters)
+        return keras.ops.silu(outputs), state
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_dim": self.hidden_dim,
+            "bidirectional": self.bidirectional,
+            "truncation": self.truncation,
+        }
+
+
+class _Alternating(keras.initializers.RandomNormal):
+    """+1, -1, +1 … along the last axis, and a little noise."""
+
+    def __init__(self):
+        super().__init__(0, 0.02)
+
+    def __call__(self, shape, dtype=None):
+        signs = 1 - 2 * (keras.ops.arange(shape[-1]) % 2)
+        return super().__call__(shape, dtype) + keras.ops.cast(signs, dtype)

@@ -1,0 +1,178 @@
+"""The attention of MEGA: a single head whose queries and keys come from one projection."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.ops.position_bias import rotary_bias, simple_bias
+
+FUNCTIONS = ("softmax", "laplace", "relu2")
+BIASES = ("simple", "rotary")
+MEAN, DEVIATION = 0.707107, 0.282095  # with which laplace is nearest to relu2
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class MegaAttention(keras.layers.Layer):
+    """Attend with queries and keys that are one shared representation, scaled and shifted.
+
+    Input: the shared representation `(batch, tokens, shared_dim)` and the values
+    `(batch, tokens, channels)`. Output: like the values. A mask `(batch, tokens)` is True at real
+    tokens; the others are not attended to.
+
+    Args:
+        function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
+            where the context is the number of tokens that a token sees, "laplace", which is
+            `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
+        position_bias: "simple", one bias a distance, or "rotary", products of two vectors that
+            are turned by their places (`shared_dim` must be even).
+        max_length: The most tokens that "simple" can tell apart. `None`: as many as `build` sees.
+            In chunks, the size of a chunk stands in its place.
+        chunk_size: Tokens attend within chunks of this many; `None`: to all. It must divide the
+            number of tokens where there are more than one chunk.
+        ragged: Allow a last chunk that is shorter; it counts as padded.
+        causal: Whether tokens see only those before them, and themselves.
+        dropout: Rate of the dropout on the attention map.
+
+    Raises:
+        ValueError: for an argument out of range, or a number of tokens that does not fit.
+
+    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, sections 3.2 to 3.5,
+    and the released code, which divides by the context where the paper does not.
+    """
+
+    def __init__(
+        self,
+        function="softmax",
+        position_bias="simple",
+        max_length=None,
+        chunk_size=None,
+        ragged=False,
+        causal=False,
+        dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.function = check_choice("function", function, FUNCTIONS)
+        self.position_bias = check_choice("position_bias", position_bias, BIASES)
+        self.max_length = check_positive_or_none("max_length", max_length)
+        self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
+        self.ragged = ragged
+        self.causal = causal
+        self.dropout = check_rate("dropout", dropout)
+
+    def build(self, shared_shape, values_shape):
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        width = shared_shape[-1]
+        self.gamma = self.add_weight(shape=(2, width), initializer=normal, name="gamma")
+        self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
+        if self.position_bias == "rotary":
+            if width % 2:
+                raise ValueError(
+                    "A rotary position bias needs an even `shared_dim`. "
+                    f"Received: shared_dim={width}"
+                )
+            self.bias_a = self.add_weight(shape=(width,), initializer=normal, name="bias_a")
+            self.bias_b = self.add_weight(shape=(width,), initializer=normal, name="bias_b")
+        else:
+            self.longest = self.chunk_size or self.max_length or shared_shape[1]
+            if self.longest is None:
+                raise ValueError(
+                    "A simple position bias needs `max_length` or `chunk_size` where the number "
+                    f"of tokens is not known. Received: input_shape={tuple(shared_shape)}"
+                )
+            shape = (2 * self.longest - 1,)
+            self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")
+        self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, shared, values, mask=None):
+        tokens = shared.shape[1]
+        self._check_length(tokens)
+        length = ops.shape(shared)[1] if tokens is None else tokens
+        size = length if self.chunk_size is None else _least(length, self.chunk_size)
+        missing = -length % size
+        if mask is None and self.ragged and (tokens is None or missing):
+            mask = ops.ones_like(shared[..., 0], dtype="bool")
+        shared, values = _cut(shared, size, missing), _cut(values, size, missing)
+        real = None if mask is None else _cut(ops.cast(mask, "bool")[..., None], size, missing)
+        query, key = (shared * self.gamma[i] + self.beta[i] for i in range(2))
+        scores = ops.matmul(query, ops.swapaxes(key, 2, 3))
+        sees = self._sees(real, size)
+        weights = self._weights(scores, ops.cast(self._bias(size), scores.dtype), sees, size)
+        mixed = ops.matmul(self.map_dropout(weights), values)
+        return ops.reshape(mixed, (-1, length + missing, values.shape[-1]))[:, :length]
+
+    def _check_length(self, tokens):
+        if tokens is None:
+            return
+        if self.chunk_size and tokens > self.chunk_size and tokens % self.chunk_size:
+            if not self.ragged:
+                raise ValueError(
+                    "`chunk_size` must divide the number of tokens; "
+                    "`ragged=True` allows a last chunk that is shorter. "
+                    f"Received: chunk_size={self.chunk_size}, tokens={tokens}"
+                )
+        if not self.chunk_size and self.position_bias == "simple" and tokens > self.longest:
+            raise ValueError(
+                "A simple position bias takes at most `max_length` tokens. "
+                f"Received: max_length={self.longest}, tokens={tokens}"
+            )
+
+    def _sees(self, real, size):
+        """Which keys a query sees, (batch, chunks, queries, keys) or to be broadcast; None: all."""
+        sees = None if real is None else ops.swapaxes(real, 2, 3)
+        if self.causal:
+            place = ops.arange(size)
+            before = place <= place[:, None]
+            sees = before if sees is None else ops.logical_and(sees, before)
+        return sees
+
+    def _bias(self, size):
+        if self.position_bias == "rotary":
+            return rotary_bias(self.bias_a, self.bias_b, size)
+        return simple_bias(self.bias_table, size)
+
+    def _weights(self, scores, bias, sees, size):
+        if self.function == "softmax":
+            scores = scores * self.gamma.shape[-1] ** -0.5 + bias
+            if sees is not None:
+                blind = ops.logical_not(ops.any(sees, axis=-1, keepdims=True))
+                sees = ops.logical_or(sees, blind)  # softmax of nothing would be NaN
+                scores = ops.where(sees, scores, ops.cast(-float("inf"), scores.dtype))
+            return ops.softmax(scores)
+        if sees is None:
+            return self._activate(scores / ops.cast(size, scores.dtype) + bias)
+        sees = ops.cast(sees, scores.dtype)
+        context = ops.maximum(ops.sum(sees, axis=-1, keepdims=True), 1)
+        return self._activate(scores / context + bias) * sees
+
+    def _activate(self, scores):
+        if self.function == "relu2":
+            return ops.square(ops.relu(scores))
+        return 0.5 * (1 + ops.erf((scores - MEAN) / (DEVIATION * 2**0.5)))
+
+    def compute_output_shape(self, shared_shape, values_shape):
+        return tuple(values_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "function": self.function,
+            "position_bias": self.position_bias,
+            "max_length": self.max_length,
+            "chunk_size": self.chunk_size,
+            "ragged": self.ragged,
+            "causal": self.causal,
+            "dropout": self.dropout,
+        }
+
+
+def _least(length, size):
+    return min(length, size) if isinstance(length, int) else ops.minimum(length, size)
+
+
+def _cut(x, size, missing):
+    """Cut tokens into chunks: (batch, chunks, size, channels)."""
+    x = ops.pad(x, ((0, 0), (0, missing), (0, 0)))
+    return ops.reshape(x, (-1, ops.shape(x)[1] // size, size, x.shape[-1]))

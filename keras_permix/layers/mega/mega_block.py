@@ -1,0 +1,203 @@
+"""The block of MEGA: gated attention over a moving average, then a feed-forward layer."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mega.mega_attention import BIASES, FUNCTIONS, MegaAttention
+from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
+from keras_permix.layers.mega.norms import NORMS, make_norm, normalise
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_positive,
+    check_positive_or_none,
+    check_rate,
+    check_tokens,
+)
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.dropout import make_dropout
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class MegaBlock(keras.layers.Layer):
+    """Average tokens, then attend to them or permute them, with gates; then mix channels.
+
+    With `x = norm(inputs)` and `averaged = DampedEMA(x)`:
+
+        values = silu(x @ Wv + bv)
+        update, shared, reset, candidate = split(averaged @ Wm + bm)
+        hidden = silu(candidate + (mixer(silu(shared), values) * silu(reset)) @ Wh + bh)
+        outputs = inputs + sigmoid(update) * (hidden - inputs)
+
+    and after it the feed-forward layer. A layer as `mixer` takes the values alone, and nothing is
+    shared then: with `CSP(..., use_value_projection=False, use_output_projection=False)`, time and
+    memory of the block are linear in the tokens.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    the others are neither averaged nor attended to nor permuted.
+
+    Args:
+        hidden_dim: Width of the values. `None`: twice the width of the input.
+        shared_dim: Width of what queries and keys are made of.
+        mixer: An attention function, "softmax", "laplace" or "relu2" (see `MegaAttention`), or a
+            layer that keeps the shape of the values `(batch, tokens, hidden_dim)` and takes a
+            mask.
+        mlp_dim: Hidden width of the feed-forward layer. `None`: `hidden_dim`.
+        ema_dim: Number of decays of a channel.
+        truncation: Number of tokens that the average reaches in each direction. `None`: all.
+        causal: Whether tokens see only those before them. It needs an attention function.
+        position_bias, max_length, chunk_size, ragged: See `MegaAttention`.
+        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
+        prenorm: Whether norms come before the two halves of the block or after them.
+        dropout: Rate of the dropouts of the average, the hidden values and the outputs.
+        hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.
+        attention_dropout: Rate of the dropout on the attention map.
+        drop_unused: Whether a layer as `mixer` does away with the weights of the attention that it
+            replaces. The released code of CSP keeps them, unused.
+
+    Raises:
+        ValueError: for an argument out of range, or tokens that do not fit.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import MegaBlock
+    >>> tuple(MegaBlock(shared_dim=16)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
+    code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    """
+
+    def __init__(
+        self,
+        hidden_dim=None,
+        shared_dim=64,
+        mixer="softmax",
+        mlp_dim=None,
+        ema_dim=16,
+        truncation=None,
+        causal=False,
+        position_bias="simple",
+        max_length=None,
+        chunk_size=None,
+        ragged=False,
+        norm="layernorm",
+        prenorm=True,
+        dropout=0.0,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        drop_unused=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.hidden_dim = check_positive_or_none("hidden_dim", hidden_dim)
+        self.shared_dim = check_positive("shared_dim", shared_dim)
+        mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
+        self.attends = not isinstance(mixer, keras.layers.Layer)
+        self.mixer = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer
+        self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
+        self.ema_dim = check_positive("ema_dim", ema_dim)
+        self.truncation = check_positive_or_none("truncation", truncation)
+        self.causal = causal
+        self.position_bias = check_choice("position_bias", position_bias, BIASES)
+        self.max_length = check_positive_or_none("max_length", max_length)
+        self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
+        self.ragged = ragged
+        self.norm = check_choice("norm", norm, NORMS)
+        self.prenorm = prenorm
+        self.dropout = check_rate("dropout", dropout)
+        self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
+        self.attention_dropout = check_rate("attention_dropout", attention_dropout)
+        self.drop_unused = drop_unused
+        if not self.attends and (causal or chunk_size is not None):
+            raise ValueError(
+                "`causal` and `chunk_size` need an attention function as `mixer`. "
+                f"Received: mixer={mixer}, causal={causal}, chunk_size={chunk_size}"
+            )
+
+    def build(self, input_shape):
+        *outer, width = check_tokens("MegaBlock", input_shape)
+        policy, inner = self.dtype_policy, self.hidden_dim or 2 * width
+        shared = self.shared_dim if self.attends or not self.drop_unused else 0
+        self.parts = (width, shared, inner, width)  # of the projection of the average
+        self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
+        self.norm_layer.build(input_shape)
+        self.ema = DampedEMA(
+            self.ema_dim, not self.causal, self.truncation, dtype=policy, name="ema"
+        )
+        self.ema.build(input_shape)
+        self.value_dense = self._make_dense("value", inner, "silu", input_shape)
+        self.gate_dense = self._make_dense("gate", sum(self.parts), None, input_shape)
+        self.hidden_dense = self._make_dense("hidden", width, None, (*outer, inner))
+        if shared:
+            self.attention = self._make_attention()
+            self.attention.build((*outer, shared), (*outer, inner))
+            self.attention.trainable = self.attends
+        if not self.attends and not self.mixer.built:
+            self.mixer.build((*outer, inner))
+        self.feed_forward = MegaFeedForward(
+            self.mlp_dim or inner,
+            self.norm,
+            self.prenorm,
+            self.dropout,
+            self.hidden_dropout,
+            dtype=policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build(input_shape)
+        self.average_dropout = make_dropout(self.dropout, dtype=policy)
+        self.value_dropout = make_dropout(self.hidden_dropout, dtype=policy)
+        self.output_dropout = make_dropout(self.dropout, dtype=policy)
+
+    def _make_dense(self, name, units, activation, input_shape):
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        dense = Dense(
+            units, activation, kernel_initializer=normal, dtype=self.dtype_policy, name=name
+        )
+        dense.build(input_shape)
+        return dense
+
+    def _make_attention(self):
+        return MegaAttention(
+            self.mixer if self.attends else "softmax",
+            self.position_bias,
+            self.max_length,
+            self.chunk_size,
+            self.ragged,
+            self.causal,
+            self.attention_dropout,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+
+    def call(self, inputs, mask=None):
+        x = normalise(self.norm_layer, inputs, mask) if self.prenorm else inputs
+        values = self.value_dropout(self.value_dense(x))
+        gates = self.gate_dense(self.average_dropout(self.ema(x, mask=mask)))
+        update, shared, reset, candidate = ops.split(gates, np.cumsum(self.parts)[:3], axis=-1)
+        if self.attends:
+            mixed = self.attention(ops.silu(shared), values, mask=mask)
+        else:
+            mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
+        hidden = ops.silu(candidate + self.hidden_dense(mixed * ops.silu(reset)))
+        x = inputs + ops.sigmoid(update) * (self.output_dropout(hidden) - inputs)
+        x = x if self.prenorm else normalise(self.norm_layer, x, mask)
+        return self.feed_forward(x, mask=mask)
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        names = (
+            "hidden_dim shared_dim mlp_dim ema_dim truncation causal position_bias max_length "
+            "chunk_size ragged norm prenorm dropout hidden_dropout attention_dropout drop_unused"
+        )
+        mixer = self.mixer
+        if not self.attends:
+            mixer = keras.layers.serialize(mixer)
+            mixer.pop("build_config", None)  # `build` of the block sees to it
+        config = {name: getattr(self, name) for name in names.split()}
+        return {**super().get_config(), **config, "mixer": mixer}

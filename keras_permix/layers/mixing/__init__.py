@@ -1,0 +1,1 @@
+"""Layers that mix tokens by permuting them."""

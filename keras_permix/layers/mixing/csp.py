@@ -1,0 +1,130 @@
+"""Channel-wise sample permutation as a layer."""
+
+import keras
+import numpy as np
+
+from keras_permix import ops
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.checks import check_choice, check_layer_index, check_positive
+from keras_permix.ops.csp import csp_reference
+
+LONG = 2**30  # more tokens than any step of a schedule that does not depend on them
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class CSP(TokenMixer):
+    """Mix tokens by shifting every channel and sorting it in groups of tokens.
+
+    `values = inputs @ Wv`; every channel is rolled along the tokens by its own fixed step and then
+    sorted ascending inside contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
+    weights and costs O(tokens) for groups of two.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    only these are permuted, padded values become zero before the output projection. The number of
+    tokens may be unknown while TensorFlow traces, except with a power schedule.
+
+    Args:
+        group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
+            must be a multiple of it.
+        shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
+            "unit", "power", "power_code") or one integer step per inner channel; see
+            `keras_permix.ops.shift_steps`.
+        align: "independent" sorts every channel; "reference" keeps the first channel as it is and
+            gives every other channel its ranks.
+        inner_dim, use_value_bias, use_output_projection, dropout: see the projections above;
+            `inner_dim=None` is the input width.
+        layer: 0-based index of this layer, used by the power schedules.
+        layers: Number of layers of the model, used by the power schedules.
+        use_value_projection: As a keyword; without it the input is mixed as it is.
+
+    Raises:
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import CSP
+    >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, equation (4).
+    """
+
+    def __init__(
+        self,
+        group_size=2,
+        shift="linear",
+        align="independent",
+        inner_dim=None,
+        use_value_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        layer=0,
+        layers=1,
+        **kwargs,
+    ):
+        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
+        self.group_size = None if group_size is None else check_positive("group_size", group_size)
+        self.align = check_choice("align", align, ("independent", "reference"))
+        check_layer_index(layer, layers)
+        self.shift = shift if isinstance(shift, str) else np.asarray(shift).tolist()
+        self.layer = layer
+        self.layers = layers
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        tokens = input_shape[1]
+        if tokens is None:
+            return
+        if tokens % (self.group_size or tokens):
+            raise ValueError(
+                "`group_size` must divide the number of tokens. "
+                f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
+            )
+        self.steps(tokens, self.inner_dim or input_shape[-1])
+
+    def steps(self, tokens, channels):
+        """Steps of every inner channel for `tokens` tokens, an integer array `(channels,)`."""
+        return ops.shift_steps(
+            self.shift,
+            tokens,
+            channels,
+            layer=self.layer,
+            layers=self.layers,
+            group_size=self.group_size or 1,
+        )
+
+    def mix(self, values, mask=None):
+        steps = self._steps_for(values)
+        if keras.ops.is_tensor(steps):
+            options = dict(group_size=self.group_size, align=self.align, ragged=False)
+            return csp_reference(values, mask, steps=steps, **options)
+        return ops.csp(values, steps, self.group_size, align=self.align, mask=mask)
+
+    def _steps_for(self, values):
+        """Steps for these values, as a tensor where they depend on an unknown number of tokens.
+
+        TensorFlow may trace for any number of tokens; the op takes the steps modulo it.
+        """
+        tokens, channels = values.shape[1:]
+        if tokens is not None:
+            return self.steps(tokens, channels)
+        if self.shift in ("power", "power_code"):
+            raise ValueError(
+                "A power schedule in `shift` needs a known number of tokens. "
+                f"Received: shift={self.shift!r}, values.shape={tuple(values.shape)}"
+            )
+        if self.shift in ("linear", "linear_paper"):
+            stride = (keras.ops.shape(values)[1] + channels - 1) // channels
+            return stride * (keras.ops.arange(channels) + (self.shift == "linear_paper"))
+        return self.steps(LONG, channels) if isinstance(self.shift, str) else self.shift
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "group_size": self.group_size,
+            "shift": self.shift,
+            "align": self.align,
+            "layer": self.layer,
+            "layers": self.layers,
+        }

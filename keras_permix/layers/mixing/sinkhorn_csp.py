@@ -1,0 +1,99 @@
+"""CSP with a temperature, as a layer."""
+
+import keras
+
+from keras_permix import ops
+from keras_permix.layers.mixing.csp import CSP
+from keras_permix.layers.parts.checks import check_positive
+from keras_permix.ops.sinkhorn_csp import sinkhorn_csp_reference
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SinkhornCSP(CSP):
+    """Mix tokens like `CSP(align="reference")`, by a soft permutation that can learn its order.
+
+    In every group of tokens each channel is aligned to the first one by Sinkhorn's iterations at
+    a temperature. As the temperature falls, the layer becomes `CSP(align="reference")` with the
+    same weights but for the temperature. It is a weight that is not trained; anneal it with
+    `layer.temperature.assign(…)` from a callback, at the beginning of an epoch.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    only these are permuted, padded values become zero before the output projection. Memory is
+    that of `iterations` times tokens by `group_size` by inner channels.
+
+    Args:
+        temperature: Temperature to begin with, above 0, in units of a product of two values.
+        iterations: How often Sinkhorn normalises rows and columns.
+        group_size, shift, inner_dim, use_value_bias, use_output_projection, dropout, layer,
+            layers: see `CSP`.
+
+    Raises:
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import SinkhornCSP
+    >>> layer = SinkhornCSP(temperature=1.0, iterations=5, group_size=8)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+    >>> layer.temperature.assign(0.1)  # doctest: +SKIP
+
+    Source: beyond the papers; from Yuan & Xu, "Channel-wise Sample Permutation", 2024,
+    equation (9) and Theorem 2.
+    """
+
+    def __init__(
+        self,
+        temperature=1.0,
+        iterations=20,
+        group_size=2,
+        shift="linear",
+        inner_dim=None,
+        use_value_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        layer=0,
+        layers=1,
+        **kwargs,
+    ):
+        super().__init__(
+            group_size,
+            shift,
+            "reference",
+            inner_dim,
+            use_value_bias,
+            use_output_projection,
+            dropout,
+            layer,
+            layers,
+            **kwargs,
+        )
+        self.iterations = check_positive("iterations", iterations)
+        if not temperature > 0:
+            raise ValueError(f"`temperature` must be above 0. Received: {temperature!r}")
+        self.temperature = self.add_weight(
+            shape=(),
+            initializer=keras.initializers.Constant(temperature),
+            trainable=False,
+            autocast=False,
+            name="temperature",
+        )
+
+    def mix(self, values, mask=None):
+        steps = self._steps_for(values)
+        options = dict(
+            group_size=self.group_size,
+            iterations=self.iterations,
+            temperature=keras.ops.convert_to_tensor(self.temperature),
+            ragged=False,
+        )
+        if keras.ops.is_tensor(steps):
+            return sinkhorn_csp_reference(values, mask, steps=steps, **options)
+        return ops.sinkhorn_csp(values, steps, mask=mask, **options)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["align"]
+        temperature = float(keras.ops.convert_to_numpy(self.temperature))
+        return {**config, "temperature": temperature, "iterations": self.iterations}

@@ -1,0 +1,89 @@
+"""Sliceformer's sorting of channels as a layer."""
+
+import keras
+
+from keras_permix import ops
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.checks import check_choice, check_layer_index
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar", "max_exchange")
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SliceSort(TokenMixer):
+    """Mix tokens by sorting every channel along all tokens.
+
+    `outputs = sort(inputs @ Wv) @ Wo + bo`, each channel on its own.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    only these are sorted, padded values become zero before the output projection.
+
+    Args:
+        order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
+            "interleave_haar" (the released code's rule per head) or "max_exchange" (swap the
+            maximum with the first token instead of sorting).
+        inner_dim, use_value_bias, use_output_projection, dropout: see the projections above;
+            `inner_dim=None` is the input width.
+        layer: 0-based index of this layer, used by the interleaved orders.
+        layers: Number of layers of the model, used by the interleaved orders.
+        head_dim: Channels of a head, used by "interleave_haar". `None`: all channels.
+        use_value_projection: As a keyword; without it the input is mixed as it is.
+
+    Raises:
+        ValueError: for an argument out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import SliceSort
+    >>> tuple(SliceSort("interleave", layer=0, layers=6)(np.ones((2, 65, 32), "float32")).shape)
+    (2, 65, 32)
+
+    Source: Yuan & Xu, "Sliceformer", 2023, equations (3), (5), (6); interleave_haar and
+    max_exchange as in the released code.
+    """
+
+    def __init__(
+        self,
+        order="ascend",
+        inner_dim=None,
+        use_value_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        layer=0,
+        layers=1,
+        head_dim=None,
+        **kwargs,
+    ):
+        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
+        self.order = check_choice("order", order, ORDERS)
+        check_layer_index(layer, layers)
+        self.layer = layer
+        self.layers = layers
+        self.head_dim = head_dim
+
+    def descending(self, channels):
+        """Whether to sort descending: one bool, or a bool array `(channels,)`."""
+        if self.order.startswith("interleave"):
+            return ops.interleave_order(
+                self.order,
+                channels,
+                layer=self.layer,
+                layers=self.layers,
+                head_dim=self.head_dim,
+            )
+        return self.order == "descend"
+
+    def mix(self, values, mask=None):
+        if self.order == "max_exchange":
+            return ops.max_exchange(values, mask=mask)
+        return ops.slice_sort(values, self.descending(values.shape[-1]), mask=mask)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "order": self.order,
+            "layer": self.layer,
+            "layers": self.layers,
+            "head_dim": self.head_dim,
+        }

@@ -1,0 +1,88 @@
+"""What every mixer with a value and an output projection has in common."""
+
+import keras
+
+from keras_permix.layers.parts.checks import check_rate, check_tokens
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.dropout import make_dropout
+
+
+class TokenMixer(keras.layers.Layer):
+    """Project tokens to values, mix the values along the tokens, project back.
+
+    A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.
+
+    Args:
+        inner_dim: Width of the values. `None`: the width of the input.
+        use_value_bias: Whether the value projection has a bias.
+        use_output_projection: Whether to project back to the input width, with a bias.
+            Without it `inner_dim` must be the input width and no dropout is applied.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+        use_value_projection: Whether to project the input to values. Without it `inner_dim` must
+            be the input width.
+    """
+
+    def __init__(
+        self,
+        inner_dim=None,
+        use_value_bias=False,
+        use_output_projection=True,
+        dropout=0.0,
+        use_value_projection=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if inner_dim is not None and (not isinstance(inner_dim, int) or inner_dim < 1):
+            raise ValueError(
+                f"`inner_dim` must be a positive integer or None. Received: inner_dim={inner_dim!r}"
+            )
+        self.supports_masking = True
+        self.inner_dim = inner_dim
+        self.use_value_bias = use_value_bias
+        self.use_output_projection = use_output_projection
+        self.dropout = check_rate("dropout", dropout)
+        self.use_value_projection = use_value_projection
+
+    def build(self, input_shape):
+        width = check_tokens(type(self).__name__, input_shape)[-1]
+        inner = self.inner_dim or width
+        projects = self.use_value_projection and self.use_output_projection
+        if not projects and inner != width:
+            missing = "an output" if self.use_value_projection else "a value"
+            raise ValueError(
+                f"Without {missing} projection `inner_dim` must equal the width of the input. "
+                f"Received: inner_dim={inner}, input_shape={tuple(input_shape)}"
+            )
+        if self.use_value_projection:
+            self.value_dense = Dense(
+                inner, use_bias=self.use_value_bias, dtype=self.dtype_policy, name="value"
+            )
+            self.value_dense.build(input_shape)
+        if self.use_output_projection:
+            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense.build((*input_shape[:-1], inner))
+            self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def mix(self, values, mask=None):
+        """Mix `values` along their tokens; `mask` is True at real tokens."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
+
+    def call(self, inputs, mask=None):
+        values = self.value_dense(inputs) if self.use_value_projection else inputs
+        mixed = self.mix(values, mask)
+        if not self.use_output_projection:
+            return mixed
+        return self.output_dropout(self.output_dense(mixed))
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "inner_dim": self.inner_dim,
+            "use_value_bias": self.use_value_bias,
+            "use_output_projection": self.use_output_projection,
+            "dropout": self.dropout,
+            "use_value_projection": self.use_value_projection,
+        }

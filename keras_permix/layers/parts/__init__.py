@@ -1,0 +1,1 @@
+"""What layers are made of; private to this package."""

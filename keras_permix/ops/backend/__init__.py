@@ -1,0 +1,1 @@
+"""What runs on each backend: one folder for each, and only the one in use is imported."""

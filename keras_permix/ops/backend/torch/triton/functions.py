@@ -1,0 +1,121 @@
+"""What runs on PyTorch by Triton kernels; imported when a row first leads here.
+
+To `torch.compile` a permutation is one opaque op, and so is its inverse.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from keras_permix.ops.backend.plan import Plan
+from keras_permix.ops.backend.torch.triton.channel_shift import shift
+from keras_permix.ops.backend.torch.triton.group_sort import empty_places, put_back, sort_groups
+from keras_permix.ops.backend.torch.triton.shift_pairs import empty_swaps, order_pairs, undo_pairs
+
+
+def permute(x, plan):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    if plan.is_identity() or not x.numel():
+        return x
+    differentiable = torch.is_grad_enabled() and x.requires_grad
+    make = _opaque_permute if torch.compiler.is_compiling() else _permute
+    with torch.no_grad():
+        out, trace = make(x, *plan, differentiable)
+    return _WithInverse.apply(x, out, trace, plan) if differentiable else out
+
+
+class _WithInverse(torch.autograd.Function):
+    """`out`, a permutation of `x`, with the gradient that leads back."""
+
+    @staticmethod
+    def forward(ctx, x, out, trace, plan):
+        ctx.save_for_backward(trace)
+        ctx.plan = plan
+        return out.view_as(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        make = _opaque_undo if torch.compiler.is_compiling() else _undo
+        return make(grad, *ctx.saved_tensors, *ctx.plan), None, None, None
+
+
+def _permute(x, steps, group_size, aligned, descending, traced):
+    plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
+    with torch.cuda.device_of(x):
+        steps = _steps(x, steps)
+        if group_size == 1:
+            return shift(x, steps), None
+        if plan.in_pairs(x.shape[1]):
+            return order_pairs(x, steps, aligned=aligned, traced=traced)
+        turn = None if descending is None else _table(tuple(descending), torch.int8, x.device)
+        options = dict(descending=turn, aligned=aligned, traced=traced)
+        return sort_groups(x, steps, group_size, **options)
+
+
+def _undo(grad, trace, steps, group_size, aligned, descending):
+    plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
+    with torch.cuda.device_of(grad):
+        if group_size == 1:
+            return shift(grad, _steps(grad, steps, back=True))
+        if plan.in_pairs(grad.shape[1]):
+            return undo_pairs(grad, trace, _steps(grad, steps))
+        return put_back(grad, trace, _steps(grad, steps), group_size)
+
+
+@torch.library.custom_op("keras_permix::permute_by_triton", mutates_args=())
+def _opaque_permute(
+    x: torch.Tensor,
+    steps: Sequence[int] | None,
+    group_size: int,
+    aligned: bool,
+    descending: Sequence[bool] | None,
+    traced: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out, trace = _permute(x, steps, group_size, aligned, descending, traced)
+    return out, x.new_empty(0) if trace is None else trace
+
+
+@_opaque_permute.register_fake
+def _(x, steps, group_size, aligned, descending, traced):
+    if group_size == 1 or not traced:
+        trace = x.new_empty(0)
+    elif Plan(steps, group_size, aligned, descending).in_pairs(x.shape[1]):
+        trace = empty_swaps(x)
+    else:
+        trace = empty_places(x, group_size)
+    return torch.empty_like(x, memory_format=torch.contiguous_format), trace
+
+
+@torch.library.custom_op("keras_permix::undo_by_triton", mutates_args=())
+def _opaque_undo(
+    grad: torch.Tensor,
+    trace: torch.Tensor,
+    steps: Sequence[int] | None,
+    group_size: int,
+    aligned: bool,
+    descending: Sequence[bool] | None,
+) -> torch.Tensor:
+    return _undo(grad, trace, steps, group_size, aligned, descending)
+
+
+@_opaque_undo.register_fake
+def _(grad, *options):
+    return torch.empty_like(grad, memory_format=torch.contiguous_format)
+
+
+def _steps(x, steps, back=False):
+    """The steps from 0 to tokens - 1, on the device of `x`."""
+    if steps is None:
+        return None
+    tokens = x.shape[1]
+    steps = tuple((-step if back else step) % tokens for step in steps)
+    return _table(steps, torch.int32, x.device)
+
+
+@lru_cache(maxsize=256)
+def _table(values, dtype, device):
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)

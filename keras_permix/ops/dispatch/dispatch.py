@@ -1,0 +1,166 @@
+"""Which implementation serves a call.
+
+Every op has a reference written in `keras.ops`, which serves any call on any backend. Faster
+implementations are rows of the table in `ops/backend/{jax,tensorflow,torch}/rows.py`; exactly one
+of these is imported. The first row that accepts the static facts of a call serves it, so the
+choice is made while tracing and costs nothing in a compiled function.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+
+import keras
+
+from keras_permix.ops.dispatch.rows import Call
+
+
+def _import_native(backend):
+    if backend not in ("jax", "tensorflow", "torch"):
+        raise ValueError(
+            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
+            f"Received: KERAS_BACKEND={backend!r}"
+        )
+    return import_module(f"keras_permix.ops.backend.{backend}.rows")
+
+
+FORCED = os.environ.get("KERAS_PERMIX_IMPLEMENTATION") or None
+NATIVE = _import_native(keras.backend.backend())
+
+_EXPLAIN = object()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which implementation serves a call, and why the others do not; printed as a table."""
+
+    call: str
+    chosen: str
+    objections: dict
+
+    def __str__(self):
+        lines = [f"{self.call}"]
+        for name, objection in self.objections.items():
+            verdict = "serves this call" if name == self.chosen else objection or "comes later"
+            lines.append(f"  {name}: {verdict}")
+        return "\n".join(lines)
+
+
+def dispatch(op, reference, *arrays, mask=None, like=0, shape=None, implementation=None, **options):
+    """Serve a call whose arguments have been checked.
+
+    Implementations are called as `function(*arrays, mask, **options)`, and return a tensor of the
+    dtype of `arrays[like]` and, unless there is a `shape` of its own, of the same shape.
+    """
+    explaining = implementation is _EXPLAIN
+    if not explaining and any(map(is_symbolic, (*arrays, mask))):
+        return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
+    call = _describe(op, arrays[0], mask, options)
+    rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
+    wanted = FORCED if implementation is None or explaining else implementation
+    chosen = wanted or next((name for name in rows if not rows[name].objection(call)), "reference")
+    if explaining:
+        return _explanation(call, rows, chosen)
+    if chosen == "reference":
+        return reference(*arrays, mask, **options)
+    if wanted:
+        _check_wanted(wanted, rows, call)
+    return rows[chosen].function(*arrays, mask, **options)
+
+
+def explain(op, *args, **kwargs):
+    """Say which implementation serves a call, and why the others do not.
+
+    Args:
+        op: a function of this module that takes `implementation`, or its name.
+        *args: the arguments of the call.
+        **kwargs: the named arguments of the call, without `implementation`.
+
+    Returns:
+        An `Explanation` with `chosen` (a name), `objections` (a reason or None for every
+        implementation, best first) and a readable `str`. Nothing is computed.
+
+    Raises:
+        ValueError: for a name that is no op, or arguments that the op rejects.
+
+    Example:
+        >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
+        'native'
+    """
+    public = import_module("keras_permix.ops")
+    name = op if isinstance(op, str) else op.__name__
+    functions = {n: vars(public)[n] for n in public.__all__}
+    served = [n for n, f in functions.items() if "implementation" in signature(f).parameters]
+    if name not in served:
+        raise ValueError(f"`op` must be one of {served}. Received: op={name!r}")
+    return functions[name](*args, **kwargs, implementation=_EXPLAIN)
+
+
+def is_symbolic(x):
+    return isinstance(x, keras.KerasTensor)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class TokenOperation(keras.Operation):
+    """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
+
+    def __init__(self, op, implementation, options, like=0, shape=None, name=None):
+        super().__init__(name=name)
+        self.op = op
+        self.implementation = implementation
+        self.options = options
+        self.like = like
+        self.shape = shape
+
+    def call(self, *arrays, mask=None):
+        public = getattr(import_module("keras_permix.ops"), self.op)
+        given = {} if mask is None else {"mask": mask}
+        return public(*arrays, **given, implementation=self.implementation, **self.options)
+
+    def compute_output_spec(self, *arrays, mask=None):
+        like = arrays[self.like]
+        return keras.KerasTensor(self.shape or like.shape, like.dtype)
+
+    def get_config(self):
+        return {
+            "op": self.op,
+            "implementation": self.implementation,
+            "options": self.options,
+            "like": self.like,
+            "shape": self.shape,
+            "name": self.name,
+        }
+
+
+def _describe(op, x, mask, options):
+    symbolic = is_symbolic(x)
+    return Call(
+        op=op,
+        device="unknown" if symbolic else NATIVE.device(x),
+        dtype=keras.backend.standardize_dtype(x.dtype),
+        shape=tuple(x.shape),
+        masked=mask is not None,
+        exporting=NATIVE.exporting(),
+        options=options,
+    )
+
+
+def _check_wanted(wanted, rows, call):
+    if wanted not in rows:
+        raise ValueError(
+            f"`implementation` must be one of {(*rows, 'reference')} for `{call.op}` "
+            f"on this backend. Received: implementation={wanted!r}"
+        )
+    objection = rows[wanted].objection(call)
+    if objection:
+        raise ValueError(
+            f"{wanted!r} cannot serve this call of `{call.op}`: {objection}. "
+            "Leave `implementation=None` (and KERAS_PERMIX_IMPLEMENTATION unset) to have one "
+            f"chosen. Received: {call}"
+        )
+
+
+def _explanation(call, rows, chosen):
+    objections = {name: row.objection(call) for name, row in rows.items()}
+    return Explanation(f"{call.op}({call})", chosen, {**objections, "reference": None})

@@ -1,0 +1,187 @@
+"""The damped EMA of all tokens at once: by chunks, or by one long convolution.
+
+A token of the input still counts `sum(weight * exp(lag * log_decay))` in the output `lag` tokens
+later, the tap of that lag. Inside, channels come first and tokens last.
+"""
+
+import math
+from functools import wraps
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.ops.reference.toeplitz import toeplitz
+
+CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
+RUN = 16  # chunks, or runs of them, that are summed by one product
+MANY = 1 << 20  # chunks, more than there are where their number is not known
+
+
+def as_implementation(average):
+    """Make `average(x, weight, log_decay, omega, truncation)` serve calls of `damped_ema`."""
+
+    @wraps(average)
+    def serve(x, delta, alpha, beta, gamma, omega, mask, *, truncation):
+        inputs, *parameters, omega = in_full_precision(x, delta, alpha, beta, gamma, omega)
+        real = inputs
+        if mask is not None:
+            real = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
+        weight, log_decay = coefficients(*parameters)
+        averaged = average(real, weight, log_decay, omega, truncation)
+        if mask is not None:
+            averaged = averaged + omega * (inputs - real)
+        return ops.cast(averaged, x.dtype)
+
+    return serve
+
+
+def in_full_precision(*tensors):
+    """Cast to float32, or to float64 where the first is: a decay is too near to 1 for less."""
+    dtype = keras.backend.result_type(tensors[0].dtype, "float32")
+    return tuple(ops.cast(tensor, dtype) for tensor in tensors)
+
+
+def coefficients(delta, alpha, beta, gamma):
+    """The weight of a token and the logarithm of its decay, each (rows, dim)."""
+    share = ops.sigmoid(delta)
+    lost = ops.minimum(share * ops.sigmoid(alpha), 1 - 2**-24)  # a decay of 0 has no logarithm
+    return share * beta * gamma / math.sqrt(delta.shape[-1]), ops.log1p(-lost)
+
+
+def directions(channels, weight, log_decay):
+    """Yield `(weight, log_decay, backward)` of the direction or directions that are given."""
+    for backward in range(weight.shape[0] // channels):
+        rows = slice(backward * channels, (backward + 1) * channels)
+        yield weight[rows], log_decay[rows], bool(backward)
+
+
+def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
+    """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
+
+    The cost of a token does not depend on how many there are, and nothing is larger than `x`.
+    `transpose` is the backend's best way to have the tokens last.
+    """
+    tokens = ops.shape(x)[1]
+    size = min(CHUNK, x.shape[1] or CHUNK)
+    x = _cut(transpose(x, (2, 0, 1)), size)
+    chunks = x.shape[2] or MANY
+    full, partial = _reach(truncation, size, chunks - 1)
+    within, outputs = omega[:, None, None] * ops.eye(size, dtype=x.dtype), 0
+    for weight_, log_decay_, backward in directions(x.shape[0], weight, log_decay):
+        taps = (weight_, log_decay_, size, truncation, backward)
+        within = within + _block(0, *taps)
+        for distance in partial:
+            moved = _cut(_move(_join(x), distance * size, backward), size)
+            outputs = outputs + _product(moved, _block(distance, *taps))
+        if full:
+            outputs = outputs + _carried(x, weight_, log_decay_, full, chunks, backward)
+    outputs = _join(outputs + _product(x, within))
+    return transpose(outputs, (1, 2, 0))[:, :tokens]
+
+
+def _reach(truncation, size, last):
+    """How many chunks away all taps count, and the distances at which only some do."""
+    if truncation is None:
+        return last, ()
+    full = max(truncation // size - 1, 0)
+    end = (truncation + size - 2) // size  # the farthest chunk with a token that counts
+    return min(full, last), range(full + 1, min(end, last) + 1)
+
+
+def _powers(log_decay, lags):
+    """Decays after some lags: (channels, dim, lags)."""
+    return ops.exp(log_decay[..., None] * ops.cast(lags, log_decay.dtype))
+
+
+def _block(distance, weight, log_decay, size, truncation, backward):
+    """Taps from every token of a chunk to every token of one `distance` chunks on."""
+    lags = distance * size + np.arange(1 - size, size) * (-1 if backward else 1)
+    counts = (lags >= 0) & (lags < (truncation or math.inf))
+    powers = _powers(log_decay, np.maximum(lags, 0))
+    taps = ops.sum(weight[..., None] * powers, axis=1)
+    return toeplitz(taps * ops.cast(counts, taps.dtype))
+
+
+def _product(x, matrices):
+    """Multiply (channels, batch, chunks, n) by one matrix (n, m) a channel."""
+    return ops.einsum("abcn,anm->abcm", x, matrices)
+
+
+def _carried(x, weight, log_decay, reach, most, backward):
+    """What the `reach` chunks before each of `most` or fewer add to it, by way of their states."""
+    channels, batch, chunks, size = ops.shape(x)
+    dim = weight.shape[1]
+    lags = np.arange(size) if backward else np.arange(size)[::-1]
+    states = ops.einsum("ans,abcs->anbc", _powers(log_decay, lags), x)
+    states = ops.reshape(states, (channels * dim, batch, chunks))
+    decay = ops.reshape(size * log_decay, (-1, 1))
+    past = _move(_sums(states, decay, most, backward), 1, backward)
+    if reach < most - 1:
+        past = past - ops.exp(reach * decay)[..., None] * _move(past, reach, backward)
+    past = ops.reshape(past, (channels, dim, batch, chunks))
+    return ops.einsum("anbc,ans->abcs", past, weight[..., None] * _powers(log_decay, size - lags))
+
+
+def _sums(x, log_decay, most, backward):
+    """Sum (channels, batch, n), n at most `most`, up to each; `log_decay` is (channels, 1)."""
+    count = ops.shape(x)[2]
+    x = _cut(x, min(RUN, most))
+    size = x.shape[3]
+    one = ops.ones_like(log_decay)
+    sums = _product(x, _block(0, one, log_decay, size, None, backward))
+    if most > size:
+        runs = -(-most // size)
+        sums = sums + _carried(x, one, log_decay, runs, runs, backward)
+    return _join(sums)[..., :count]
+
+
+def _cut(x, size):
+    """Cut (channels, batch, n) to (channels, batch, ceil(n / size), size)."""
+    channels, batch, count = ops.shape(x)
+    pieces = -(-count // size)
+    x = ops.pad(x, ((0, 0), (0, 0), (0, pieces * size - count)))
+    return ops.reshape(x, (channels, batch, pieces, size))
+
+
+def _join(x):
+    channels, batch, pieces, size = ops.shape(x)
+    return ops.reshape(x, (channels, batch, pieces * size))
+
+
+def _move(x, by, backward):
+    """Along the last axis move on by some places, or back, and let zeros come in behind."""
+    count = ops.shape(x)[2]
+    by = min(by, count) if isinstance(count, int) else ops.minimum(by, count)
+    moved = ops.pad(x, ((0, 0), (0, 0), (0, by) if backward else (by, 0)))
+    return moved[..., by:] if backward else moved[..., :count]
+
+
+def by_fft(x, weight, log_decay, omega, truncation):
+    """Convolve the tokens with all taps, as a product of Fourier transforms."""
+    tokens = ops.shape(x)[1]
+    kernel = ops.pad(omega[:, None], ((0, 0), (0, 2 * tokens - 1)))
+    for weight_, log_decay_, backward in directions(x.shape[2], weight, log_decay):
+        taps = ops.pad(_taps(weight_, log_decay_, tokens, truncation), ((0, 0), (0, tokens)))
+        kernel = kernel + (ops.roll(ops.flip(taps, axis=1), 1, axis=1) if backward else taps)
+    real, imaginary = ops.rfft(ops.transpose(x, (2, 0, 1)), 2 * tokens)
+    kernel_real, kernel_imaginary = (part[:, None] for part in ops.rfft(kernel, 2 * tokens))
+    product = (
+        real * kernel_real - imaginary * kernel_imaginary,
+        real * kernel_imaginary + imaginary * kernel_real,
+    )
+    return ops.transpose(ops.irfft(product, 2 * tokens), (1, 2, 0))[:, :tokens]
+
+
+def _taps(weight, log_decay, tokens, truncation):
+    """Taps of lags 0 … tokens - 1, (channels, tokens), from products of short and long lags."""
+    long = weight[..., None] * _powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
+    short = _powers(log_decay, np.arange(CHUNK))
+    taps = ops.matmul(ops.transpose(long, (0, 2, 1)), short)
+    taps = ops.reshape(taps, (weight.shape[0], -1))[:, :tokens]
+    if truncation is None:
+        return taps
+    return ops.where(ops.arange(tokens) < truncation, taps, ops.zeros_like(taps))
+
+
+chunked, fft = as_implementation(by_chunks), as_implementation(by_fft)

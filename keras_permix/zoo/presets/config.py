@@ -1,0 +1,92 @@
+"""From the `config.json` of a preset to a model, without running anything a preset says."""
+
+import inspect
+
+from keras_permix.zoo.registry import MODELS
+
+# Dtype policies are the only Keras objects that the configuration of a model may name.
+POLICY_MODULES = ("keras", "keras.dtype_policies")
+POLICIES = (
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
+)
+
+
+def serialize_model(model):
+    """What `config.json` says of a model, without compile state.
+
+    Raises:
+        ValueError: if the model is of no class of the zoo.
+    """
+    name = type(model).__name__
+    if MODELS.get(name) is not type(model):
+        raise ValueError(
+            f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
+            f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
+        )
+    return {
+        "module": "keras_permix.zoo",
+        "class_name": name,
+        "config": model.get_config(),
+        "registered_name": f"keras_permix>{name}",
+    }
+
+
+def model_class(spec, path):
+    """The class of the zoo that the object of a `config.json` names, its configuration checked.
+
+    Raises:
+        ValueError: for another class, or a configuration that names any object but dtype policies.
+    """
+    name, module = spec.get("class_name"), spec.get("module")
+    right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
+    if name not in MODELS or not right or not isinstance(spec.get("config"), dict):
+        raise ValueError(
+            "The configuration of a preset must be of a class of keras_permix.zoo "
+            f"({', '.join(MODELS)}); nothing else is built. "
+            f"Received: {path} with class_name={name!r}, module={module!r}, "
+            f"registered_name={spec.get('registered_name')!r}"
+        )
+    _check_plain(spec["config"], path)
+    unknown = sorted(set(spec["config"]) - set(arguments(MODELS[name])))
+    if unknown:
+        raise ValueError(
+            f"The configuration of a preset must hold arguments of {name}. It may come from a "
+            f"newer keras_permix. Received: {path} with {unknown}"
+        )
+    return MODELS[name]
+
+
+def arguments(cls):
+    """Names of the arguments that a model of the zoo takes."""
+    names = inspect.signature(cls.__init__).parameters
+    return [*(name for name in names if name not in ("self", "kwargs")), "name", "trainable"]
+
+
+def is_quantized(config):
+    """Whether layers of the configured model have quantised weights."""
+    dtype = config.get("dtype")
+    return isinstance(dtype, dict) and dtype["class_name"] == "DTypePolicyMap"
+
+
+def _check_plain(value, path):
+    if isinstance(value, dict):
+        if {"class_name", "module", "registered_name"} & set(value):
+            _check_policy(value, path)
+        for part in value.values():
+            _check_plain(part, path)
+    elif isinstance(value, list):
+        for part in value:
+            _check_plain(part, path)
+
+
+def _check_policy(value, path):
+    known = value.get("class_name") in POLICIES and value.get("module") in POLICY_MODULES
+    if not known or value.get("registered_name") is not None:
+        raise ValueError(
+            "The configuration of a preset may name no object but Keras' dtype policies. "
+            f"Received: {path} with class_name={value.get('class_name')!r}, "
+            f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
+        )

@@ -1,0 +1,219 @@
+"""Find presets by name, folder or handle, and load them."""
+
+import dataclasses
+import difflib
+from pathlib import Path
+
+from keras_permix.recipe import list_recipes, load_recipe
+from keras_permix.zoo.presets.config import arguments, is_quantized, model_class
+from keras_permix.zoo.presets.folder import (
+    CONFIG_FILE,
+    METADATA_FILE,
+    WEIGHTS_FILE,
+    PresetFiles,
+    open_preset,
+)
+from keras_permix.zoo.presets.handles import open_handle
+from keras_permix.zoo.presets.transfer import transfer_weights
+from keras_permix.zoo.registry import MODELS
+
+# Arguments that a preset may be loaded with as it is stored.
+HARMLESS = {"dtype", "name", "trainable"}
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetInfo:
+    """What is known of a preset.
+
+    Args:
+        name: `class/preset` for a preset that the package knows, else the folder or handle.
+        class_name: Class of the model.
+        files: Its files, or `None` where there is only a recipe.
+    """
+
+    name: str
+    class_name: str
+    files: PresetFiles | None
+
+    @property
+    def metadata(self):
+        """What `metadata.json` says; empty where there is only a recipe."""
+        return self.files.metadata if self.files else {}
+
+    @property
+    def has_weights(self):
+        """Whether the weights are here or can be fetched."""
+        return self.files is not None and self.files.has(WEIGHTS_FILE)
+
+    @property
+    def parameters(self):
+        """Number of parameters, or `None` if unknown."""
+        return self.metadata.get("parameter_count")
+
+    @property
+    def scores(self):
+        """Measured scores, e.g. `{"cifar10/test/top1": 0.75}`; `None` if nobody measured any."""
+        return self.metadata.get("scores")
+
+    @property
+    def config(self):
+        """Arguments of the model."""
+        if self.files is None:
+            return _recipe_config(self.name)
+        return self.files.json(CONFIG_FILE)["config"]
+
+
+def list_presets():
+    """All presets that the package knows, with or without weights.
+
+    Returns:
+        A dict from names `class/preset` to `PresetInfo`.
+
+    Example:
+
+    >>> from keras_permix.zoo import list_presets
+    >>> list_presets()["cspvit/test"].has_weights
+    True
+    """
+    return {name: _info(name, folder) for name, folder in sorted(_known().items())}
+
+
+def preset_info(preset):
+    """What is known of one preset, given by name, folder or handle.
+
+    Args:
+        preset: As for `from_preset`; a name is `class/preset`.
+
+    Returns:
+        A `PresetInfo`.
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Example:
+
+    >>> from keras_permix.zoo import preset_info
+    >>> preset_info("cspvit/test").class_name
+    'CSPViT'
+    """
+    return _find(preset, None)
+
+
+def load_preset(cls, preset, *, load_weights=True, **overrides):
+    """Build the model of a preset; see `ZooModel.from_preset`.
+
+    Args:
+        cls: The class that the preset must be of, or `None` for any.
+        preset: Name, folder or handle.
+        load_weights: Whether to load the weights.
+        **overrides: Arguments of the model to change.
+    """
+    info = _find(preset, cls)
+    found = MODELS[info.class_name]
+    if cls is not None and found is not cls:
+        raise ValueError(
+            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
+            f"{found.__name__}: use `{found.__name__}.from_preset`. Received: {str(preset)!r}"
+        )
+    if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
+        raise ValueError(
+            f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`, "
+            "or pass `load_weights=False` for fresh weights. Received: load_weights=True"
+        )
+    config = info.config
+    _check_overrides(found, config, overrides)
+    if info.files:
+        info.files.verify(skip=() if load_weights else (WEIGHTS_FILE,))
+    model = found.from_config({**config, **overrides})
+    if load_weights:
+        changed = {key: value for key, value in overrides.items() if config.get(key) != value}
+        _load_weights(model, info.files.path(WEIGHTS_FILE), config, changed)
+    return model
+
+
+def _load_weights(model, path, config, changed):
+    """Load stored weights into a model whose configuration differs in `changed` from `config`."""
+    if set(changed) <= HARMLESS:
+        model.load_weights(path)
+        return
+    source = model.from_config(config)
+    source.load_weights(path)
+    transfer_weights(source, model, changed)
+
+
+def _find(preset, cls):
+    if "://" in str(preset):
+        return _info_of_files(str(preset), open_handle(str(preset)))
+    name = str(preset)
+    if cls is not None and "/" not in name:
+        name = f"{cls.__name__.lower()}/{name}"
+    known = {} if isinstance(preset, Path) else _known()
+    if name in known:
+        return _info(name, known[name])
+    if Path(preset).is_dir():
+        return _info(str(preset), preset)
+    raise ValueError(_unknown(str(preset), name, cls))
+
+
+def _known():
+    """Names of the presets in `weights/` and of the recipes, with their folders or `None`.
+
+    `weights/` lies inside an installed package and beside the package in a checkout.
+    """
+    classes = _classes_by_folder()
+    folders = {name: None for name in list_recipes() if name.split("/")[0] in classes}
+    package = Path(__file__).resolve().parents[2]
+    for weights in (package.parent / "weights", package / "weights"):
+        for path in weights.glob(f"*/*/{METADATA_FILE}"):
+            class_folder, preset = path.parent.parts[-2:]
+            if class_folder in classes:
+                folders[f"{class_folder}/{preset}"] = path.parent
+    return folders
+
+
+def _classes_by_folder():
+    return {name.lower(): name for name in MODELS}
+
+
+def _info(name, folder):
+    if folder is None:
+        return PresetInfo(name, _classes_by_folder()[name.split("/")[0]], None)
+    return _info_of_files(name, open_preset(folder))
+
+
+def _info_of_files(name, files):
+    spec = files.json(CONFIG_FILE)
+    return PresetInfo(name, model_class(spec, files.folder / CONFIG_FILE).__name__, files)
+
+
+def _recipe_config(name):
+    model = dict(load_recipe(name)["model"])
+    del model["class_name"]
+    return model
+
+
+def _check_overrides(cls, config, overrides):
+    unknown = sorted(set(overrides) - set(arguments(cls)))
+    if unknown:
+        raise ValueError(
+            f"`from_preset` takes arguments of {cls.__name__}: {', '.join(arguments(cls))}. "
+            f"Received: {unknown}"
+        )
+    if is_quantized(config) and set(overrides) - {"name", "trainable"}:
+        raise ValueError(
+            "A quantised preset is loaded as it is: its weights fit no other dtype, head or size. "
+            f"Received: {overrides}"
+        )
+
+
+def _unknown(preset, name, cls):
+    known = sorted(_known())
+    own = [n for n in known if cls is None or n.startswith(f"{cls.__name__.lower()}/")]
+    others = [n for n in known if n.split("/")[-1] == preset and n not in own]
+    close = difflib.get_close_matches(name, own, n=1)
+    hint = f" Another class has it: {', '.join(others)}." if others else ""
+    hint += f" Did you mean {close[0]}?" if close else ""
+    return (
+        f"`preset` must be a name ({', '.join(own)}), a folder, or a handle like hf://… or "
+        f"https://….{hint} Received: {preset!r}"
+    )

@@ -1,0 +1,104 @@
+"""`permix bench` measures what it says, writes it down, and refuses what is wrong."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_permix.bench import layers as bench_layers
+from keras_permix.bench import models as bench_models
+from keras_permix.bench import ops as bench_ops
+from keras_permix.bench.memory import peak_megabytes
+from keras_permix.bench.runners import runners
+from keras_permix.cli import main
+from tests.harness import to_numpy
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(bench_ops, "CASES", dict.fromkeys(bench_ops.CASES, ((2, 8, 4),)))
+    monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
+    monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
+    size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
+    monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
+    monkeypatch.setattr("keras_permix.bench.timing.TURN", 1e-3)
+
+
+def bench(what, path, *arguments):
+    """Run it for a moment, check what every file holds, and return its rows."""
+    assert main(["bench", what, "--repeats", "1", "--out", str(path), *arguments]) == 0
+    rows = read(path)
+    assert {row["backend"] for row in rows} == {keras.config.backend()}
+    assert min(float(row.get("ms") or row["step_ms"]) for row in rows) > 0
+    assert rows[0]["date"] in path.read_text()
+    with Image.open(path.with_suffix(".png")) as picture:
+        assert picture.width > 500
+    return rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
+    rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
+    assert {row["dtype"] for row in rows} == {dtype}
+    assert [row["case"] for row in rows] == list(bench_ops.CASES)
+    for rival in ("attention", "linear_attention", "fourier"):
+        assert min(float(row[f"vs_{rival}"]) for row in rows) > 0
+    assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
+    assert "is done" in capsys.readouterr().err
+
+
+def test_layers_and_attention_in_short_cases_only(small, tmp_path):
+    rows = bench("layers", tmp_path / "layers.csv", "--dtype", "bfloat16")
+    short, long = ({r["layer"] for r in rows if r["tokens"] == n} for n in ("8", "16"))
+    rivals = {"MultiHeadAttention", "SoftmaxAttention"}
+    assert short - long == rivals | {"2 projections", "4 projections", "attention in blocks"}
+
+
+def test_models(small, tmp_path):
+    rows = bench("models", tmp_path / "models.csv")
+    assert [row["model"] for row in rows] == list(bench_models.MODELS)
+
+
+@pytest.mark.parametrize("case", ["csp, pairs", "simple attention", "damped EMA"])
+def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
+    right = bench_ops._functions
+
+    def wrong(case, x):
+        operator, reference, chosen = right(case, x)
+        return lambda x: 1.01 * operator(x), reference, chosen
+
+    monkeypatch.setattr(bench_ops, "_functions", wrong)
+    assert main(["bench", "ops", "--repeats", "1", "--cases", case]) == 2
+    assert "must equal its reference before it is timed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."]])
+def test_errors(arguments, capsys):
+    assert main(["bench", "ops", *arguments]) == 2
+    assert f"`{arguments[0]}` must be" in capsys.readouterr().err
+
+
+def test_runners_give_gradients_of_a_layer():
+    layer = keras.layers.Dense(3)
+    x = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
+    layer.build(x.shape)
+    forward, both = runners(layer, x)
+    kernel = to_numpy(layer.kernel)
+    np.testing.assert_allclose(to_numpy(forward()[0]), x @ kernel, rtol=1e-5)
+    result, for_x, for_kernel, for_bias = map(to_numpy, both())
+    ones = np.ones_like(result)
+    for ours, theirs in ((for_x, ones @ kernel.T), (for_kernel, x.T @ ones), (for_bias, [4, 4, 4])):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_peak_memory_is_that_of_the_call():
+    if (peak := peak_megabytes(lambda: np.ones(25_000_000, "float32").sum())) is None:
+        pytest.skip("only Linux counts the peak of resident memory")
+    assert 95 < peak < 130

@@ -1,0 +1,160 @@
+"""Augmentation by recipe: right for each image, and the same for the same place in a run."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import make_augmentation
+from keras_permix.data.images.crop_flip import random_crop, random_flip
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(1, 256, (28, 24, 24, 3), dtype="uint8")
+LABELS = RNG.integers(0, 5, 28)
+ALL = dict(
+    crop_padding=2,
+    flip=True,
+    randaugment=dict(num_ops=1, factor=0.3),
+    mixup=0.2,
+    cutmix=1.0,
+    erasing=0.25,
+)
+
+
+def augment(spec, images=IMAGES, labels=LABELS, seed=0, epoch=0, index=0):
+    return make_augmentation(spec, seed, num_classes=5)(images, labels, epoch, index)
+
+
+def windows(image, padding):
+    """Every crop of a padded image, with its place."""
+    height, width, _ = image.shape
+    padded = np.zeros((height + 2 * padding, width + 2 * padding, 3), image.dtype)
+    padded[padding : padding + height, padding : padding + width] = image
+    places = range(2 * padding + 1)
+    return {
+        (top, left): padded[top : top + height, left : left + width]
+        for top in places
+        for left in places
+    }
+
+
+def test_crop_cuts_each_image_at_a_place_of_its_own():
+    cropped = random_crop(IMAGES, np.random.default_rng(0), padding=2)
+    places = []
+    for image, crop in zip(IMAGES, cropped, strict=True):
+        places += [at for at, cut in windows(image, 2).items() if np.array_equal(cut, crop)]
+    assert len(places) == len(IMAGES)
+    assert {top for top, _ in places} == {left for _, left in places} == set(range(5))
+
+
+def test_flip_mirrors_some_of_the_images():
+    flipped = random_flip(IMAGES, np.random.default_rng(0))
+    kept = [np.array_equal(a, b) for a, b in zip(IMAGES, flipped, strict=True)]
+    mirrored = [np.array_equal(a[:, ::-1], b) for a, b in zip(IMAGES, flipped, strict=True)]
+    assert [not same for same in kept] == mirrored
+    assert 7 < sum(kept) < 21
+
+
+def test_crop_and_flip_leave_dtype_labels_and_input():
+    before = IMAGES.copy()
+    images, labels = augment(dict(crop_padding=2, flip=True))
+    assert images.dtype == "uint8" and images.shape == IMAGES.shape
+    assert labels is LABELS
+    np.testing.assert_array_equal(IMAGES, before)
+
+
+def test_nothing_is_nothing():
+    images, labels = augment(dict(crop_padding=0, flip=False, randaugment=None, erasing=0.0))
+    assert images is IMAGES and labels is LABELS
+
+
+@pytest.mark.parametrize("spec", [dict(crop_padding=2, flip=True), ALL], ids=["crop", "all"])
+def test_a_function_of_seed_epoch_and_index(spec):
+    images, labels = augment(spec)
+    again, labels_again = augment(spec)
+    np.testing.assert_array_equal(images, again)
+    np.testing.assert_array_equal(labels, labels_again)
+    for change in (dict(seed=1), dict(epoch=1), dict(index=1)):
+        assert not np.array_equal(images, augment(spec, **change)[0]), change
+
+
+def test_all_together():
+    images, labels = augment(ALL)
+    assert (images.dtype, labels.dtype) == ("float32", "float32")
+    assert images.shape == IMAGES.shape and labels.shape == (28, 5)
+    assert images.min() >= 0 and images.max() <= 255.01
+
+
+def two_kinds():
+    """Plain images of level 200 (class 0) and of level 40 (class 1), in turns."""
+    y = np.arange(len(IMAGES)) % 2
+    levels = np.where(y == 0, 200, 40)[:, None, None, None]
+    return np.broadcast_to(levels, IMAGES.shape).astype("uint8"), y
+
+
+def mixing_weights(images, labels, first, second):
+    """How much of each image, of two kinds by class, and of each label is of the first kind."""
+    return (images.mean((1, 2, 3)) - second) / (first - second), labels[:, 0]
+
+
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+def test_labels_mix_as_the_images_do(kind):
+    images, labels = augment({kind: 1.0}, *two_kinds())
+    np.testing.assert_allclose(labels.sum(1), 1, atol=1e-6)
+    of_images, of_labels = mixing_weights(images, labels, 200, 40)
+    # CutMix pastes whole pixels: one row and one column of 24 may be over or short.
+    np.testing.assert_allclose(of_images, of_labels, atol=1e-5 if kind == "mixup" else 2 / 24)
+    assert len(np.unique(of_labels.round(3))) > 8
+    values = np.unique(images)
+    assert len(values) > 8 if kind == "mixup" else set(values) == {40, 200}
+
+
+def test_mixup_and_cutmix_take_turns():
+    spec = dict(mixup=1.0, cutmix=1.0)
+    batches = [augment(spec, *two_kinds(), index=index) for index in range(8)]
+    pasted = [set(np.unique(images)) <= {40, 200} for images, _ in batches]
+    assert 0 < sum(pasted) < 8
+
+
+def test_erasing_fills_a_rectangle_of_some_images():
+    images, labels = augment(dict(erasing=0.5), np.full_like(IMAGES, 7))
+    assert labels is LABELS
+    erased = (images != 7).any(-1)
+    some = erased.any((1, 2))
+    assert 7 < some.sum() < 21
+    for mask in erased[some]:
+        rows, columns = mask.any(1), mask.any(0)
+        # Noise may leave a pixel as it was, but no more than that.
+        assert mask.sum() >= 0.8 * rows.sum() * columns.sum()
+    assert len({mask.tobytes() for mask in erased[some]}) > 4
+
+
+def test_levels_stay_float32_under_mixed_precision():
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        images, _ = augment(dict(mixup=0.2))
+    finally:
+        keras.config.set_dtype_policy(policy)
+    expected, _ = augment(dict(mixup=0.2))
+    np.testing.assert_array_equal(images, expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule"),
+    [
+        (dict(crop=4), "may have the keys crop_padding, .* Received: crop$"),
+        (dict(crop_padding=-1), "`crop_padding` must be"),
+        (dict(crop_padding=1.5), "`crop_padding` must be"),
+        (dict(flip="yes"), "`flip` must be"),
+        (dict(mixup=0.1), "`mixup` must be .* from 0.2 to 1, .* Received: mixup=0.1"),
+        (dict(cutmix=1.5), "`cutmix` must be .* from 0.2 to 1"),
+        (dict(erasing=2), "`erasing` must be .* from 0 to 1"),
+        (dict(randaugment=2), "`randaugment` must be a dict of num_ops and factor"),
+        (dict(randaugment=dict(n=2)), "`randaugment` must be a dict of num_ops and factor"),
+        (dict(randaugment=dict(factor=2)), "`factor` from 0 to 1"),
+    ],
+    ids=str,
+)
+def test_bad_specs(spec, rule):
+    with pytest.raises(ValueError, match=rule):
+        make_augmentation(spec, seed=0, num_classes=5)

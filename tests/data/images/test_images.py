@@ -1,0 +1,86 @@
+"""CIFAR and MNIST, from files and from Keras."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import load_images
+from keras_permix.data.files import DATA_VARIABLE
+from tests.data.images.miniature import trust, write_cifar10, write_mnist
+
+WRITERS = {"cifar10": write_cifar10, "mnist": write_mnist}
+
+
+@pytest.fixture
+def no_folder(monkeypatch):
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_reads_what_the_files_hold(name, by, tmp_path, monkeypatch, no_folder):
+    written = WRITERS[name](tmp_path)
+    trust(monkeypatch, tmp_path)
+    if by == "environment":
+        monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    data = load_images(name, tmp_path if by == "argument" else None)
+    for (x, y), (made_x, made_y) in ((data.train, written["train"]), (data.test, written["test"])):
+        assert (x.dtype, y.dtype) == ("uint8", "int32")
+        assert x.ndim == 4
+        np.testing.assert_array_equal(x.reshape(made_x.shape), made_x)
+        np.testing.assert_array_equal(y, made_y)
+    assert (data.name, data.num_classes) == (name, 10)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_corrupt_file_is_named(name, tmp_path):
+    WRITERS[name](tmp_path)
+    with pytest.raises(ValueError, match=rf"{name}.* is corrupt.*SHA-256 must be.*Received: "):
+        load_images(name, tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Received: a folder without .*cifar10.zip"):
+        load_images("cifar10", tmp_path)
+
+
+def test_an_unknown_name_is_told_the_known_ones():
+    with pytest.raises(ValueError, match="cifar10, cifar100, mnist. Received: name='cifar'"):
+        load_images("cifar")
+
+
+def test_cifar100_has_no_files(tmp_path):
+    with pytest.raises(ValueError, match="only had by download"):
+        load_images("cifar100", tmp_path)
+
+
+def test_a_failed_download_says_what_to_do(monkeypatch, no_folder):
+    def fail():
+        raise Exception("URL fetch failure on https://example.org: None -- no route")
+
+    monkeypatch.setattr(keras.datasets.mnist, "load_data", fail)
+    with pytest.raises(ConnectionError, match=rf"{DATA_VARIABLE}.*Received: URL fetch failure"):
+        load_images("mnist")
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_a_download_becomes_the_same_arrays(data_format, monkeypatch, no_folder):
+    x = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype="uint8")
+    y = np.array([[3], [99], [0], [7]])
+    came = np.moveaxis(x, -1, 1) if data_format == "channels_first" else x
+    monkeypatch.setattr(keras.config, "image_data_format", lambda: data_format)
+    monkeypatch.setattr(keras.datasets.cifar100, "load_data", lambda: ((came, y), (came, y)))
+    data = load_images("cifar100")
+    np.testing.assert_array_equal(data.train[0], x)
+    np.testing.assert_array_equal(data.test[1], [3, 99, 0, 7])
+    assert (data.labels[0], data.labels[99], len(set(data.labels))) == ("apple", "worm", 100)
+
+
+def test_cifar10_without_pillow_says_how_to_get_it(tmp_path, monkeypatch):
+    write_cifar10(tmp_path)
+    trust(monkeypatch, tmp_path)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match="pip install pillow"):
+        load_images("cifar10", tmp_path)

@@ -1,0 +1,56 @@
+"""A TFDS set as a source: prepared once, read where there is no TensorFlow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_permix.data import tfds_source
+
+pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
+ROOT = Path(__file__).parents[2]
+
+
+def run(step, folder):
+    command = [sys.executable, "-m", "tests.data.images.tiny_tfds", step, str(folder)]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tfds")
+    run("prepare", folder)
+    return folder
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend, it cannot be hidden"
+)
+def test_read_without_tensorflow(folder):
+    about = json.loads(run("read", folder))
+    assert about["tensorflow"] is False
+    assert about["labels"] == ["even", "odd"]
+    assert about["shape"] == [6, 16, 16, 3] and about["test"] == 3
+    assert sorted(about["levels"]) == [0, 10, 20, 30, 40, 50] != about["levels"]
+    assert about["targets"] == [level / 10 % 2 for level in about["levels"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "rule"),
+    [
+        ("tiny", "validation", "`split` must be one of .*train.* Received: split='validation'"),
+        ("tiniest", "train", "`name` must be a set that TFDS knows.*Received: name='tiniest'"),
+    ],
+)
+def test_what_is_not_there(name, split, rule, folder):
+    with pytest.raises(ValueError, match=rule):
+        tfds_source(name, split, folder)
+
+
+def test_without_tfds(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(ImportError, match="pip install tensorflow-datasets"):
+        tfds_source("tiny", "train")

@@ -1,0 +1,89 @@
+"""A tiny TFDS set, prepared and read where TensorFlow cannot be found.
+
+    python -m tests.data.images.tiny_tfds prepare|read FOLDER
+
+`prepare` needs no TensorFlow as its images are PNG files already.
+"""
+
+import io
+import json
+import sys
+
+import numpy as np
+
+SIZES = [(20 + number, 30) for number in range(9)]
+
+
+class Hidden:
+    """An import finder that finds all but TensorFlow."""
+
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "tensorflow":
+            return None
+        return self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+
+def image(number):
+    """A plain image of a level of its own."""
+    return np.full((*SIZES[number], 3), 10 * number, "uint8")
+
+
+def prepare(folder):
+    import tensorflow_datasets as tfds
+    from PIL import Image
+
+    class Tiny(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(None, None, 3), encoding_format="png"),
+                "label": tfds.features.ClassLabel(names=["even", "odd"]),
+            }
+            return tfds.core.DatasetInfo(
+                builder=self, features=tfds.features.FeaturesDict(features)
+            )
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples(range(6)), "test": self._generate_examples(
+                range(6, 9)
+            )}  # fmt: skip
+
+        def _generate_examples(self, numbers):
+            for number in numbers:
+                blob = io.BytesIO()
+                Image.fromarray(image(number)).save(blob, "PNG")
+                blob.seek(0)
+                yield number, {"image": blob, "label": number % 2}
+
+    Tiny(data_dir=folder, file_format="array_record").download_and_prepare()
+
+
+def read(folder):
+    """Print as JSON what a pipeline of the set gives, and whether TensorFlow came in."""
+    from keras_permix.data import ImagePipeline
+    from keras_permix.data.images import tfds_images
+
+    data = tfds_images("tiny", 16, folder)
+    batches = ImagePipeline(*data.train, batch_size=6, num_classes=2, shuffle=True, seed=1)
+    images, labels = batches[0]
+    about = {
+        "labels": data.labels,
+        "shape": images.shape,
+        "levels": images.mean((1, 2, 3)).tolist(),
+        "targets": labels.tolist(),
+        "test": len(data.test[0]),
+        "tensorflow": "tensorflow" in sys.modules,
+    }
+    print(json.dumps(about))
+
+
+if __name__ == "__main__":
+    sys.meta_path[:] = [Hidden(finder) for finder in sys.meta_path]
+    {"prepare": prepare, "read": read}[sys.argv[1]](sys.argv[2])

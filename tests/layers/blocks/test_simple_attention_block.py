@@ -1,0 +1,91 @@
+"""The post-norm block and SimpleTRON's variants of it, against golden numbers and plain NumPy."""
+
+from math import erf
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP, PostNormBlock, SimpleAttentionBlock
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.layers.attention.test_simple_attention import golden_weights
+
+GOLDEN = load_golden("simpletron")
+X = GOLDEN["x"]
+
+
+def make(**arguments):
+    """A block of two heads with the golden weights."""
+    block = fill(SimpleAttentionBlock(2, GOLDEN["fc1_bias"].size, **arguments))
+    block.mixer.set_weights(golden_weights(block.mixer.use_output_projection))
+    return block
+
+
+def fill(block):
+    """Build a block and give it the golden weights outside of its mixer."""
+    block.build(X.shape)
+    parts = {"mixer_norm": "ln1", "mlp_in": "fc1", "mlp_out": "fc2", "mlp_norm": "ln2"}
+    for part, name in parts.items():
+        kinds = ("gamma", "beta") if "norm" in part else ("kernel", "bias")
+        getattr(block, part).set_weights([GOLDEN[f"{name}_{kind}"] for kind in kinds])
+    return block
+
+
+def norm(x, name):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    return x * GOLDEN[f"{name}_gamma"] + GOLDEN[f"{name}_beta"]
+
+
+def block_of_numpy(attended, extra_skip):
+    """The block in float64, from what its attention gives."""
+    mixed = norm(X + attended + X * (extra_skip == "attention"), "ln1")
+    hidden = mixed @ GOLDEN["fc1_kernel"] + GOLDEN["fc1_bias"]
+    hidden = hidden * (1 + np.vectorize(erf)(hidden / np.sqrt(2))) / 2
+    out = norm(mixed + hidden @ GOLDEN["fc2_kernel"] + GOLDEN["fc2_bias"], "ln2")
+    return out + X * (extra_skip == "block")
+
+
+def test_simple_block_gives_the_golden_values():
+    block = make(variant="simple")
+    assert_close(to_numpy(block(X.astype("float32"))), GOLDEN["block_simple"])
+    assert_close(
+        block_of_numpy(GOLDEN["attention_2heads_noproj"], None), GOLDEN["block_simple"]
+    )
+
+
+@pytest.mark.parametrize("extra_skip", ["block", "attention"])
+@pytest.mark.parametrize(
+    ("variant", "attended", "skips"),
+    [
+        ("simple", "attention_2heads_noproj", False),
+        ("simple_res", "attention_2heads_noproj", True),
+        ("simple_resl", "attention_2heads_proj", True),
+        ("simple_l", "attention_2heads_proj", False),
+    ],
+)
+def test_variant_gives_the_values_of_numpy(variant, attended, skips, extra_skip):
+    block = make(variant=variant, extra_skip=extra_skip)
+    expected = block_of_numpy(GOLDEN[attended], extra_skip if skips else None)
+    assert_close(to_numpy(block(X.astype("float32"))), expected)
+
+
+def test_any_mixer_may_stand_in_the_block():
+    still = CSP(1, shift=[0] * 8, use_output_projection=False)
+    block = fill(PostNormBlock(still, GOLDEN["fc1_bias"].size))
+    still.set_weights([np.eye(8)])
+    assert_close(to_numpy(block(X.astype("float32"))), block_of_numpy(X, None))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(variant="complex"), "`variant` must be one of.*'simple_resl'.*'complex'"),
+        (dict(extra_skip="twice"), "`extra_skip` must be one of.*'twice'"),
+        (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
+        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
+        (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    arguments = {"num_heads": 2, "mlp_dim": 12, **arguments}
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        SimpleAttentionBlock(**arguments)(X)

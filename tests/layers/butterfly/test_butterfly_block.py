@@ -1,0 +1,240 @@
+"""ButterflyBlock gives the numbers of the authors and of NumPy, around attention and others."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP, ButterflyBlock, RandomOrder, SoftmaxAttention
+from keras_permix.layers.blocks.mixer_block import MixerBlock
+from tests.harness import assert_close, functional, load_golden, to_numpy
+from tests.oracle import butterfly as oracle
+
+GOLDEN = load_golden("butterfly_attention")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 16, 8)).astype("float32")
+MASK = RNG.random((3, 16)) < 0.7
+MASK[0, [1, 5, 9, 13]] = False  # a block of stage 1 without a real token
+BLOCK_MASK = RNG.random((3, 4, 2, 4, 4)) < 0.5
+BLOCK_MASK[1, 2, 0, 3] = False  # a query that may attend to nothing
+PARTS = ("q", "k", "v", "out")
+
+
+def host(norm_first=False, **arguments):
+    """A Transformer layer of section 5.5 of the paper's networks: Butterfly ViT, or LRA."""
+    attention = SoftmaxAttention(2, use_qkv_bias=True, **arguments)
+    return MixerBlock(attention, mlp_dim=16, norm_first=norm_first)
+
+
+def golden_host(layer):
+    block = host()
+    block.build((None, 4, 8))
+    w = {name[3:]: value for name, value in GOLDEN.items() if name.startswith(f"t{layer}_")}
+    block.mixer.set_weights(
+        [
+            np.concatenate([w[f"{part}_kernel"] for part in "qkv"], axis=-1),
+            np.concatenate([w[f"{part}_bias"] for part in "qkv"]),
+            w["out_kernel"],
+            w["out_bias"],
+        ]
+    )
+    for part, name in (
+        (block.mixer_norm, "ln1"),
+        (block.mlp_norm, "ln2"),
+        (block.mlp_in, "ff_fc1"),
+        (block.mlp_out, "ff_fc2"),
+    ):
+        kinds = ("gamma", "beta") if name.startswith("ln") else ("kernel", "bias")
+        part.set_weights([w[f"{name}_{kind}"] for kind in kinds])
+    return block
+
+
+def test_butterfly_vit_gives_the_authors_values():
+    hidden = GOLDEN["x"].astype("float32")
+    attention = ButterflyBlock(golden_host(0).mixer, 4, stage=0)
+    assert_close(to_numpy(attention(hidden)), GOLDEN["block_attention"])
+    for layer, name in enumerate(("first_layer", "out")):
+        hidden = ButterflyBlock(golden_host(layer), 4, stage=layer)(hidden)
+        assert_close(to_numpy(hidden), GOLDEN[name])
+
+
+def transformer(block):
+    """The host in float64, a function of (tokens, channels) and where a query may attend."""
+    w = {weight.path: weight.numpy().astype("float64") for weight in block.weights}
+    w = {"/".join(path.split("/")[-2:]): value for path, value in w.items()}
+    qkv = zip(
+        np.split(w["qkv/kernel"], 3, axis=-1), np.split(w["qkv/bias"], 3, axis=-1), strict=True
+    )
+    projections = (*qkv, (w["output/kernel"], w["output/bias"]))
+    norm = {
+        name: lambda x, name=name: oracle.layer_norm(x, w[f"{name}/gamma"], w[f"{name}/beta"])
+        for name in ("mixer_norm", "mlp_norm")
+    }
+
+    def attend(x, mask):
+        return oracle.attend(x, *projections, mask)
+
+    def mlp(x):
+        hidden = oracle.gelu(x @ w["mlp_in/kernel"] + w["mlp_in/bias"])
+        return hidden @ w["mlp_out/kernel"] + w["mlp_out/bias"]
+
+    def pre_norm(x, mask):
+        x = x + attend(norm["mixer_norm"](x), mask)
+        return x + mlp(norm["mlp_norm"](x))
+
+    def post_norm(x, mask):
+        x = norm["mixer_norm"](x + attend(x, mask))
+        return norm["mlp_norm"](x + mlp(x))
+
+    return pre_norm if block.norm_first else post_norm
+
+
+def expected(block, stage, mask=None, block_mask=None):
+    """What a butterfly of `block` makes of X, one block of one sample at a time."""
+    function, out = transformer(block), np.empty(X.shape)
+    members = np.reshape(oracle.order(16, 4, stage), (-1, 4))
+    for sample in range(len(X)):
+        for k, tokens in enumerate(members):
+            allowed = np.ones((2, 4, 4), bool) if block_mask is None else block_mask[sample, k]
+            if mask is not None:
+                allowed = allowed & mask[sample, tokens]
+            out[sample, tokens] = function(X[sample, tokens].astype("float64"), allowed)
+    return out
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("block_mask", [None, BLOCK_MASK], ids=["", "block mask"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_both_hosts_give_the_values_of_numpy(norm_first, stage, mask, block_mask, fused):
+    """To the last padded token: where nothing may be attended to, everything is, alike."""
+    block = host(norm_first, fused=fused)
+    layer = ButterflyBlock(block, 4, stage)
+    layer.build(X.shape)
+    for weight in layer.weights:
+        weight.assign(weight + 0.1 * RNG.normal(size=weight.shape))
+    outputs = to_numpy(layer(X, mask=mask, attention_mask=block_mask))
+    assert_close(outputs, expected(block, stage, mask, block_mask))
+
+
+def test_stages_repeat():
+    block = host()
+    outputs = [to_numpy(ButterflyBlock(block, 4, stage)(X)) for stage in range(4)]
+    np.testing.assert_array_equal(outputs[0], outputs[2])
+    np.testing.assert_array_equal(outputs[1], outputs[3])
+    assert not np.allclose(outputs[0], outputs[1])
+
+
+@pytest.mark.parametrize("attention", ["MultiHeadAttention", "GroupQueryAttention"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_keras_attends_to_its_block(attention, masked):
+    make = {
+        "MultiHeadAttention": partial(keras.layers.MultiHeadAttention, 2, 4),
+        "GroupQueryAttention": partial(keras.layers.GroupQueryAttention, 4, 2, 1),
+    }[attention]
+    layer = ButterflyBlock(make(), 4, stage=1)
+    outputs = to_numpy(layer(X, mask=MASK if masked else None))
+    order = oracle.order(16, 4, 1)
+    for start in range(0, 16, 4):
+        tokens = order[start : start + 4]
+        masks = {"value_mask": MASK[:, tokens]} if masked else {}
+        assert_close(outputs[:, tokens], to_numpy(layer.block(X[:, tokens], X[:, tokens], **masks)))
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
+def test_channels_are_blocks_of_narrow_tokens(mask):
+    """On the last axis the layer sees all tokens, `block_size` channels of them."""
+    layer = ButterflyBlock(SoftmaxAttention(2), 4, stage=1, axis=-1)
+    outputs = to_numpy(layer(X, mask=mask))
+    for channels in ([0, 2, 4, 6], [1, 3, 5, 7]):
+        assert_close(outputs[..., channels], to_numpy(layer.block(X[..., channels], mask=mask)))
+
+
+def test_any_layer_any_axis_and_another_width():
+    images = RNG.normal(size=(2, 6, 8, 5)).astype("float32")
+    layer = ButterflyBlock(keras.layers.Conv2D(7, 3, padding="same"), 4, stage=1, axis=2)
+    outputs = to_numpy(layer(images))
+    assert layer.compute_output_shape((None, 6, None, 5)) == (None, 6, None, 7)
+    for columns in (np.s_[::2], np.s_[1::2]):
+        assert_close(outputs[:, :, columns], to_numpy(layer.block(images[:, :, columns])))
+
+
+def test_mixers_and_models_are_layers_too():
+    model = keras.Sequential([keras.layers.Dense(8, "gelu"), keras.layers.Dense(8)])
+    for block in (CSP(), model):
+        layer = ButterflyBlock(block, 4, stage=1)
+        outputs = to_numpy(layer(X))
+        assert_close(outputs[:, 1::4], to_numpy(block(X[:, 1::4])))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_layer_takes_any_length_that_it_divides(stage):
+    """After a second length TensorFlow traces for any, and 16, 64 and 8 have 2, 3 and 2 stages."""
+    layer = ButterflyBlock(SoftmaxAttention(2), 4, stage)
+    model = functional(layer, (None, 8))
+    for tokens in (16, 64, 8, 4):
+        inputs = np.random.default_rng(0).normal(size=(2, tokens, 8)).astype("float32")
+        assert_close(model.predict(inputs, verbose=0), to_numpy(layer(inputs)))
+
+
+def test_random_order_is_one_order_for_all():
+    layer = RandomOrder(seed=3)
+    places = to_numpy(layer(np.broadcast_to(np.arange(16.0)[:, None], (2, 16, 3))))[0, :, 0]
+    assert sorted(places) == list(range(16)) != places.tolist()
+    assert layer.order(16).tolist() == places.tolist() != RandomOrder(4).order(16).tolist()
+    np.testing.assert_array_equal(to_numpy(layer(X)), X[:, places.astype(int)])
+    np.testing.assert_array_equal(
+        to_numpy(layer.compute_mask(X, keras.ops.convert_to_tensor(MASK))),
+        MASK[:, places.astype(int)],
+    )
+
+
+def test_random_order_hands_its_mask_on():
+    inputs = keras.Input((16, 8))
+    ordered = RandomOrder(seed=3)(keras.layers.Masking()(inputs))
+    model = keras.Model(inputs, ButterflyBlock(SoftmaxAttention(2), 4)(ordered))
+    order, mask = RandomOrder(seed=3).order(16), MASK[:, RandomOrder(seed=3).order(16)]
+    wanted = to_numpy(model.layers[-1](X[:, order], mask=mask))
+    outputs = model.predict(X * MASK[..., None], verbose=0)
+    assert_close(outputs[mask], wanted[mask])
+
+
+def around(block=None, *arguments, **named):
+    return ButterflyBlock(block or SoftmaxAttention(2), *arguments, **named)(X)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: around(None, 1), "`block_size` must be at least 2.*1"),
+        (lambda: around(None, 3), r"`block_size` must divide.*axis 1.*block_size=3.*\(3, 16, 8\)"),
+        (lambda: around(None, 4, -1), "`stage` must be an integer of at least 0.*-1"),
+        (lambda: around(None, 4, axis=0), "`axis` must be an integer other than 0.*0"),
+        (lambda: around(None, 4, axis=3), "`axis` must be an axis of the input.*axis=3"),
+        (lambda: around(None, 4, axis=-3), "`axis` must be an axis of the input.*axis=-3"),
+        (lambda: around(keras.layers.Flatten(), 4), "`block` must keep.*flatten"),
+        (lambda: around(keras.layers.Dense(3), 4, axis=-1), "`block` must keep.*dense"),
+        (lambda: RandomOrder(-1), "`seed` must be.*-1"),
+        (lambda: RandomOrder().order(None), "known number of tokens.*any length"),
+        (lambda: RandomOrder()(X[0]), r"RandomOrder takes tokens.*\(16, 8\)"),
+    ],
+)
+def test_wrong_argument_is_named(call, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("block", "mask"),
+    [(keras.layers.Dense(8), BLOCK_MASK), (SoftmaxAttention(2), BLOCK_MASK[:, 0])],
+)
+def test_wrong_attention_mask_is_named(block, mask):
+    with pytest.raises(ValueError, match="(?s)`attention_mask` must have the shape.*Received"):
+        ButterflyBlock(block, 4)(X, attention_mask=mask)
+
+
+def test_wrong_stage_names_size_block_and_stage():
+    with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
+        ButterflyBlock(SoftmaxAttention(2), 4)(np.zeros((2, 24, 8), "float32"))

@@ -1,0 +1,137 @@
+"""Block-diagonal layers and their butterflies give the numbers of the authors and of NumPy."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import BlockDense, ButterflyLinear, ButterflyLinearMLP, ButterflyMLP
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import butterfly as oracle
+
+GOLDEN = load_golden("butterfly_mlp")
+X = np.random.default_rng(0).normal(size=(3, 5, 16)).astype("float32")
+
+
+def build(layer, shape):
+    """A built layer whose weights are all different."""
+    layer.build(shape)
+    rng = np.random.default_rng(1)
+    layer.set_weights([rng.normal(size=weight.shape) for weight in layer.weights])
+    return layer
+
+
+def weights(layer):
+    return [weight.numpy().astype("float64") for weight in layer.weights]
+
+
+def test_block_dense_gives_the_authors_values():
+    blocks = GOLDEN["bl_x"]  # (blocks, batch, in)
+    layer = BlockDense(blocks=4, units=5)
+    layer.build((2, 12))
+    layer.set_weights([GOLDEN["bl_kernel"], GOLDEN["bl_bias"]])
+    outputs = to_numpy(layer(np.concatenate(blocks, axis=-1).astype("float32")))
+    assert_close(outputs, np.concatenate(GOLDEN["bl_out"], axis=-1))
+
+
+def test_mlp_of_blocks_gives_the_authors_values():
+    layers = BlockDense(3, 8, "gelu"), BlockDense(3, 4)
+    hidden = GOLDEN["bm_x"].astype("float32")
+    for index, layer in enumerate(layers):
+        layer.build(hidden.shape)
+        layer.set_weights([GOLDEN[f"bm{index}_kernel"], GOLDEN[f"bm{index}_bias"]])
+        hidden = to_numpy(layer(hidden))
+    assert_close(hidden, GOLDEN["bm_out"])
+
+
+def test_butterfly_linear_gives_the_authors_values():
+    layer = ButterflyLinear(4)
+    layer.build(GOLDEN["lin_x"].shape)
+    layer.set_weights([GOLDEN["lin_w0"], GOLDEN["lin_w1"]])
+    assert_close(to_numpy(layer(GOLDEN["lin_x"].astype("float32"))), GOLDEN["lin_out"])
+
+
+def test_butterfly_mlp_gives_the_authors_values():
+    layer = ButterflyMLP(4, expansion=2)
+    layer.build(GOLDEN["mix_x"].shape)
+    for stage in range(2):
+        for part, dense in (("fc1", layer.mlp_in[stage]), ("fc2", layer.mlp_out[stage])):
+            names = [f"mix{stage}_{part}_{kind}" for kind in ("kernel", "bias")]
+            dense.set_weights([GOLDEN[name] for name in names])
+    assert_close(to_numpy(layer(GOLDEN["mix_x"].astype("float32"))), GOLDEN["mix_out"])
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_block_dense_gives_the_values_of_numpy(use_bias):
+    layer = build(BlockDense(4, 3, "relu", use_bias), X.shape)
+    wanted = np.maximum(oracle.block_dense(X.astype("float64"), *weights(layer)), 0)
+    assert layer.compute_output_shape((None, None, 16)) == (None, None, 12)
+    assert_close(to_numpy(layer(X)), wanted)
+
+
+@pytest.mark.parametrize("block_size", [2, 4, 8, 16])
+def test_butterfly_linear_gives_the_values_of_numpy(block_size):
+    layer = build(ButterflyLinear(block_size), X.shape)
+    stages = [lambda t, k=kernel: oracle.block_dense(t, k) for kernel in weights(layer)]
+    assert_close(to_numpy(layer(X)), oracle.butterfly(X.astype("float64"), block_size, stages))
+
+
+def test_butterfly_linear_starts_as_the_identity():
+    np.testing.assert_array_equal(to_numpy(ButterflyLinear(2)(X)), X)
+
+
+def test_block_dense_starts_within_the_bounds_of_each_block():
+    layer = BlockDense(16, 8)
+    layer.build((None, 64))
+    kernel = layer.kernel.numpy()
+    assert 0.9 < abs(kernel).max() / np.sqrt(6 / (4 + 8)) <= 1
+    assert abs(kernel.mean()) < 0.1
+    assert len(np.unique(kernel)) > kernel.size / 2
+
+
+@pytest.mark.parametrize("expansion", [1, 2])
+def test_butterfly_linear_mlp_gives_the_values_of_numpy(expansion):
+    layer = build(ButterflyLinearMLP(expansion), X.shape)
+    weights_in, weights_out = weights(layer)[:3], weights(layer)[3:]
+    hidden = oracle.sparse_linear(X.astype("float64"), *weights_in)
+    hidden = np.where(hidden > 0, hidden, np.exp(np.minimum(hidden, 0)) - 1)
+    assert_close(to_numpy(layer(X)), oracle.sparse_linear(hidden, *weights_out))
+
+
+@pytest.mark.parametrize("expansion", [1, 2])
+def test_parameters_are_those_of_table_2(expansion):
+    """The tables' models, of which everything but the MLPs is dense; 64 and 121 are mixed."""
+    around = 7 * 4 * 121 + 49 * 121 + (64 * 121 + 1) * 10
+    published = {1: (140_961, 143_551), 2: (193_860, 197_745)}[expansion]
+    for make, total in zip((ButterflyLinearMLP, mlp_of_root), published, strict=True):
+        for size in (64, 121):
+            layer = make(expansion) if make is ButterflyLinearMLP else make(size, expansion)
+            layer.build((None, size))
+            total -= 7 * layer.count_params()
+        assert total == around
+
+
+def mlp_of_root(size, expansion):
+    return ButterflyMLP(int(size**0.5), expansion)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BlockDense(0, 4), "`blocks` must be a positive integer.*0"),
+        (lambda: BlockDense(4, 0), "`units` must be a positive integer.*0"),
+        (lambda: BlockDense(3, 4), "`blocks` must divide the number of channels.*blocks=3.*16"),
+        (lambda: ButterflyLinear(1), "`block_size` must be at least 2.*1"),
+        (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),
+        (lambda: ButterflyMLP(4, expansion=1.5), "`expansion` must be a positive integer.*1.5"),
+        (lambda: ButterflyLinearMLP(0), "`expansion` must be a positive integer.*0"),
+    ],
+)
+def test_wrong_argument_is_named(make, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        make()(X)
+
+
+def test_wrong_number_of_channels_is_named():
+    with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
+        ButterflyLinear(4)(np.zeros((2, 24), "float32"))
+    with pytest.raises(ValueError, match="(?s)a square number of channels.*24"):
+        ButterflyLinearMLP()(np.zeros((2, 24), "float32"))

@@ -1,0 +1,86 @@
+"""PatchOnlyMixer gives the numbers of the authors and of NumPy, and names bad arguments."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import PatchOnlyMixer
+from tests.harness import assert_close, functional, load_golden, to_numpy
+from tests.oracle import butterfly as oracle
+
+GOLDEN = load_golden("mixers")
+IMAGES = np.random.default_rng(0).normal(size=(2, 6, 12, 4)).astype("float32")
+
+
+def from_channels_first(array, size, channels):
+    """Features of patches in the order (row, column, channel) instead of (channel, row, column)."""
+    cut = array.reshape(channels, size, size, *array.shape[1:])
+    return np.moveaxis(cut, 0, 2).reshape(array.shape)
+
+
+def test_layer_gives_the_authors_values():
+    images = GOLDEN["patch_image"]
+    layer = PatchOnlyMixer(3)
+    layer.build(images.shape)
+    names = ("ln_gamma", "ln_beta", "fc1_kernel", "fc1_bias", "fc2_kernel", "fc2_bias")
+    weights = {name: GOLDEN[f"patch_{name}"] for name in names}
+    for name in ("ln_gamma", "ln_beta", "fc1_kernel", "fc2_bias"):
+        weights[name] = from_channels_first(weights[name], 3, 2)
+    weights["fc2_kernel"] = from_channels_first(weights["fc2_kernel"].T, 3, 2).T
+    layer.set_weights([weights[name] for name in names])
+    assert_close(to_numpy(layer(images.astype("float32"))), GOLDEN["patch_out"])
+
+
+@pytest.mark.parametrize(("patch_size", "expansion"), [(2, 2), (6, 1), ((2, 3), 3)])
+def test_layer_gives_the_values_of_numpy(patch_size, expansion):
+    layer = PatchOnlyMixer(patch_size, expansion)
+    layer.build(IMAGES.shape)
+    wanted = IMAGES.astype("float64")
+    blocks = zip(layer.patch_sizes, layer.norms, layer.mlps_in, layer.mlps_out, strict=True)
+    for size, *block in blocks:
+        for weight in (weight for part in block for weight in part.weights):
+            weight.assign(weight + 0.1)
+        norm, mlp_in, mlp_out = ([w.numpy() for w in part.weights] for part in block)
+        assert mlp_in[0].shape == (4 * size**2, 4 * size**2 * expansion)
+        patches = oracle.layer_norm(oracle.patches(wanted, size), *norm)
+        patches = oracle.gelu(patches @ mlp_in[0] + mlp_in[1]) @ mlp_out[0] + mlp_out[1]
+        wanted = wanted + oracle.image(patches, size, 6, 12)
+    assert_close(to_numpy(layer(IMAGES)), wanted)
+
+
+def test_images_of_any_size():
+    layer = PatchOnlyMixer((2, 3))
+    model = functional(layer, (None, None, 4))
+    for images in (IMAGES, IMAGES[:, :, :6], np.concatenate([IMAGES, IMAGES], axis=1)):
+        assert_close(model.predict(images, verbose=0), to_numpy(layer(images)))
+
+
+def test_parameters_are_those_of_table_5():
+    layer = PatchOnlyMixer((5, 7))
+    layer.build((None, 35, 35, 3))
+    assert 7 * layer.count_params() + (35 * 35 * 3 + 1) * 10 == 807_082
+
+
+def test_sizes_with_a_common_factor_are_warned_of():
+    with pytest.warns(UserWarning, match="(?s)co-prime.*24 pixels.*6, 8"):
+        PatchOnlyMixer((6, 8))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(patch_size=0), "`patch_size` must be a positive integer.*0"),
+        (dict(patch_size=()), "`patch_size` must be.*Received"),
+        (dict(patch_size=(3, 2.5)), "`patch_size` must be a positive integer.*2.5"),
+        (dict(patch_size=4), r"`patch_size` must divide.*patch_size=4.*\(2, 6, 12, 4\)"),
+        (dict(patch_size=(3, 4)), r"`patch_size` must divide.*patch_size=4"),
+        (dict(patch_size=3, expansion=0), "`expansion` must be a positive integer.*0"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        PatchOnlyMixer(**arguments)(IMAGES)
+
+
+def test_wrong_shape_is_named():
+    with pytest.raises(ValueError, match="(?s)PatchOnlyMixer takes images of shape.*6, 12, 4"):
+        PatchOnlyMixer(3)(IMAGES[0])

@@ -1,0 +1,219 @@
+"""Graphormer's bias and block give the numbers of the authors and of plain NumPy."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import GraphormerBias, GraphormerBlock
+from tests.data.graphs.graphs import BATCH, GRAPHS, MASK, SIZES, TOKENS
+from tests.harness import assert_close, check_layer, load_golden, to_numpy
+from tests.oracle import graph as oracle_graph
+
+BIAS = load_golden("graphormer")
+SLICE = load_golden("graphormer_sliceformer")
+TABLES = {
+    "distance_table": "spatial_table",
+    "virtual_distance": "virtual_distance",
+    "edge_table": "edge_table",
+    "hop_table": "edge_dis_table",
+}
+DENSES = {"query": "q", "key": "k", "value": "v", "output": "out"}
+PARTS = {"mixer_norm": "ln1", "mlp_norm": "ln2", "mlp_in": "fc1", "mlp_out": "fc2"}
+
+BIASES = np.random.default_rng(1).normal(size=(3, 2, 24, 24)).astype("float32")
+
+MIXERS = {
+    "attention": "attention",
+    "paper": "slice_sort",
+    "release": {"name": "slice_sort", "mode": "release"},
+    "descend": {"name": "slice_sort", "order": "descend"},
+    "interleave": {"name": "slice_sort", "order": "interleave"},
+    "haar": {"name": "slice_sort", "mode": "release", "order": "interleave_haar"},
+}
+# Channels that descend, of 8 in 2 heads; in the second of three layers where orders interleave.
+DESCENDING = {
+    "descend": [True] * 8,
+    "interleave": [False] * 4 + [True] * 3 + [False],
+    "haar": [False, False, True, True] * 2,
+}
+
+
+def make_bias(**arguments):
+    """A built layer whose tables are not small."""
+    layer = GraphormerBias(num_heads=2, **arguments)
+    layer.build({name: array.shape for name, array in BATCH.items()})
+    rng = np.random.default_rng(3)
+    for weight in layer.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    return layer
+
+
+def make_block(mixer):
+    """A built layer whose weights are not small."""
+    layer = GraphormerBlock(num_heads=2, mlp_dim=12, mixer=MIXERS[mixer], layer=1, layers=3)
+    layer.build(TOKENS.shape, BIASES.shape)
+    rng = np.random.default_rng(4)
+    for weight in layer.weights:
+        weight.assign(weight + 0.5 * rng.normal(size=weight.shape))
+    return layer
+
+
+def parts(layer):
+    """The weighted layers of a block by name."""
+    names = layer.mixer.projections
+    return {
+        **{name: getattr(layer, name) for name in PARTS},
+        **{name: getattr(layer.mixer, f"{name}_dense") for name in names},
+    }
+
+
+def golden_block(golden, prefix, mixer, tokens, bias):
+    """What a block makes of golden tokens with golden weights."""
+    layer = GraphormerBlock(num_heads=2, mixer=mixer)
+    layer.build(tokens.shape, bias.shape)
+    for name, part in parts(layer).items():
+        kinds = ("gamma", "beta") if "norm" in name else ("kernel", "bias")
+        short = {**PARTS, **DENSES}[name]
+        part.set_weights([golden[f"{prefix}_{short}_{kind}"] for kind in kinds])
+    return to_numpy(layer(tokens.astype("float32"), bias.astype("float32")))
+
+
+def test_bias_is_that_of_the_authors():
+    batch = {name[6:]: array for name, array in BIAS.items() if name.startswith("batch_")}
+    layer = GraphormerBias(num_heads=2, hop_tables=16)
+    layer.build({name: array.shape for name, array in batch.items()})
+    for ours, theirs in TABLES.items():
+        getattr(layer, ours).assign(BIAS[theirs])
+    assert_close(to_numpy(layer(batch)), BIAS["attn_bias_out"])
+
+
+def test_blocks_are_those_of_the_authors():
+    outputs = golden_block(BIAS, "mha", "attention", BIAS["node_features"], BIAS["attn_bias_out"])
+    assert_close(outputs, BIAS["layer_out"])
+    for mode in ("paper", "release"):
+        mixer = {"name": "slice_sort", "mode": mode}
+        outputs = golden_block(SLICE, mode, mixer, SLICE["x"], SLICE["bias"])
+        assert_close(outputs, SLICE[f"{mode}_out"])
+
+
+@pytest.mark.parametrize("arguments", [{}, dict(max_hops=2, hop_tables=7), dict(edges="single")])
+def test_bias_of_padded_graphs(arguments):
+    layer = make_bias(**arguments)
+    tables = {w.name: to_numpy(w).astype("float64") for w in layer.weights}
+    arguments = {name: arguments[name] for name in arguments if name != "hop_tables"}
+    result = to_numpy(layer(BATCH))
+    for index, (graph, size) in enumerate(zip(GRAPHS, SIZES, strict=True)):
+        real = slice(size + 1)
+        expected = oracle_graph.bias(graph, tables, **arguments)
+        assert_close(result[index, :, real, real], expected)
+        assert (result[index, :, :, size + 1 :] == -np.inf).all()
+        assert np.isfinite(result[index, :, size + 1 :, real]).all()
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_block_of_padded_graphs(mixer):
+    layer = make_block(mixer)
+    weights = {name: part.get_weights() for name, part in parts(layer).items()}
+    sort = {"attention": None, "release": "release", "haar": "release"}.get(mixer, "paper")
+    result = to_numpy(layer(TOKENS, BIASES, tokens_mask=MASK))
+    for index, size in enumerate(SIZES):
+        real = slice(size + 1)
+        tokens, bias = TOKENS[index, real].astype("float64"), BIASES[index, :, real, real]
+        descending = DESCENDING.get(mixer, False)
+        expected = oracle_graph.block(tokens, bias, weights, sort, descending)
+        assert_close(result[index, real], expected)
+
+
+@keras.saving.register_keras_serializable("tests")
+class BlockOfPath(GraphormerBlock):
+    """A block as a layer of tokens alone: the bias is that of a path."""
+
+    def build(self, tokens_shape):
+        super().build(tokens_shape, (None, self.num_heads, None, None))
+
+    def call(self, tokens, mask=None):
+        place = keras.ops.arange(keras.ops.shape(tokens)[1])
+        distance = keras.ops.abs(place[:, None] - place) * keras.ops.arange(1, 3)[:, None, None]
+        bias = keras.ops.cast(distance[None], self.compute_dtype) / -4
+        return super().call(tokens, bias, tokens_mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("mixer", "dropout", "numerics"),
+    [("attention", 0.0, True), ("paper", 0.3, True), ("release", 0.3, False)],
+)
+def test_block_keeps_its_promises(mixer, dropout, numerics):
+    options = dict(mixer=MIXERS[mixer], dropout=dropout, attention_dropout=dropout)
+    make = partial(BlockOfPath, 2, 12, **options, layer=1, layers=3)
+    check_layer(make, (4, 16, 8), numerics=numerics)
+
+
+def test_row_of_padding_is_not_read():
+    layer = make_bias()
+    expected = to_numpy(layer(BATCH))
+    for table in (layer.distance_table, layer.edge_table):
+        values = to_numpy(table).copy()
+        values[0] += 100
+        table.assign(values)
+    np.testing.assert_array_equal(to_numpy(layer(BATCH)), expected)
+
+
+@pytest.mark.parametrize("place", ["mixer", "mlp", "map"])
+def test_each_dropout_acts_in_training_only(place):
+    """One at a time: what the other would drop is zero."""
+    layer = GraphormerBlock(num_heads=2, **{f"{'attention_' * (place == 'map')}dropout": 0.5})
+    layer.build(TOKENS.shape, BIASES.shape)
+    silent = layer.mixer.output_dense if place == "mlp" else layer.mlp_out
+    silent.kernel.assign(0 * silent.kernel)
+    outputs = to_numpy(layer(TOKENS, BIASES))
+    np.testing.assert_array_equal(to_numpy(layer(TOKENS, BIASES, training=False)), outputs)
+    assert not np.allclose(to_numpy(layer(TOKENS, BIASES, training=True)), outputs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(num_heads=0), "`num_heads` must be a positive integer.*0"),
+        (dict(edges="double"), "`edges` must be one of.*'double'"),
+        (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
+        (dict(hop_tables=4), "`hop_tables` must be at least `max_hops`.*hop_tables=4, max_hops=5"),
+    ],
+)
+def test_wrong_argument_of_the_bias_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        GraphormerBias(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        (BATCH["attn_bias"], r"`graphs` must be a dict of the arrays.*\(3, 24, 24\)"),
+        ({"attn_bias": BATCH["attn_bias"]}, r"`graphs` must be a dict.*'edge_input'\]"),
+        ({**BATCH, "edge_input": BATCH["attn_edge_type"]}, r"with \[3, 3, 5\] axes"),
+    ],
+)
+def test_wrong_graphs_are_named(graphs, message):
+    with pytest.raises(ValueError, match=message):
+        GraphormerBias()(graphs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3.*8"),
+        (dict(num_heads=4), r"`bias` must have the shape.*\(3, 2, 24, 24\), num_heads=4"),
+        (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
+        (dict(mixer="csp"), "`mixer` must be one of.*'csp'"),
+        (dict(mixer=None), "`mixer` must be one of.*None"),
+        (dict(mixer={"name": "slice_sort", "mode": "code"}), "`mode` must be one of.*'code'"),
+        (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
+        (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
+        (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),
+        (dict(layer=3, layers=3), "`layer` must be in 0 … `layers` - 1.*layer=3"),
+    ],
+)
+def test_wrong_argument_of_the_block_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        GraphormerBlock(**arguments)(TOKENS, BIASES)

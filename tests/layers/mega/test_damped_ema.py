@@ -1,0 +1,84 @@
+"""DampedEMA gives the numbers of the authors and of NumPy, and streams."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import DampedEMA
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import mega as oracle
+
+X = np.random.default_rng(0).normal(size=(3, 12, 8)).astype("float32")
+MASK = np.random.default_rng(1).random((3, 12)) < 0.7
+
+
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_layer_gives_the_authors_values(direction):
+    golden = load_golden("mega_parts")
+    layer = DampedEMA(2, bidirectional=direction == "bi")
+    layer.build(golden["x"].shape)
+    layer.set_weights([golden[f"{direction}_{weight.name}"] for weight in layer.weights])
+    assert_close(to_numpy(layer(golden["x"].astype("float32"))), golden[f"{direction}_out"])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [dict(), dict(hidden_dim=3, truncation=4), dict(bidirectional=True, truncation=2)],
+)
+def test_layer_gives_the_values_of_numpy(arguments, masked):
+    layer = DampedEMA(**arguments)
+    mask = MASK if masked else None
+    outputs = to_numpy(layer(X, mask=mask))
+    weights = [weight.numpy().astype("float64") for weight in layer.weights]
+    wanted = oracle.silu(oracle.damped_ema(X, *weights, layer.truncation, mask))
+    assert_close(outputs, wanted)
+
+
+def test_initial_weights_are_the_authors():
+    layer = DampedEMA(64, bidirectional=True)
+    layer.build((None, None, 512))
+    delta, alpha, beta, gamma, omega = (weight.numpy() for weight in layer.weights)
+    assert omega.shape == (512,) and beta.shape == (1024, 64)
+    for weight, deviation in ((delta, 0.2), (alpha, 0.2), (gamma, 1.0), (omega, 1.0)):
+        assert abs(weight.mean()) < 0.15 * deviation
+        assert abs(weight.std() / deviation - 1) < 0.15
+    signs = np.tile([1.0, -1.0], 32)
+    np.testing.assert_allclose(beta.mean(axis=0), signs, atol=0.01)
+    assert 0.019 < (beta - signs).std() < 0.021
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_stream_gives_what_the_call_gives(dtype):
+    layer = DampedEMA(dtype=dtype)
+    parts, state = [], None
+    for start, end in ((0, 1), (1, 2), (2, 9), (9, 12)):
+        outputs, state = layer.stream(X[:, start:end], state)
+        assert keras.backend.standardize_dtype(outputs.dtype) == layer.compute_dtype
+        parts.append(to_numpy(outputs))
+    assert state.shape == (3, 8, 16)
+    streamed = np.concatenate(parts, axis=1)
+    assert_close(streamed, to_numpy(layer(X)), dtype=layer.compute_dtype)
+
+
+@pytest.mark.parametrize("arguments", [dict(bidirectional=True), dict(truncation=4)])
+def test_only_a_causal_average_streams(arguments):
+    with pytest.raises(ValueError, match="`stream` needs.*Received"):
+        DampedEMA(**arguments).stream(X)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*0"),
+        (dict(truncation=1.5), "`truncation` must be a positive integer.*1.5"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DampedEMA(**arguments)
+
+
+def test_wrong_shape_is_named():
+    with pytest.raises(ValueError, match=r"DampedEMA takes tokens of shape"):
+        DampedEMA()(X[0])

@@ -1,0 +1,339 @@
+"""MegaBlock gives the numbers of the authors and of NumPy, and names bad arguments."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP, MegaBlock, SliceSort
+from keras_permix.layers.mega.mega_attention import MegaAttention
+from keras_permix.layers.mega.norms import NORMS, make_norm, normalise
+from keras_permix.ops import shift_steps
+from keras_permix.ops.position_bias import rotary_bias, simple_bias
+from tests.harness import assert_close, functional, load_golden, to_numpy
+from tests.oracle import mega as oracle_mega
+from tests.oracle import permutations as oracle
+
+X = np.random.default_rng(0).normal(size=(3, 12, 6)).astype("float32")
+LENGTHS = np.array([[12], [7], [3]])
+MASK = np.arange(12) < LENGTHS
+BARE = dict(use_value_projection=False, use_output_projection=False)
+SMALL = dict(hidden_dim=10, shared_dim=4, ema_dim=2)
+
+# Of a path in the block, what the golden files call it.
+GOLDEN_NAMES = {
+    "value": "v",
+    "gate": "mx",
+    "hidden": "h",
+    "ema": "ema",
+    "norm": "norm",
+    "attention/bias_table": "rel_bias",
+    "attention/gamma": "gamma",
+    "attention/beta": "beta",
+    "feed_forward/norm": "ffn_norm",
+    "feed_forward/mlp_in": "ffn_fc1",
+    "feed_forward/mlp_out": "ffn_fc2",
+}
+
+
+def path(weight):
+    return weight.path.partition("/")[2]
+
+
+def golden_name(weight):
+    whole = path(weight)
+    part, _, last = whole.rpartition("/")
+    return GOLDEN_NAMES.get(whole) or f"{GOLDEN_NAMES[part]}_{last}"
+
+
+def make(mixer="softmax", shape=X.shape, **arguments):
+    """A built block of large random weights, so that nothing is near zero."""
+    block = MegaBlock(mixer=mixer, **{**SMALL, **arguments})
+    block.build(shape)
+    rng = np.random.default_rng(3)
+    for weight in block.weights:
+        shift = 1 if "variance" in weight.path else 0
+        values = rng.normal(size=weight.shape, scale=0.5)
+        weight.assign(np.abs(values) + shift if shift else values)
+    return block
+
+
+def weights_by_layer(block):
+    """Lists of weights, in float64, by the path of their layer."""
+    found = {}
+    for weight in block.weights:
+        values = weight.numpy().astype("float64")
+        found.setdefault(path(weight).rpartition("/")[0], []).append(values)
+    return found
+
+
+def attending(block, mask, size=None):
+    """How the oracle mixes for an attending block."""
+    attention = block.attention
+    weights = {weight.name: weight.numpy().astype("float64") for weight in attention.weights}
+
+    def mix(shared, values):
+        mixed = np.zeros_like(values)
+        for sample in range(len(values)):
+            for part in oracle_mega.chunks(values.shape[1], size or values.shape[1]):
+                tokens = len(values[sample, part])
+                real = np.ones(tokens, bool) if mask is None else mask[sample, part]
+                query, key = (
+                    shared[sample, part] * weights["gamma"][i] + weights["beta"][i]
+                    for i in range(2)
+                )
+                if attention.position_bias == "simple":
+                    bias = oracle_mega.simple_bias(weights["bias_table"], tokens)
+                else:
+                    bias = oracle_mega.rotary_bias(weights["bias_a"], weights["bias_b"], tokens)
+                mixed[sample, part] = oracle_mega.attend(
+                    block.mixer, query, key, values[sample, part], bias, real, block.causal
+                )
+        return mixed
+
+    return mix
+
+
+def expected(block, inputs, mix, mask=None):
+    return oracle_mega.mega_block(
+        inputs.astype("float64"),
+        weights_by_layer(block),
+        mix,
+        kind=block.norm,
+        prenorm=block.prenorm,
+        truncation=block.truncation,
+        mask=mask,
+    )
+
+
+GOLDEN_BLOCKS = {
+    "softmax": ("mega_layer", "s_", "softmax_out", "softmax"),
+    "laplace": ("mega_layer", "l_", "laplace_out", "laplace"),
+    "complete sort": ("mega_csp_layer", "a_", "complete_sort_out", CSP(None, **BARE)),
+    "power shift": (
+        "mega_csp_layer",
+        "b_",
+        "exp_shift_G2_out",
+        CSP(2, "power_code", layer=1, layers=3, **BARE),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_BLOCKS)
+def test_gated_half_gives_the_authors_values(name):
+    """A last kernel of zeros leaves the feed-forward layer nothing to add."""
+    file, prefix, wanted, mixer = GOLDEN_BLOCKS[name]
+    golden = load_golden(file)
+    block = MegaBlock(mixer=mixer, **SMALL, max_length=16, drop_unused=False)
+    block.build(golden["x"].shape)
+    for weight in block.weights:
+        if "feed_forward" not in weight.path:
+            weight.assign(golden[prefix + golden_name(weight)])
+    block.feed_forward.mlp_out.kernel.assign(np.zeros((10, 6)))
+    assert_close(to_numpy(block(golden["x"].astype("float32"))), golden[wanted])
+
+
+def test_feed_forward_gives_the_authors_values():
+    """A gate that stays shut leaves the other half nothing to change."""
+    golden = load_golden("mega_layer")
+    block = MegaBlock(mlp_dim=9, **SMALL)
+    block.build(golden["x"].shape)
+    block.gate_dense.bias.assign(np.full(block.gate_dense.units, -1e4))
+    for weight in block.feed_forward.weights:
+        weight.assign(golden[golden_name(weight)])
+    assert_close(to_numpy(block(golden["x"].astype("float32"))), golden["ffn_out"])
+
+
+ATTENTIONS = {
+    "softmax": dict(),
+    "laplace": dict(mixer="laplace"),
+    "relu2": dict(mixer="relu2"),
+    "longer table": dict(max_length=20),
+    "rotary": dict(position_bias="rotary"),
+    "rotary laplace": dict(position_bias="rotary", mixer="laplace", shared_dim=6),
+    "causal": dict(causal=True),
+    "causal laplace": dict(causal=True, mixer="laplace"),
+    "postnorm": dict(prenorm=False),
+    "truncated": dict(truncation=3, mlp_dim=7),
+    **{kind: dict(norm=kind) for kind in NORMS},
+    "postnorm batchnorm": dict(norm="batchnorm", prenorm=False),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_block_gives_the_values_of_numpy(name, masked):
+    block = make(**ATTENTIONS[name])
+    mask = MASK if masked else None
+    wanted = expected(block, X, attending(block, mask), mask)
+    assert_close(to_numpy(block(X, mask=mask)), wanted)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
+@pytest.mark.parametrize("chunk_size", [4, 5, 12, 16])
+def test_chunks_attend_on_their_own(chunk_size, mixer, masked):
+    """A last chunk that is shorter is as if it were alone; chunks may be all padding."""
+    block = make(mixer, chunk_size=chunk_size, ragged=True)
+    mask = MASK if masked else None
+    wanted = expected(block, X, attending(block, mask, chunk_size), mask)
+    outputs = to_numpy(block(X, mask=mask))
+    assert np.isfinite(outputs).all()
+    real = MASK if masked else np.ones_like(MASK)
+    assert_close(outputs[real], wanted[real])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("mixer", "schedule", "group_size"),
+    [(CSP(2, **BARE), "linear", 2), (CSP(None, "unit", **BARE), "unit", None)],
+)
+def test_permuting_block_gives_the_values_of_numpy(mixer, schedule, group_size, masked):
+    block = make(mixer)
+    steps = shift_steps(schedule, 12, 10, group_size=group_size or 1)
+    mask = MASK if masked else None
+
+    def mix(shared, values):
+        assert shared.shape[-1] == 0
+        sources = oracle.csp(values, steps, group_size or 12, mask=mask)
+        return oracle.values(values, sources)
+
+    assert_close(to_numpy(block(X, mask=mask)), expected(block, X, mix, mask))
+
+
+def test_later_tokens_do_not_matter_to_a_causal_block():
+    for mixer in ("softmax", "laplace", "relu2"):
+        block = make(mixer, causal=True)
+        whole = to_numpy(block(X))
+        for tokens in (2, 7):
+            assert_close(to_numpy(block(X[:, :tokens])), whole[:, :tokens])
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "laplace", "csp"])
+def test_padding_is_as_if_it_were_not_there(mixer):
+    block = make(CSP(None, **BARE) if mixer == "csp" else mixer)
+    outputs = to_numpy(block(X, mask=MASK))
+    for sample, (length,) in enumerate(LENGTHS):
+        alone = to_numpy(block(X[sample : sample + 1, :length]))
+        assert_close(outputs[sample, :length], alone[0])
+
+
+def test_batch_statistics_leave_padding_out():
+    norm = make_norm("batchnorm")
+    other = np.where(MASK[..., None], X, 100)
+    outputs = to_numpy(functional_norm(norm)([other, MASK], training=True))
+    real = X[MASK].astype("float64")
+    wanted = (real - real.mean(axis=0)) / np.sqrt(real.var(axis=0) + 1e-5)
+    assert_close(outputs[MASK], wanted)
+
+
+def functional_norm(norm):
+    inputs, mask = keras.Input((12, 6)), keras.Input((12,), dtype="bool")
+    return keras.Model([inputs, mask], normalise(norm, inputs, mask))
+
+
+# Encoder stacks: width, hidden, shared, layers, norm, longest; parameters with attention, with CSP.
+STACKS = {
+    "listops": (80, 160, 64, 6, "layernorm", 2002, 586_098, 529_440),
+    "text": (128, 256, 64, 4, "scalenorm", 4002, 923_668, 857_608),
+    "retrieval": (128, 256, 64, 6, "scalenorm", 4002, 1_385_502, 1_286_412),
+    "image": (160, 320, 96, 8, "batchnorm", 1024, 2_783_736, 2_640_640),
+    "pathfinder": (128, 256, 64, 6, "batchnorm", 1024, 1_352_826, 1_289_472),
+    "path-x": (64, 128, 32, 4, "batchnorm", 16384, 373_116, 233_216),
+}
+
+
+@pytest.mark.parametrize("task", STACKS)
+def test_parameters_are_those_of_the_papers_stacks(task):
+    width, hidden, shared, layers, norm, longest, *wanted = STACKS[task]
+    for mixer, parameters in zip(("laplace", CSP(None, **BARE)), wanted, strict=True):
+        block = MegaBlock(hidden, shared, mixer, max_length=longest, norm=norm)
+        block.build((None, longest, width))
+        counted = sum(np.prod(weight.shape) for weight in block.trainable_weights)
+        assert layers * counted == parameters
+
+
+def test_unused_weights_are_dropped():
+    dropped, kept = (make(CSP(**BARE), drop_unused=drop) for drop in (True, False))
+    assert kept.count_params() - dropped.count_params() == (6 + 1) * 4 + 2 * 2 * 4 + 23
+    frozen = {weight.name for weight in kept.non_trainable_weights}
+    assert frozen == {"gamma", "beta", "bias_table"}
+
+
+def test_simple_bias_is_the_authors():
+    golden = load_golden("mega_parts")
+    for tokens in (4, 6):
+        bias = to_numpy(simple_bias(golden["simple_bias_table"].astype("float32"), tokens))
+        wanted = golden[f"simple_bias_max6_len{tokens}"]
+        np.testing.assert_array_equal(bias, wanted.astype("float32"))
+
+
+def test_rotary_bias_is_the_authors():
+    golden = load_golden("mega_parts")
+    a, b = (golden[f"rotary_{name}"][0].astype("float32") for name in ("alpha", "beta"))
+    assert_close(to_numpy(rotary_bias(a, b, 5)), golden["rotary_bias_len5"])
+
+
+@pytest.mark.parametrize("function", ["laplace", "relu2"])
+def test_functions_are_the_authors(function):
+    golden = load_golden("mega_parts")
+    values = MegaAttention(function)._activate(golden["laplace_in"].astype("float32"))
+    assert_close(to_numpy(values), golden[f"{function}_out"])
+
+
+def test_scalenorm_is_the_authors():
+    golden = load_golden("mega_parts")
+    norm = make_norm("scalenorm")
+    norm.build((5, 5))
+    assert_close(to_numpy(norm(golden["scalenorm_in"].astype("float32"))), golden["scalenorm_out"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*0"),
+        (dict(shared_dim=None), "`shared_dim` must be a positive integer.*None"),
+        (dict(mixer="linear"), "`mixer` must be one of.*'linear'"),
+        (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
+        (dict(ema_dim=0), "`ema_dim` must be a positive integer.*0"),
+        (dict(truncation=0), "`truncation` must be a positive integer.*0"),
+        (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
+        (dict(position_bias="rotary", shared_dim=5), "even `shared_dim`.*shared_dim=5"),
+        (dict(max_length=0), "`max_length` must be a positive integer.*0"),
+        (dict(max_length=8), "at most `max_length` tokens.*max_length=8, tokens=12"),
+        (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
+        (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
+        (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
+        (dict(hidden_dropout=-1), r"`hidden_dropout` must be in \[0, 1\).*-1"),
+        (dict(attention_dropout=2), r"`attention_dropout` must be in \[0, 1\).*2"),
+        (dict(mixer=CSP(**BARE), causal=True), "`causal` and `chunk_size` need.*causal=True"),
+        (dict(mixer=SliceSort(**BARE), chunk_size=4), "`causal` and `chunk_size` need.*_size=4"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        MegaBlock(**{**SMALL, **arguments})(X)
+
+
+def test_unknown_length_needs_max_length():
+    with pytest.raises(ValueError, match=r"`max_length` or `chunk_size`.*\(None, None, 4\)"):
+        functional(MegaBlock(**SMALL), (None, 6))
+
+
+@pytest.mark.parametrize(
+    "make_block",
+    [
+        partial(MegaBlock, max_length=16),
+        partial(MegaBlock, mixer="laplace", chunk_size=8, ragged=True),
+        partial(MegaBlock, mixer="relu2", position_bias="rotary", truncation=3, norm="scalenorm"),
+    ],
+)
+def test_block_takes_any_length(make_block):
+    block = make_block(**SMALL)
+    inputs, mask = keras.Input((None, 6)), keras.Input((None,), dtype="bool")
+    model = keras.Model([inputs, mask], block(inputs, mask=mask))
+    for tokens in (12, 5, 9):
+        part, real = X[:, :tokens], MASK[:, :tokens]
+        outputs = model.predict([part, real], verbose=0)
+        assert_close(outputs[real], to_numpy(block(part, mask=real))[real])

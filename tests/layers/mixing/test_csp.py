@@ -1,0 +1,130 @@
+"""CSP gives the numbers of the authors and of plain NumPy, and names bad arguments."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP
+from keras_permix.ops import shift_steps
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import permutations as oracle
+
+X = np.random.default_rng(0).normal(size=(3, 12, 8)).astype("float32")
+MASK = np.random.default_rng(1).random((3, 12)) < 0.7
+
+
+def expected(layer, inputs, steps, mask=None):
+    """What the layer must give, in float64."""
+    group_size = layer.group_size or inputs.shape[1]
+    values = inputs.astype("float64") @ layer.value_dense.kernel.numpy()
+    if layer.use_value_bias:
+        values = values + layer.value_dense.bias.numpy()
+    values = oracle.values(values, oracle.csp(values, steps, group_size, layer.align, mask))
+    if not layer.use_output_projection:
+        return values
+    return values @ layer.output_dense.kernel.numpy() + layer.output_dense.bias.numpy()
+
+
+def make(**arguments):
+    """A built layer whose biases are not zero."""
+    layer = CSP(**arguments)
+    layer.build(X.shape)
+    for weight in layer.weights:
+        weight.assign(weight + 0.1)
+    return layer
+
+
+def test_layer_gives_the_authors_values():
+    golden = load_golden("csp_attention")
+    layer = CSP(shift=golden["shifts"])
+    layer.build(golden["x"].shape)
+    layer.set_weights([golden["value_kernel"], golden["out_kernel"], golden["out_bias"]])
+    assert_close(to_numpy(layer(golden["x"].astype("float32"))), golden["out"])
+
+
+CONFIGS = {
+    "default": (dict(), "linear"),
+    "shift only": (dict(group_size=1), "linear"),
+    "groups of 4": (dict(group_size=4, shift="linear_code"), "linear_code"),
+    "full sort": (dict(group_size=None, shift="unit"), "unit"),
+    "reference": (dict(group_size=4, align="reference"), "linear"),
+    "third of five layers": (dict(shift="power", layer=2, layers=5), "power"),
+    "steps": (dict(shift=[5, -1, 0, 14, 3, 2, 7, 1]), [5, -1, 0, 14, 3, 2, 7, 1]),
+    "wide": (dict(inner_dim=24, use_value_bias=True), "linear"),
+    "bare": (dict(use_output_projection=False), "linear"),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_layer_gives_the_values_of_numpy(name, masked):
+    arguments, schedule = CONFIGS[name]
+    layer = make(**arguments)
+    steps = shift_steps(
+        schedule,
+        12,
+        layer.inner_dim or 8,
+        layer=layer.layer,
+        layers=layer.layers,
+        group_size=layer.group_size or 1,
+    )
+    mask = MASK if masked else None
+    assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, mask))
+
+
+@pytest.mark.parametrize("align", ["independent", "reference"])
+def test_padding_is_as_if_it_were_not_there(align):
+    layer = make(align=align, shift=[1, 0, 3, 2, 4, 7, 5, 6])
+    for length in (2, 6, 10):
+        mask = np.zeros((3, 12), bool)
+        mask[:, :length] = True
+        alone = to_numpy(layer(X[:, :length]))
+        assert_close(to_numpy(layer(X, mask=mask))[:, :length], alone)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("schedule", "align"),
+    [
+        ("linear", "independent"),
+        ("linear_paper", "reference"),
+        ("linear_head", "independent"),
+        ([5, -1, 0, 14], "reference"),
+    ],
+)
+def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
+    """A model for any length shifts as the schedule says for each, traced for it or not."""
+    layer = make(inner_dim=4, shift=schedule, align=align)
+    inputs, mask = keras.Input((None, 8)), keras.Input((None,), dtype="bool")
+    model = keras.Model([inputs, mask], layer(inputs, mask=mask))
+    for tokens in (4, 6, 12):
+        part, marks = X[:, :tokens], MASK[:, :tokens] | (not masked)
+        steps = shift_steps(schedule, tokens, 4, group_size=2)
+        outputs = model.predict([part, marks], verbose=0)
+        assert_close(outputs, expected(layer, part, steps, marks))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(group_size=0), "`group_size` must be a positive integer.*0"),
+        (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
+        (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
+        (dict(shift="curved"), "`schedule` must be one of.*'curved'"),
+        (dict(shift=[1, 2]), "one integer a channel.*channels=8"),
+        (dict(align="both"), "`align` must be one of.*'both'"),
+        (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
+        (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
+        (dict(layer=3, layers=3), "`layer` must be in 0 … `layers` - 1.*layer=3"),
+        (dict(inner_dim=4, use_output_projection=False), "`inner_dim` must equal the width.*4"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        CSP(**arguments)(X)
+
+
+@pytest.mark.parametrize("shape", [(2, 8), (2, 4, 4, 8)])
+def test_wrong_shape_is_named(shape):
+    with pytest.raises(ValueError, match=r"CSP takes tokens of shape \(batch, tokens, channels\)"):
+        CSP()(np.zeros(shape, "float32"))

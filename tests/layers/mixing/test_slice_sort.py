@@ -1,0 +1,95 @@
+"""SliceSort gives the numbers of plain NumPy, masks included, and names bad arguments."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import SliceSort
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import permutations as oracle
+
+X = np.random.default_rng(0).normal(size=(3, 11, 8)).astype("float32")
+MASK = np.random.default_rng(1).random((3, 11)) < 0.7
+EVEN = np.arange(8) % 2 == 0
+
+# With 2 layers, the first alternates over runs of half the channels, the last sorts alike.
+ORDERS = {
+    "ascend": (dict(), False),
+    "descend": (dict(order="descend"), True),
+    "interleave last layer": (dict(order="interleave", layer=1, layers=2), False),
+    "interleave first layer": (
+        dict(order="interleave", layer=0, layers=2),
+        np.array([False] * 4 + [True] * 3 + [False]),
+    ),
+    "haar first layer": (dict(order="interleave_haar", layer=0, layers=3), False),
+    "haar second layer": (
+        dict(order="interleave_haar", layer=1, layers=3, head_dim=4),
+        np.array([False, False, True, True] * 2),
+    ),
+    "haar fine": (dict(order="interleave_haar", layer=3, layers=4), ~EVEN),
+}
+
+
+def make(**arguments):
+    """A built layer whose biases are not zero."""
+    layer = SliceSort(use_value_bias=True, **arguments)
+    layer.build(X.shape)
+    for weight in layer.weights:
+        weight.assign(weight + 0.1)
+    return layer
+
+
+def expected(layer, sources):
+    """What the layer must give, in float64; `sources` makes the oracle's from the values."""
+    values = X.astype("float64") @ layer.value_dense.kernel.numpy() + layer.value_dense.bias.numpy()
+    mixed = oracle.values(values, sources(values))
+    return mixed @ layer.output_dense.kernel.numpy() + layer.output_dense.bias.numpy()
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
+@pytest.mark.parametrize("name", ORDERS)
+def test_layer_gives_the_values_of_numpy(name, mask):
+    arguments, descending = ORDERS[name]
+    layer = make(**arguments)
+    wanted = expected(layer, lambda values: oracle.slice_sort(values, descending, mask))
+    assert_close(to_numpy(layer(X, mask=mask)), wanted)
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
+def test_maximum_is_exchanged(mask):
+    layer = make(order="max_exchange")
+    wanted = expected(layer, lambda values: oracle.max_exchange(values, mask))
+    assert_close(to_numpy(layer(X, mask=mask)), wanted)
+
+
+@pytest.mark.parametrize("order", ["ascend", "descend", "max_exchange"])
+def test_mixing_is_the_authors(order):
+    golden = load_golden("sliceformer_ops")
+    v = golden["v"].astype("float32")
+    mixed = to_numpy(SliceSort(order).mix(v))
+    np.testing.assert_array_equal(mixed, golden[order].astype("float32"))
+
+
+@pytest.mark.parametrize("kind", ["paper", "haar"])
+@pytest.mark.parametrize("index", range(4))
+def test_interleaving_is_the_authors(kind, index):
+    golden = load_golden("sliceformer_ops")
+    v = golden["v"].astype("float32")
+    order = "interleave" if kind == "paper" else "interleave_haar"
+    layer = SliceSort(order, layer=index, layers=4)
+    wanted = golden[f"{kind}_interleave"][index].astype("float32")
+    np.testing.assert_array_equal(to_numpy(layer.mix(v)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(order="shuffle"), "`order` must be one of.*'shuffle'"),
+        (dict(layer=-1), "`layer` must be in 0 … `layers` - 1.*layer=-1"),
+        (dict(inner_dim=-8), "`inner_dim` must be a positive integer or None.*-8"),
+        (dict(dropout=-0.1), r"`dropout` must be in \[0, 1\).*-0.1"),
+        (dict(order="interleave_haar", head_dim=3), "multiple of `head_dim`.*head_dim=3"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        SliceSort(**arguments)(X)

@@ -1,0 +1,114 @@
+"""Presets loaded with another head, size, dtype or without weights."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from keras_permix.zoo.presets.transfer import resize_table
+from tests.zoo.models import logits, tiny, weights
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "preset"
+    tiny().save_to_preset(folder)
+    return folder
+
+
+def resized_grid(rows, size, new_size):
+    """Rows of a square grid, enlarged by Keys' cubic interpolation between pixel centres."""
+    centres = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    distance = np.abs(centres[:, None] - np.arange(size))
+    near = (1.5 * distance - 2.5) * distance**2 + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    matrix = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+    matrix /= matrix.sum(1, keepdims=True)
+    grid = np.einsum("ip,jq,pqc->ijc", matrix, matrix, rows.reshape(size, size, -1))
+    return grid.reshape(new_size**2, -1)
+
+
+def test_new_head(preset):
+    before = weights(zoo.CSPViT.from_preset(preset))
+    model = zoo.CSPViT.from_preset(preset, num_classes=5)
+    after = weights(model)
+    assert model.output_shape == (None, 5) and after["head/kernel"].shape == (8, 5)
+    assert np.abs(after["head/kernel"]).max() > 0 and not after["head/bias"].any()
+    for path in set(before) - {"head/kernel", "head/bias"}:
+        np.testing.assert_array_equal(after[path], before[path])
+
+
+def test_same_number_of_classes_keeps_the_head(preset):
+    expected = logits(zoo.CSPViT.from_preset(preset))
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset, num_classes=3)), expected)
+
+
+def test_new_image_size(preset):
+    before = weights(zoo.CSPViT.from_preset(preset))
+    model = zoo.CSPViT.from_preset(preset, image_size=12)
+    after = weights(model)
+    old, new = before.pop("position_embedding/table"), after.pop("position_embedding/table")
+    assert new.shape == (1, 37, 8)
+    np.testing.assert_allclose(new[0, :36], resized_grid(old[0, :16], 4, 6), atol=1e-5)
+    np.testing.assert_array_equal(new[0, 36], old[0, 16])
+    for path in before:
+        np.testing.assert_array_equal(after[path], before[path])
+    steps = model.get_layer("block_0").mixer.steps(36, 8)
+    assert max(steps) >= 16, "steps of the old 16 tokens would be smaller"
+    assert np.isfinite(logits(model, size=12)).all()
+
+
+def test_class_token_row_is_kept():
+    table = np.random.default_rng(0).normal(size=(1, 17, 8)).astype("float32")
+    resized = keras.ops.convert_to_numpy(resize_table(table, 26, (1, 0), (1, 0)))
+    np.testing.assert_array_equal(resized[0, 0], table[0, 0])
+    np.testing.assert_allclose(resized[0, 1:], resized_grid(table[0, 1:], 4, 5), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_float16"])
+def test_dtype_of_every_layer(preset, dtype):
+    model = zoo.CSPViT.from_preset(preset, dtype=dtype)
+    assert model.dtype_policy.name == dtype
+    layers = [model.get_layer(name) for name in ("patch_embedding", "block_1", "head")]
+    layers += [layers[1].mixer, layers[1].mixer.value_dense, layers[1].mlp_in]
+    assert {layer.dtype_policy.name for layer in layers} == {dtype}
+
+
+def test_weights_in_bfloat16(preset):
+    loaded = weights(zoo.CSPViT.from_preset(preset, dtype="bfloat16"))
+    for path, value in weights(zoo.CSPViT.from_preset(preset)).items():
+        assert loaded[path].dtype == "bfloat16"
+        np.testing.assert_allclose(loaded[path].astype("float32"), value, rtol=2**-8)
+
+
+def test_fresh_weights(preset):
+    keras.utils.set_random_seed(7)
+    fresh = zoo.CSPViT.from_preset(preset, load_weights=False)
+    keras.utils.set_random_seed(7)
+    again = zoo.CSPViT(**zoo.preset_info(preset).config)
+    np.testing.assert_array_equal(logits(fresh), logits(again))
+    assert np.abs(logits(fresh) - logits(zoo.CSPViT.from_preset(preset))).max() > 0.01
+
+
+def test_arguments_without_weights(preset):
+    model = zoo.CSPViT.from_preset(preset, dropout=0.5, name="mine")
+    assert model.name == "mine" and model.get_layer("block_0").dropout == 0.5
+    np.testing.assert_array_equal(logits(model), logits(zoo.CSPViT.from_preset(preset)))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"widht": 16}, r"takes arguments of CSPViT: .*width.* Received: \['widht'\]"),
+        ({"width": 16}, r"Received: \{'width': 16\}, with which `.*` is \(12, 16\) .*\(12, 8\)"),
+        ({"depth": 3}, r"Received: \{'depth': 3\}, with which `block_2/.*instead of None"),
+        (
+            {"pooling": "cls", "mixer": {"name": "csp", "group_size": 1}},
+            r"`position_embedding/table` is \(1, 17, 8\) instead of None",
+        ),
+        ({"image_size": 9}, r"`patch_size` must divide `image_size`"),
+    ],
+)  # fmt: skip
+def test_changes_that_no_weights_fit(preset, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.CSPViT.from_preset(preset, **overrides)

@@ -1,0 +1,168 @@
+"""Presets: what is written, and what comes back from it."""
+
+import hashlib
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from keras_permix.zoo.presets import names
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets.writer import update_metadata
+from tests.harness import check_preset
+from tests.zoo.models import logits, tiny, weights
+
+
+@pytest.mark.parametrize("name", [f"{name.lower()}/test" for name in zoo.MODELS])
+def test_the_test_preset(name, tmp_path):
+    check_preset(name, tmp_path)
+
+
+@pytest.mark.parametrize("class_name", zoo.MODELS)
+def test_round_trip(class_name, tmp_path):
+    model = tiny(class_name, mean=[0.4, 0.5, 0.6], std=[0.1, 0.2, 0.3], dropout=0.25)
+    model.save_to_preset(tmp_path / "preset")
+    loaded = zoo.MODELS[class_name].from_preset(tmp_path / "preset")
+    np.testing.assert_array_equal(logits(loaded), logits(model))
+    assert loaded.get_config() == model.get_config()
+    assert type(ZooModel.from_preset(tmp_path / "preset")) is zoo.MODELS[class_name]
+
+
+def test_float16_storage(tmp_path):
+    model = tiny()
+    model.save_to_preset(tmp_path / "preset", weights_dtype="float16")
+    kinds = set()
+    with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
+        file.visititems(lambda _, item: kinds.add(getattr(item, "dtype", None)))
+    assert kinds == {None, np.dtype("float16")}
+    loaded = weights(zoo.CSPViT.from_preset(tmp_path / "preset"))
+    for path, value in weights(model).items():
+        np.testing.assert_array_equal(loaded[path], value.astype("float16").astype("float32"))
+
+
+def test_metadata(tmp_path):
+    model = tiny()
+    known = dict(labels=["a", "b", "c"], data="toys", license="MIT", scores={"toys/test/top1": 0.5})
+    urls = {"model.weights.h5": "https://example.org/w"}
+    model.save_to_preset(tmp_path / "preset", urls=urls, **known)
+    files = {path.name: path for path in (tmp_path / "preset").iterdir()}
+    assert sorted(files) == sorted(
+        ["config.json", "metadata.json", "model.weights.h5", "preprocessor.json", "task.json"]
+    )
+    metadata = json.loads(files.pop("metadata.json").read_text())
+    assert metadata["files"] == {
+        name: {
+            "bytes": len(path.read_bytes()),
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "url": urls.get(name),
+        }
+        for name, path in files.items()
+    }
+    assert metadata["parameter_count"] == model.count_params()
+    assert metadata["input"] == {"size": 8, "mean": [0.5] * 3, "std": [0.5] * 3}
+    assert {key: metadata[key] for key in known} == known
+    assert metadata["commit"] is None and metadata["recipe"] is None
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype="uint8")
+    np.testing.assert_allclose(
+        metadata["probe"]["logits"], model.predict(images, verbose=0), atol=1e-4
+    )
+    config = json.loads(files["config.json"].read_text())
+    assert sorted(config) == ["class_name", "config", "module", "registered_name"]
+
+
+def test_saving_again_replaces(tmp_path):
+    tiny().save_to_preset(tmp_path / "preset")
+    model = tiny(num_classes=4)
+    model.save_to_preset(tmp_path / "preset")
+    np.testing.assert_array_equal(
+        logits(zoo.CSPViT.from_preset(tmp_path / "preset")), logits(model)
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["preset"]
+
+
+def test_update_metadata(tmp_path):
+    tiny().save_to_preset(tmp_path / "preset", data="toys")
+    update_metadata(tmp_path / "preset", scores={"toys/test/top1": 0.25})
+    info = zoo.preset_info(tmp_path / "preset")
+    assert info.scores == {"toys/test/top1": 0.25} and info.metadata["data"] == "toys"
+    with pytest.raises(ValueError, match="`changes` may hold .* Received: .*'score'"):
+        update_metadata(tmp_path / "preset", score=1)
+
+
+def test_lora_is_merged(tmp_path):
+    model = tiny()
+    plain = logits(model)
+    dense = model.get_layer("block_0").mlp_in
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones((2, 8), "float32"))
+    assert np.abs(logits(model) - plain).max() > 0.01
+    model.save_to_preset(tmp_path / "preset")
+    loaded = zoo.CSPViT.from_preset(tmp_path / "preset")
+    np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
+    assert loaded.count_params() < model.count_params()
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_quantized_model(tmp_path):
+    model = tiny("ViT")
+    model.quantize("int8")
+    model.save_to_preset(tmp_path / "preset")
+    loaded = zoo.ViT.from_preset(tmp_path / "preset")
+    np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
+    assert loaded.get_layer("head").kernel.dtype == "int8"
+    with pytest.raises(ValueError, match="quantised preset is loaded as it is.* Received: .*dtype"):
+        zoo.ViT.from_preset(tmp_path / "preset", dtype="bfloat16")
+
+
+def test_listing():
+    listed = zoo.list_presets()
+    assert {f"{name.lower()}/test" for name in zoo.MODELS} <= set(listed)
+    info = zoo.preset_info("cspvit/test")
+    assert listed["cspvit/test"] == info
+    assert info.has_weights and info.class_name == "CSPViT" and info.scores is None
+    assert info.parameters == zoo.CSPViT.from_preset("test").count_params()
+
+
+def test_a_name_with_a_recipe_alone():
+    info = zoo.preset_info("cspvit/imagenet")
+    if info.has_weights:
+        pytest.skip("cspvit/imagenet has weights by now")
+    assert info.parameters is None and info.scores is None
+    with pytest.raises(ValueError, match="no weights yet.*permix train cspvit/imagenet.* Received"):
+        zoo.CSPViT.from_preset("imagenet")
+    small = dict(width=8, depth=1, mlp_dim=8)
+    model = zoo.CSPViT.from_preset("imagenet", load_weights=False, **small)
+    assert model.output_shape == (None, 1000) and model.get_config()["image_size"] == 224
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """`weights/` of an installed package."""
+    path = tmp_path / "keras_permix" / "zoo" / "presets" / "names.py"
+    monkeypatch.setattr(names, "__file__", str(path))
+    return tmp_path / "keras_permix" / "weights"
+
+
+def test_presets_of_an_installed_package(installed):
+    folder = installed / "vit" / "elsewhere"
+    tiny("ViT").save_to_preset(folder)
+    assert zoo.preset_info("vit/elsewhere").files.folder == folder
+    np.testing.assert_array_equal(logits(zoo.ViT.from_preset("elsewhere")), logits(tiny("ViT")))
+    assert "vit/elsewhere" in zoo.list_presets()
+
+
+def test_preset_in_the_folder_of_another_class(installed):
+    tiny("ViT").save_to_preset(installed / "cspvit" / "lost")
+    with pytest.raises(ValueError, match="loads presets of CSPViT, and this one is of ViT"):
+        zoo.CSPViT.from_preset("lost")
+
+
+def test_compile_state_is_not_stored(tmp_path):
+    model = tiny("CSPViT")
+    model.compile("adam", "mse")
+    model.fit(np.zeros((2, 8, 8, 3)), np.zeros((2, model.output_shape[-1])), verbose=0)
+    model.save_to_preset(tmp_path / "preset")
+    with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
+        assert "layers" in file and "optimizer" not in file

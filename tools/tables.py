@@ -1,0 +1,124 @@
+"""Write the README's tables from the presets in `weights/` and the measurements in `benchmarks/`.
+
+    python tools/tables.py            # rewrite them
+    python tools/tables.py --check    # fail if they are out of date
+
+A table stands between `<!-- NAME -->` and `<!-- end NAME -->`.
+"""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BACKENDS = ("jax", "tensorflow", "torch")
+MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
+
+
+def presets():
+    """One row a trained preset: parameters and scores."""
+    yield ("preset", "parameters", "data", "top-1", "top-5", "card")
+    for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
+        metadata = json.loads(path.read_text())
+        if not metadata["scores"]:
+            continue
+        name = "/".join(path.parent.parts[-2:])
+        scores = {key.split("/")[-1]: f"{100 * v:.2f} %" for key, v in metadata["scores"].items()}
+        yield (
+            f"`{name}`",
+            f"{metadata['parameter_count']:,}",
+            metadata["data"],
+            scores.get("top1", "–"),
+            scores.get("top5", "–"),
+            f"[card](zoo/{name}/README.md)",
+        )
+
+
+def ops():
+    """One row an operator and shape: speed against three others on each backend."""
+    measured = [read("xeon", f"ops_{backend}") for backend in BACKENDS]
+    yield ("op", "shape", *(f"{backend}: reference / attention / copy" for backend in BACKENDS))
+    for rows in zip(*measured, strict=True):
+        ratios = [
+            f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {row['vs_copy']}×"
+            for row in rows
+        ]
+        yield (rows[0]["case"], rows[0]["shape"], *ratios)
+
+
+def layers():
+    """One row a layer and case: how often as fast as attention, on each machine and backend."""
+    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in places))
+    ratios = [by_layer_and_case(*place, "vs_attention") for place in places]
+    for layer, case in sorted(ratios[0], key=lambda key: key[0]):
+        if ratios[0][layer, case] and layer != "MultiHeadAttention":
+            found = [measured.get((layer, case)) for measured in ratios]
+            yield (f"`{layer}`", case, *(f"{ratio}×" if ratio else "–" for ratio in found))
+
+
+def growth():
+    """One row a layer: the time of a token among 65,536, in times of one among 1,024."""
+    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", *(f"{backend}, {machine}" for machine, backend in places))
+    times = [by_layer_and_case(*place, "us_per_token") for place in places]
+    for layer in sorted({layer for layer, case in times[0] if case == "1×65536"}):
+        cells = []
+        for measured in times:
+            few, many = (measured.get((layer, case)) for case in ("64×1024", "1×65536"))
+            cells.append(f"{float(many) / float(few):.2f}" if few else "–")
+        yield (f"`{layer}`", *cells)
+
+
+def by_layer_and_case(machine, backend, column):
+    """One column of a measurement of layers."""
+    return {
+        (row["layer"], f"{row['batch']}×{row['tokens']}"): row[column]
+        for row in read(machine, f"layers_{backend}")
+    }
+
+
+def models():
+    """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
+    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
+    yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
+    for rows in zip(*measured, strict=True):
+        facts = [rows[0][name] for name in ("case", "model", "tokens", "parameters")]
+        yield (*facts, *(f"{row['step_ms']} ({row['vs_ViT']}×)" for row in rows))
+
+
+def read(machine, name):
+    """Rows of a file of measurements."""
+    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def markdown(rows):
+    """The rows as a Markdown table, the first of them its head."""
+    head, *body = ([str(cell) for cell in row] for row in rows)
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(text):
+    """The README with every table made anew."""
+    for table in (presets, ops, layers, growth, models):
+        name = table.__name__
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
+        text, found = re.subn(
+            pattern, lambda m, t=table: f"{m[1]}{markdown(t())}\n{m[2]}", text, flags=re.DOTALL
+        )
+        if found != 1:
+            raise ValueError(f"The README must hold the table `{name}` once. Received: {found}")
+    return text
+
+
+if __name__ == "__main__":
+    old = README.read_text()
+    new = filled(old)
+    if "--check" in sys.argv[1:]:
+        sys.exit("README.md: the tables are out of date" if new != old else 0)
+    README.write_text(new)
