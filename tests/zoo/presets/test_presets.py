@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.presets import names
 from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets import names
 from keras_permix.zoo.presets.writer import update_metadata
 from tests.harness import check_preset
 from tests.zoo.models import logits, tiny, weights
