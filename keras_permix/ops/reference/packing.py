@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+DIGIT = 4  # bits: a remainder by 2**27 tokens and one more digit fit into 32 bits
+
 
 class Packed(NamedTuple):
     """Tokens with the real ones in front, in order."""
@@ -44,11 +46,35 @@ def token_range(x):
 def shift_table(x, steps, lengths=None):
     """Where each token of the shifted result comes from; padding stays where it is."""
     place = token_range(x)
-    tokens = ops.shape(x)[1]
-    steps = ops.mod(ops.convert_to_tensor(steps, "int32"), tokens)
     if lengths is None:
-        return ops.mod(place - steps, tokens)
-    return ops.where(place < lengths, ops.mod(place - steps, ops.maximum(lengths, 1)), place)
+        tokens = ops.shape(x)[1]
+        return ops.mod(place - steps_modulo(steps, tokens), ops.maximum(tokens, 1))
+    source = ops.mod(place - steps_modulo(steps, lengths), ops.maximum(lengths, 1))
+    return ops.where(place < lengths, source, place)
+
+
+def steps_modulo(steps, lengths):
+    """Reduce the step of every channel modulo numbers of tokens, of which 0 counts as 1.
+
+    Args:
+        steps: a tuple of Python integers of any sign and size, one per channel.
+        lengths: a Python integer, or an int32 tensor of any shape that ends with 1, such as the
+            number of real tokens of every sample as (batch, 1).
+
+    Returns:
+        An int32 tensor, of shape (channels,), or that of `lengths` with channels in place of 1.
+    """
+    if isinstance(lengths, int):
+        return ops.convert_to_tensor([step % max(lengths, 1) for step in steps], "int32")
+    lengths = ops.maximum(lengths, 1)
+    longest = max((step.bit_length() for step in steps), default=0)
+    digits = -(-max(longest - 31, 0) // DIGIT)  # behind what 32 bits hold: Horner's rule
+    first, base = [step >> DIGIT * digits for step in steps], 1 << DIGIT
+    rest = ops.mod(ops.convert_to_tensor(first, "int32"), lengths)
+    for place in reversed(range(digits)):
+        digit = [(step >> DIGIT * place) % base for step in steps]
+        rest = ops.mod(rest * base + ops.convert_to_tensor(digit, "int32"), lengths)
+    return rest
 
 
 def sorting_order(runs, padding=None):
