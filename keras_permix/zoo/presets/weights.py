@@ -120,9 +120,10 @@ def _check_datasets(found, model):
     for name, dataset in found.items():
         if not _is_plain(dataset):
             raise ValueError(f"`{name}`, {dataset.dtype}, which is no plain array")
+    optimizer = getattr(model, "optimizer", None)
     needed = collections.Counter(
         (tuple(weight.shape), "float" in keras.backend.standardize_dtype(weight.dtype))
-        for weight in model.weights
+        for weight in [*model.weights, *getattr(optimizer, "variables", ())]
     )
     for name, dataset in sorted(found.items()):
         key = dataset.shape, _is_float(dataset)
