@@ -20,7 +20,7 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
     quantized.quantize("int8")
     quantized.save_to_preset(tmp_path / "quantized")
     wrong = shutil.copytree(tmp_path / "plain", tmp_path / "wrong")
-    edit_json(wrong / "metadata.json", lambda m: m["probe"]["logits"][0].__setitem__(0, 9.0))
+    edit_json(wrong / "metadata.json", lambda m: m["probe"]["outputs"][0].__setitem__(0, 9.0))
     torn = shutil.copytree(tmp_path / "plain", tmp_path / "torn")
     (torn / "task.json").unlink()
 

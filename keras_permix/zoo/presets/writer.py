@@ -24,7 +24,9 @@ from keras_permix.zoo.presets.folder import (
 )
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 
-METADATA_KEYS = ("labels", "data", "recipe", "commit", "license", "scores")
+METADATA_KEYS = (
+    "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
+)  # fmt: skip
 WEIGHTS_DTYPES = (None, "float16", "float32")
 
 
@@ -40,18 +42,27 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     labels = metadata.get("labels")
     if labels is not None and len(labels) != model.output_shape[-1]:
         raise ValueError(
-            "`labels` must hold one name a class. "
-            f"Received: {len(labels)} labels for {model.output_shape[-1]} classes"
+            "`labels` must hold one name per class or output. "
+            f"Received: {len(labels)} labels for {model.output_shape[-1]} outputs"
         )
     with _writing(folder) as partial:
         write_json(partial / CONFIG_FILE, spec)
-        preprocessor = model.get_layer("preprocessor")
-        write_json(partial / PREPROCESSOR_FILE, _serialize_preprocessor(preprocessor))
-        write_json(partial / TASK_FILE, _task(model, labels))
+        for layer in model.layers:
+            if layer.name == "preprocessor":
+                write_json(partial / PREPROCESSOR_FILE, _serialize_layer(layer))
+        task = {"task": model.task, **model.describe_output(), "labels": labels}
+        write_json(partial / TASK_FILE, task)
+        for name, content in model.assets().items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(content)
         model.save_weights(partial / f"full.{WEIGHTS_FILE}")
         pack_weights(partial / f"full.{WEIGHTS_FILE}", partial / WEIGHTS_FILE, weights_dtype)
         (partial / f"full.{WEIGHTS_FILE}").unlink()
-        files = {path.name: checksum(path) for path in sorted(partial.iterdir())}
+        files = {
+            path.relative_to(partial).as_posix(): checksum(path)
+            for path in sorted(partial.rglob("*"))
+            if path.is_file()
+        }
         for name, url in (urls or {}).items():
             files[name]["url"] = url
         write_json(
@@ -61,7 +72,7 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
                 "parameter_count": model.count_params(),
                 "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
                 "files": files,
-                "input": _input(preprocessor),
+                "input": model.describe_input(),
                 **{key: metadata.get(key) for key in METADATA_KEYS},
                 "probe": _probe(partial),
             },
@@ -73,7 +84,7 @@ def update_metadata(folder, **changes):
 
     Args:
         folder: Folder of the preset.
-        **changes: `labels`, `data`, `recipe`, `commit`, `license` or `scores`.
+        **changes: Some of `METADATA_KEYS`, such as `scores`.
     """
     _check_known("changes", changes, METADATA_KEYS)
     path = Path(folder) / METADATA_FILE
@@ -153,23 +164,9 @@ def _check_known(argument, given, known):
         raise ValueError(f"`{argument}` may hold {', '.join(known)}. Received: {unknown}")
 
 
-def _serialize_preprocessor(layer):
+def _serialize_layer(layer):
     spec = keras.layers.serialize(layer)
     return {key: spec[key] for key in ("module", "class_name", "config", "registered_name")}
-
-
-def _task(model, labels):
-    return {
-        "task": "image_classification",
-        "outputs": "logits",
-        "num_classes": model.output_shape[-1],
-        "labels": labels,
-    }
-
-
-def _input(preprocessor):
-    config = preprocessor.get_config()
-    return {"size": config["image_size"], "mean": config["mean"], "std": config["std"]}
 
 
 def _probe(folder):
