@@ -52,17 +52,10 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
                 write_json(partial / PREPROCESSOR_FILE, _serialize_layer(layer))
         task = {"task": model.task, **model.describe_output(), "labels": labels}
         write_json(partial / TASK_FILE, task)
-        for name, content in model.assets().items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            (partial / name).write_bytes(content)
         model.save_weights(partial / f"full.{WEIGHTS_FILE}")
         pack_weights(partial / f"full.{WEIGHTS_FILE}", partial / WEIGHTS_FILE, weights_dtype)
         (partial / f"full.{WEIGHTS_FILE}").unlink()
-        files = {
-            path.relative_to(partial).as_posix(): checksum(path)
-            for path in sorted(partial.rglob("*"))
-            if path.is_file()
-        }
+        files = {path.name: checksum(path) for path in sorted(partial.iterdir())}
         for name, url in (urls or {}).items():
             files[name]["url"] = url
         write_json(
