@@ -12,8 +12,9 @@ from keras_permix.tasks.task import Task
 
 
 class GraphRegression(Task):
-    """Graphs, as `keras_permix.data.pad_graphs` pads them, to `(batch, targets)`.
+    """Graphs to `(batch, targets)`.
 
+    A model takes a dict of arrays of `keras_permix.data.pad_graphs`: "x", and any of the others.
     The loss is the mean absolute error, in the units of the data.
     """
 
@@ -51,7 +52,11 @@ class GraphRegression(Task):
             drop_remainder=training,
             seed=seed,
             epoch=epoch,
+            augment=self._only_what_is_taken,
         )
+
+    def _only_what_is_taken(self, inputs, targets, epoch, index):
+        return {name: inputs[name] for name in self.model.input}, targets
 
     def loss(self, label_smoothing=0.0):
         if label_smoothing:
@@ -72,15 +77,15 @@ class GraphRegression(Task):
             raise ValueError(
                 f"`INPUT` must be a JSON file of one graph. Received: {path} ({error})"
             ) from error
-        edge_features = self.model.input["attn_edge_type"].shape[-1]
-        graph = read_graph(row, edge_features=edge_features)
-        features = self.model.input["x"].shape[-1]
-        if graph["x"].shape[1] != features:
+        taken = self.model.input
+        edges = taken["attn_edge_type"].shape[-1] if "attn_edge_type" in taken else None
+        batch = pad_graphs([read_graph(row, edge_features=edges)])
+        if batch["x"].shape[-1] != taken["x"].shape[-1]:
             raise ValueError(
-                f"The model takes nodes of {features} features. "
-                f"Received: {graph['x'].shape[1]} in {path}"
+                f"The model takes nodes of {taken['x'].shape[-1]} features. "
+                f"Received: {batch['x'].shape[-1]} in {path}"
             )
-        return pad_graphs([graph])
+        return {name: batch[name] for name in taken}
 
     def answer(self, output, labels, top):
         labels = labels or [f"y{number}" for number in range(len(output))]
