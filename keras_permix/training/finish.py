@@ -19,7 +19,7 @@ def finish(model, run, dataset, rows, out, record):
         dataset: The `Dataset` with the test set.
         rows: The log of the run.
         out: Folder of the run; gets `preset/` and `README.md`.
-        record: What `begin_record` noted.
+        record: What a `Recorder` noted.
 
     Returns:
         The scores as a dict, e.g. `{"cifar10/test/top1": 0.75}`.

@@ -1,47 +1,48 @@
 """What a run folder says of its run: name, command, and the commit that trained it."""
 
-import datetime
 import json
 import os
 import subprocess
 from pathlib import Path
+
+import keras
 
 import keras_permix
 
 FILE = "run.json"
 
 
-def begin_record(folder, run):
-    """Note in a run folder what is trained there and by which commit.
+class Recorder(keras.callbacks.Callback):
+    """Note in a run folder what is trained there, and the commit, when an epoch begins.
 
-    A run that is resumed by another commit has both in its record.
+    The commit is that of this process's code. A run that another commit goes on with has both.
 
     Args:
-        folder: The run folder, which exists.
+        folder: The run folder.
         run: The `Run`.
-
-    Returns:
-        The record as a dict.
     """
-    path = Path(folder) / FILE
-    record = {
-        "name": run.name,
-        "recipe": run.source,
-        "command": run.command,
-        "smoke": run.smoke,
-        "version": keras_permix.__version__,
-        "commits": [],
-        "started": datetime.date.today().isoformat(),
-    }
-    if path.is_file():
-        record = read_record(folder)
-    commit = current_commit()
-    if commit is not None and commit not in record["commits"]:
-        record["commits"].append(commit)
-    new = path.with_name(f".{FILE}.new")
-    new.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    os.replace(new, path)
-    return record
+
+    def __init__(self, folder, run):
+        super().__init__()
+        self.folder = Path(folder)
+        self.commit = current_commit()
+        self.record = {
+            "name": run.name,
+            "recipe": run.source,
+            "command": run.command,
+            "smoke": run.smoke,
+            "version": keras_permix.__version__,
+            "commits": [],
+        }
+        if (self.folder / FILE).is_file():
+            self.record = read_record(folder)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.commit is not None and self.commit not in self.record["commits"]:
+            self.record["commits"].append(self.commit)
+        new = self.folder / f".{FILE}.new"
+        new.write_text(json.dumps(self.record, indent=2) + "\n", encoding="utf-8")
+        os.replace(new, self.folder / FILE)
 
 
 def read_record(folder):

@@ -10,7 +10,7 @@ from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
 from keras_permix.tasks import task_of
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe, make_model
-from keras_permix.training.record import begin_record
+from keras_permix.training.record import Recorder
 
 SMOKE = dict(epochs=2, batch_size=8, validation_samples=16)
 SMOKE_SAMPLES = 32
@@ -137,8 +137,7 @@ def train(
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
     else:
         dataset = task.load(values["data"], data_dir, seed=values["seed"])
-    folder.mkdir(parents=True, exist_ok=True)
-    record = begin_record(folder, run)
-    rows = fit_recipe(model, values, dataset, folder, verbose, callbacks)
-    scores = finish(model, run, dataset, rows, folder, record)
+    recorder = Recorder(folder, run)
+    rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
+    scores = finish(model, run, dataset, rows, folder, recorder.record)
     return Trained(model, rows, scores, folder)

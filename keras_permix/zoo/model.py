@@ -117,8 +117,8 @@ class ZooModel(keras.Model):
             num_classes: Where it differs from the preset's, the model gets a fresh head.
             dtype: Dtype or dtype policy of every layer, instead of the preset's.
             load_weights: Whether to load the weights; without them the model is fresh.
-            **overrides: Other arguments of the model to change, such as the `image_size` of an image
-                model, whose position table is resized. `None`: as in the preset.
+            **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
+                whose position table is resized. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.

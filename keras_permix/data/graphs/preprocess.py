@@ -114,6 +114,6 @@ def _check(nodes, edges, edge_features):
     if values.min() < 0 or values.max() > LARGEST or (ends < 0).any() or (ends >= len(nodes)).any():
         raise ValueError(
             f"Features must be 0 … {LARGEST}, and the ends of an edge numbers of nodes. "
-            f"Received: features {values.min()} … {values.max()}, edges between {ends.tolist()[:8]} "
-            f"of {len(nodes)} nodes"
+            f"Received: features {values.min()} … {values.max()}, {len(nodes)} nodes, edges "
+            f"between {ends.tolist()[:8]}"
         )

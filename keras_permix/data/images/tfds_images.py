@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.dataset import Dataset
 
 # TFDS' `data_dir` default, spelled out to name it in an error.
 DEFAULT_DIR = "~/tensorflow_datasets"

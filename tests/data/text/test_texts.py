@@ -52,7 +52,8 @@ def test_pairs_in_tab_separated_values(tmp_path):
     files = dict(train="a.tsv", test="a.tsv", fields=("text", "other"))
     data = load_texts("mine", 9, tmp_path, **files)
     inputs, labels = Pipeline(*data.test, batch_size=2)[0]
-    rows = [[oracle('the "one"', 9), oracle("two", 9)], [oracle("three", 9), oracle("four five", 9)]]
+    texts = [('the "one"', "two"), ("three", "four five")]
+    rows = [[oracle(text, 9) for text in pair] for pair in texts]
     np.testing.assert_array_equal(inputs["tokens"], rows)
     np.testing.assert_array_equal(inputs["mask"], np.array(rows) != 0)
     assert data.labels == ("no", "yes") and labels.tolist() == [1, 0]
@@ -86,17 +87,20 @@ def test_first_of_a_part(tmp_path):
     assert x["a"].tolist() == y.tolist() == [0, 1, 2]
 
 
+BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "error", "rule"),
     [
         ("{}", {}, ValueError, r"`name` must be one of imdb, sst2, or .* Received: name='mine'"),
-        ('{"text": "a"}', {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
-        ('{"text": "a"}', {"train": "a.jsonl", "test": "a.jsonl"}, ValueError, "and a `label`"),
-        ('{"label": 1}', {"train": "a.jsonl", "test": "a.jsonl"}, ValueError, r"each of \['text'\]"),
-        ("[1]", {"train": "a.jsonl", "test": "a.jsonl"}, ValueError, "must be whole.*JSON object"),
-        ('{"te', {"train": "a.jsonl", "test": "a.jsonl"}, ValueError, "must be whole.*a.jsonl"),
-        ("", {"train": "a.jsonl", "test": "a.jsonl"}, ValueError, "a row each. Received: 0 and 0"),
-        ("{}", {"train": "a.jsonl", "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
+        ("{}", {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
+        ('{"text": "a"}', BOTH, ValueError, "and a `label`"),
+        ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),
+        ("[1]", BOTH, ValueError, "must be whole.*JSON object"),
+        ('{"te', BOTH, ValueError, "must be whole.*a.jsonl"),
+        ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
+        ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
 )
 def test_bad_files(tmp_path, content, arguments, error, rule):
