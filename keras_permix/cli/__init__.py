@@ -19,7 +19,7 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         message = " ".join(str(error).split())
         print(f"permix: error: {message}", file=sys.stderr)
         return 2

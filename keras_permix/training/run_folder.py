@@ -147,12 +147,13 @@ def write_events(folder, rows):
 
 
 def draw_curves(rows, path):
-    """Draw loss and accuracy over the epochs to a PNG."""
+    """Draw the loss and the metrics over the epochs to a PNG."""
     from matplotlib.figure import Figure
 
+    metrics = [key for key in rows[0] if f"val_{key}" in rows[0]][:2]
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     epochs = [row["epoch"] for row in rows]
-    for axes, metric in zip(figure.subplots(1, 2), ("loss", "top1"), strict=True):
+    for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
         for key, label in ((metric, "training"), (f"val_{metric}", "validation")):
             if key in rows[0]:
                 axes.plot(epochs, [row[key] for row in rows], label=label)

@@ -3,13 +3,14 @@
 import numbers
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import zoo_model
@@ -63,6 +64,7 @@ class ViT(ZooModel):
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
     """
 
+    task = "image_classification"
     default_mixer = "attention"
 
     def __init__(
@@ -111,6 +113,22 @@ class ViT(ZooModel):
         logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(x)
         logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    def make_inputs(self, seed, batch):
+        size = self.get_layer("preprocessor").image_size
+        shape = (batch, size, size, self.input_shape[-1])
+        return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+    def describe_input(self):
+        preprocessor = self.get_layer("preprocessor")
+        return {
+            "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std
+        }  # fmt: skip
+
+    def transferred(self, weight, value, source):
+        """Positions of another number of patches are resized as an image is."""
+        here, there = (model.get_layer("position_embedding") for model in (self, source))
+        return resize_table(value, there, here) if weight is here.table else value
 
 
 @zoo_model

@@ -106,7 +106,7 @@ def load_preset(cls, preset, *, load_weights=True, **overrides):
 
     Args:
         cls: The class that the preset must be of, or `None` for any.
-        preset: Name, folder or handle.
+        preset: Name, folder or handle, or the `PresetInfo` of one.
         load_weights: Whether to load the weights.
         **overrides: Arguments of the model to change.
     """
@@ -162,6 +162,8 @@ def _stored_model(info, cls, config, overrides=None):
 
 
 def _find(preset, cls):
+    if isinstance(preset, PresetInfo):
+        return preset
     if "://" in str(preset):
         return _info_of_files(str(preset), open_handle(str(preset)))
     name = str(preset)

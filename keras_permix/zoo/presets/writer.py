@@ -31,7 +31,9 @@ from keras_permix.zoo.presets.weights import (
     weights_content,
 )
 
-METADATA_KEYS = ("labels", "data", "recipe", "commit", "license", "scores")
+METADATA_KEYS = (
+    "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
+)  # fmt: skip
 WEIGHTS_DTYPES = (None, "float16", "float32")
 
 
@@ -46,18 +48,18 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     labels = metadata.get("labels")
     if labels is not None and len(labels) != model.output_shape[-1]:
         raise ValueError(
-            "`labels` must hold one name a class. "
-            f"Received: {len(labels)} labels for {model.output_shape[-1]} classes"
+            "`labels` must hold one name per class or output. "
+            f"Received: {len(labels)} labels for {model.output_shape[-1]} outputs"
         )
     with _explained(folder):
         _check_replaceable(folder)
     check_finite_weights(model)
-    preprocessor = model.get_layer("preprocessor")
+    task = {"task": model.task, **model.describe_output(), "labels": labels}
     contents = {
         CONFIG_FILE: json_content(spec, CONFIG_FILE),
-        PREPROCESSOR_FILE: json_content(_serialize_preprocessor(preprocessor), PREPROCESSOR_FILE),
-        TASK_FILE: json_content(_task(model, labels), TASK_FILE),
+        TASK_FILE: json_content(task, TASK_FILE),
         WEIGHTS_FILE: pack_weights(weights_content(model), weights_dtype),
+        **_preprocessor(model),
         **_assets(model),
     }
     check_file_names(contents, "`model.assets()`")
@@ -72,7 +74,7 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
             "parameter_count": stored.count_params(),
             "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
             "files": files,
-            "input": _input(preprocessor),
+            "input": model.describe_input(),
             **{key: metadata.get(key) for key in METADATA_KEYS},
             "probe": make_probe(stored, atol=QUANTIZED_ATOL if _is_quantized(spec) else ATOL),
         },
@@ -87,7 +89,7 @@ def update_metadata(folder, **changes):
 
     Args:
         folder: Folder of the preset.
-        **changes: `labels`, `data`, `recipe`, `commit`, `license` or `scores`.
+        **changes: Some of `METADATA_KEYS`, such as `scores`.
     """
     _check_known("changes", changes, METADATA_KEYS)
     path = Path(folder) / METADATA_FILE
@@ -176,23 +178,15 @@ def _check_known(argument, given, known):
         raise ValueError(f"`{argument}` may hold {', '.join(known)}. Received: {unknown}")
 
 
-def _serialize_preprocessor(layer):
+def _preprocessor(model):
+    """What becomes of the input, where a layer of that name says it."""
+    layers = [layer for layer in model.layers if layer.name == "preprocessor"]
+    return {PREPROCESSOR_FILE: json_content(_spec(layer), PREPROCESSOR_FILE) for layer in layers}
+
+
+def _spec(layer):
     spec = keras.layers.serialize(layer)
     return {key: spec[key] for key in ("module", "class_name", "config", "registered_name")}
-
-
-def _task(model, labels):
-    return {
-        "task": "image_classification",
-        "outputs": "logits",
-        "num_classes": model.output_shape[-1],
-        "labels": labels,
-    }
-
-
-def _input(preprocessor):
-    config = preprocessor.get_config()
-    return {"size": config["image_size"], "mean": config["mean"], "std": config["std"]}
 
 
 def _is_quantized(spec):
