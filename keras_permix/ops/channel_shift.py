@@ -1,5 +1,6 @@
 """Shift every channel along the tokens by its own number of places."""
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_mask, check_steps, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
@@ -43,12 +44,13 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
         channel_shift_reference,
         x,
         mask=mask,
+        plan=Plan(steps, group_size=1),
         implementation=implementation,
         steps=steps,
     )
 
 
-def channel_shift_reference(x, mask, *, steps):
+def channel_shift_reference(x, mask, plan):
     packed = pack(x, mask)
-    table = shift_table(packed.values, steps, packed.lengths)
+    table = shift_table(packed.values, plan.steps, packed.lengths)
     return unpack(take_tokens(packed.values, table), packed, mask)

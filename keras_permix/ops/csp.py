@@ -1,5 +1,6 @@
 """Channel-wise sample permutation: shift every channel, then sort it in groups."""
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import (
     check_align,
     check_group_size,
@@ -54,22 +55,24 @@ def csp(
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """
     x = check_tokens(x)
+    steps = check_steps(steps, x.shape[2])
+    group_size = check_group_size(group_size, x.shape[1], ragged)
     return dispatch(
         "csp",
         csp_reference,
         x,
         mask=check_mask(mask, x),
+        plan=Plan(steps, group_size, check_align(align) == "reference"),
         implementation=implementation,
-        steps=check_steps(steps, x.shape[2]),
-        group_size=check_group_size(group_size, x.shape[1], ragged),
-        align=check_align(align),
+        steps=steps,
+        group_size=group_size,
+        align=align,
         ragged=ragged,
     )
 
 
-def csp_reference(x, mask, *, steps, group_size, align, ragged):
+def csp_reference(x, mask, plan):
     packed = pack(x, mask)
-    shifted = take_tokens(packed.values, shift_table(packed.values, steps, packed.lengths))
-    leader = packed.values[..., :1]
-    values = sort_groups(shifted, leader, packed.lengths, group_size, align, ragged)
+    shifted = take_tokens(packed.values, shift_table(packed.values, plan.steps, packed.lengths))
+    values = sort_groups(shifted, packed.values[..., :1], packed.lengths, plan)
     return unpack(values, packed, mask)

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_align, check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
@@ -42,37 +43,38 @@ def group_sort(
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """
     x = check_tokens(x)
+    group_size = check_group_size(group_size, x.shape[1], ragged)
     return dispatch(
         "group_sort",
         group_sort_reference,
         x,
         mask=check_mask(mask, x),
+        plan=Plan(None, group_size, check_align(align) == "reference"),
         implementation=implementation,
-        group_size=check_group_size(group_size, x.shape[1], ragged),
-        align=check_align(align),
+        group_size=group_size,
+        align=align,
         ragged=ragged,
     )
 
 
-def group_sort_reference(x, mask, *, group_size, align, ragged):
+def group_sort_reference(x, mask, plan):
     packed = pack(x, mask)
-    values = packed.values
-    values = sort_groups(values, values[..., :1], packed.lengths, group_size, align, ragged)
+    values = sort_groups(packed.values, packed.values[..., :1], packed.lengths, plan)
     return unpack(values, packed, mask)
 
 
-def sort_groups(values, leader, lengths, group_size, align, ragged):
+def sort_groups(values, leader, lengths, plan):
     """Sort packed values in groups; `leader`, (batch, tokens, 1), is what the others align to."""
     tokens = ops.shape(values)[1]
-    group_size = tokens if group_size is None else group_size
-    padding = None
-    if ragged or lengths is not None:
+    group_size = tokens if plan.group_size is None else plan.group_size
+    padding, whole = None, isinstance(tokens, int) and tokens % group_size == 0
+    if lengths is not None or not whole:
         lengths = tokens if lengths is None else lengths
         values, leader = _fill_up(values, group_size), _fill_up(leader, group_size)
         padding = _cut(token_range(values) >= lengths, group_size)
     runs, leader_runs = _cut(values, group_size), _cut(leader, group_size)
     out = ops.take_along_axis(runs, sorting_order(runs, padding), axis=2)
-    if align == "reference":
+    if plan.aligned:
         rank = ops.argsort(sorting_order(leader_runs, padding), axis=2)
         out = ops.take_along_axis(out, ops.broadcast_to(rank, ops.shape(runs)), axis=2)
         out = ops.concatenate([leader_runs, out[..., 1:]], axis=-1)

@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
@@ -36,22 +37,26 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
     Source: Yuan and Xu, "Sliceformer", 2023.
     """
     x = check_tokens(x)
+    descending = check_descending(descending, x.shape[2])
     return dispatch(
         "slice_sort",
         slice_sort_reference,
         x,
         mask=check_mask(mask, x),
+        plan=Plan(descending=descending if any(descending) else None),
         implementation=implementation,
-        descending=check_descending(descending, x.shape[2]),
+        descending=descending,
     )
 
 
-def slice_sort_reference(x, mask, *, descending):
+def slice_sort_reference(x, mask, plan):
     packed = pack(x, mask)
     place = token_range(x)
     length = ops.shape(x)[1] if packed.lengths is None else packed.lengths
     padding = None if packed.lengths is None else (place >= length)[:, None]
     order = sorting_order(packed.values[:, None], padding)[:, 0]
-    mirror = ops.where(place < length, length - 1 - place, place)
-    table = ops.where(np.array(descending), mirror, place)
-    return unpack(take_tokens(take_tokens(packed.values, order), table), packed, mask)
+    values = take_tokens(packed.values, order)
+    if plan.descending is not None:
+        mirror = ops.where(place < length, length - 1 - place, place)
+        values = take_tokens(values, ops.where(np.array(plan.descending), mirror, place))
+    return unpack(values, packed, mask)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix.ops.backend.plan import Plan
 from tests.backends import value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
@@ -69,11 +70,8 @@ def kernels_of(function, *arrays):
 def csp(way, steps, group_size, align):
     from keras_permix.ops.backend.jax import accelerators
 
-    def function(x):
-        options = dict(steps=steps or (0,) * x.shape[2], align=align, ragged=True)
-        return accelerators.csp(x, None, group_size=group_size, way=way, **options)
-
-    return function
+    plan = Plan(steps, group_size, align == "reference")
+    return lambda x: accelerators.permute(x, None, plan, way=way)
 
 
 @pytest.mark.parametrize(

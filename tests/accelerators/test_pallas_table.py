@@ -11,12 +11,12 @@ pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX run
 @pytest.mark.parametrize(
     ("tokens", "device", "chosen"),
     [
-        (256, "tpu", "tpu_pallas"),
-        (8192, "tpu", "tpu_xla"),
-        (256, "several tpu", "tpu_xla"),
-        (4096, "gpu", "gpu_pallas"),
-        (256, "several gpu", "native"),
-        (8, "cpu", "native"),
+        (256, ("tpu", 1), "tpu_pallas"),
+        (8192, ("tpu", 1), "tpu_xla"),
+        (256, ("tpu", 4), "tpu_xla"),
+        (4096, ("gpu", 1), "gpu_pallas"),
+        (256, ("gpu", 2), "native"),
+        (8, ("cpu", 1), "native"),
     ],
 )
 def test_the_table_chooses(tokens, device, chosen, monkeypatch):
@@ -32,7 +32,7 @@ def test_the_table_chooses(tokens, device, chosen, monkeypatch):
 
 
 def test_a_gpu_holds_groups_of_4096(monkeypatch):
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: "gpu")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("gpu", 1))
     x = keras.ops.zeros((1, 8192, 4))
     for group_size, chosen in ((4096, "gpu_pallas"), (8192, "native")):
         assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen

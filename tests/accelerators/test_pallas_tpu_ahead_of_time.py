@@ -56,7 +56,7 @@ def topology(request, monkeypatch):
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "localhost")
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: "tpu")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("tpu", 1))
     from jax.experimental import topologies
 
     return topologies.get_topology_desc(platform="tpu", topology_name=request.param)
@@ -104,7 +104,7 @@ def test_several_devices_are_served_by_xla(topology, monkeypatch):
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: "several tpu")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("tpu", 4))
     mesh = Mesh(np.array(topology.devices), ("batch",))
     sharding = NamedSharding(mesh, PartitionSpec("batch"))
     for function in (lambda x: ops.csp(x, STEPS, 2), ops.group_sort):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.rows import Call, Row
 
 LIMITS = {
@@ -15,8 +16,9 @@ LIMITS = {
 }
 
 
-def call(**options):
-    return Call("sort", "cpu", "float32", (2, 16, 4), False, False, options)
+def call(group_size=None, devices=1):
+    plan = Plan(group_size=group_size)
+    return Call("sort", "cpu", devices, "float32", (2, 16, 4), False, False, plan, {})
 
 
 @pytest.mark.parametrize("case", LIMITS)
@@ -29,6 +31,12 @@ def test_what_cannot_be_exported_is_compiled_all_the_same():
     row = Row("sort", "opaque", print, exported=False)
     assert row.objection(call()) is None
     assert row.objection(replace(call(), exporting=True)) == "it cannot be exported"
+
+
+def test_what_no_compiler_divides_needs_a_single_device():
+    row = Row("sort", "kernel", print, one_device=True)
+    assert row.objection(call()) is None
+    assert row.objection(call(devices=2)) == "it needs a single device"
 
 
 def test_without_groups_all_tokens_are_one():

@@ -6,6 +6,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_choice, check_layer_index, check_positive
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.csp import csp_reference
 
 LONG = 2**30  # more tokens than any step of a schedule that does not depend on them
@@ -97,8 +98,8 @@ class CSP(TokenMixer):
     def mix(self, values, mask=None):
         steps = self._steps_for(values)
         if keras.ops.is_tensor(steps):
-            options = dict(group_size=self.group_size, align=self.align, ragged=False)
-            return csp_reference(values, mask, steps=steps, **options)
+            plan = Plan(steps, self.group_size, self.align == "reference")
+            return csp_reference(values, mask, plan)
         return ops.csp(values, steps, self.group_size, align=self.align, mask=mask)
 
     def _steps_for(self, values):

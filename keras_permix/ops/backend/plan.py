@@ -5,14 +5,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+SORTING = ("csp", "group_sort", "slice_sort")
+PERMUTING = ("channel_shift", *SORTING)  # the ops that a plan describes
+
 
 class Plan(NamedTuple):
-    """One permutation of tokens, as the native implementations see it."""
+    """One permutation of tokens: every channel is shifted, then sorted in groups."""
 
-    steps: tuple | None  # shift of every channel, None for no shift
-    group_size: int
+    steps: tuple | None = None  # shift of every channel, None for no shift
+    group_size: int | None = None  # tokens per group, None for all of them
     aligned: bool = False  # to the groups of channel 0
-    descending: tuple | None = None  # one boolean a channel, None for none
+    descending: tuple | None = None  # one boolean per channel, None for none
+
+    def at(self, tokens):
+        """The same for so many tokens: steps from 0 to `tokens` - 1, and a known group size.
+
+        Channel 0 of an aligned plan is its own leader: unshifted, it takes its own ranks.
+        """
+        steps = self.steps and tuple(step % tokens for step in self.steps)
+        if steps and self.aligned:
+            steps = (0, *steps[1:])
+        group_size = tokens if self.group_size is None else min(self.group_size, tokens)
+        return self._replace(steps=steps if steps and any(steps) else None, group_size=group_size)
 
     def in_pairs(self, tokens):
         return self.group_size == 2 and tokens % 2 == 0 and self.descending is None
@@ -22,18 +36,6 @@ class Plan(NamedTuple):
 
     def is_identity(self):
         return self.group_size == 1 and self.steps is None
-
-
-def plan_csp(tokens, steps, group_size, align):
-    """Channel 0 of an aligned plan is its own leader: unshifted, it takes its own ranks."""
-    aligned = align == "reference"
-    if aligned and steps is not None:
-        steps = (0, *steps[1:])
-    return Plan(steps, tokens if group_size is None else group_size, aligned)
-
-
-def plan_slice_sort(tokens, descending):
-    return Plan(None, tokens, descending=descending if any(descending) else None)
 
 
 @lru_cache(maxsize=256)

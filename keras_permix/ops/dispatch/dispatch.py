@@ -47,26 +47,36 @@ class Explanation:
         return "\n".join(lines)
 
 
-def dispatch(op, reference, *arrays, mask=None, like=0, shape=None, implementation=None, **options):
+def dispatch(
+    op,
+    reference,
+    *arrays,
+    mask=None,
+    plan=None,
+    like=0,
+    shape=None,
+    implementation=None,
+    **options,
+):
     """Serve a call whose arguments have been checked.
 
-    Implementations are called as `function(*arrays, mask, **options)`, and return a tensor of the
-    dtype of `arrays[like]` and, unless there is a `shape` of its own, of the same shape.
+    Implementations are called as `function(*arrays, mask, **options)`, or, where the options amount
+    to a `plan`, as `function(*arrays, mask, plan)`. They return a tensor of the dtype of
+    `arrays[like]` and, unless there is a `shape` of its own, of the same shape.
     """
     explaining = implementation is _EXPLAIN
     if not explaining and any(map(is_symbolic, (*arrays, mask))):
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
-    call = _describe(op, arrays[0], mask, options)
+    call = _describe(op, arrays[0], mask, plan, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
     wanted = FORCED if implementation is None or explaining else implementation
     chosen = wanted or next((name for name in rows if not rows[name].objection(call)), "reference")
     if explaining:
         return _explanation(call, rows, chosen)
-    if chosen == "reference":
-        return reference(*arrays, mask, **options)
-    if wanted:
+    if wanted and wanted != "reference":
         _check_wanted(wanted, rows, call)
-    return rows[chosen].function(*arrays, mask, **options)
+    function = reference if chosen == "reference" else rows[chosen].function
+    return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
 
 
 def explain(op, *args, **kwargs):
@@ -133,15 +143,17 @@ class TokenOperation(keras.Operation):
         }
 
 
-def _describe(op, x, mask, options):
-    symbolic = is_symbolic(x)
+def _describe(op, x, mask, plan, options):
+    device, devices = ("unknown", 1) if is_symbolic(x) else NATIVE.device(x)
     return Call(
         op=op,
-        device="unknown" if symbolic else NATIVE.device(x),
+        device=device,
+        devices=devices,
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=tuple(x.shape),
         masked=mask is not None,
         exporting=NATIVE.exporting(),
+        plan=plan,
         options=options,
     )
 

@@ -4,39 +4,45 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
+from keras_permix.ops.backend.plan import Plan
+
 
 @dataclass(frozen=True)
 class Call:
     """The static facts of one call, which rows decide by."""
 
     op: str
-    device: str
+    device: str  # the platform, such as "cpu" or "cuda"
+    devices: int  # among which the compiler may have to divide the call
     dtype: str
     shape: tuple
     masked: bool
     exporting: bool
+    plan: Plan | None
     options: dict
 
     def __str__(self):
         shown = {k: _shorten(v) for k, v in self.options.items()}
         options = "".join(f", {k}={v}" for k, v in shown.items())
+        several = f" ({self.devices})" if self.devices > 1 else ""
         return (
-            f"x.shape={self.shape}, dtype={self.dtype}, device={self.device}, "
+            f"x.shape={self.shape}, dtype={self.dtype}, device={self.device}{several}, "
             f"mask={'given' if self.masked else None}{options}"
         )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation of one op, `function(x, mask, **options)`, and the calls it accepts."""
+    """One implementation of one op, and the calls that it accepts."""
 
     op: str
     name: str
     function: Callable
-    devices: tuple = ()  # none given: all
+    devices: tuple = ()  # platforms; none given: all
+    one_device: bool = False  # a compiler cannot divide it
     requires: str | None = None  # a package that may be absent
     dtypes: tuple = ()
-    aligns: tuple = ("independent",)
+    aligned: bool = True
     group_sizes: tuple = ()
     max_group: int | None = None
     max_tokens: int | None = None
@@ -53,15 +59,18 @@ class Row:
     def objection(self, call):
         """Why this row cannot serve `call`, or None if it can."""
         tokens = call.shape[1]
-        group = call.options.get("group_size", tokens)
+        plan = call.plan or Plan()
+        group = tokens if plan.group_size is None else plan.group_size
         if self.devices and call.device not in self.devices:
             return f"it needs device {' or '.join(self.devices)}"
+        if self.one_device and call.devices > 1:
+            return "it needs a single device"
         if not self.installed:
             return f"it needs the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
             return f"it needs dtype {' or '.join(self.dtypes)}"
-        if call.options.get("align", self.aligns[0]) not in self.aligns:
-            return f"it needs align {' or '.join(self.aligns)}"
+        if plan.aligned and not self.aligned:
+            return "it needs align independent"
         if self.group_sizes and group not in self.group_sizes:
             return f"it needs group_size {' or '.join(map(str, self.group_sizes))}"
         if call.masked and not self.masks:

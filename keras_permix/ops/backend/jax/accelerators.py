@@ -12,32 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort
-
-
-def channel_shift(x, mask, *, steps, way):
-    return permute(x, Plan(steps, group_size=1), way)
-
-
-def csp(x, mask, *, steps, group_size, align, ragged, way):
-    return permute(x, plan_csp(x.shape[1], steps, group_size, align), way)
-
-
-def group_sort(x, mask, *, group_size, align, ragged, way):
-    return permute(x, plan_csp(x.shape[1], None, group_size, align), way)
-
-
-def slice_sort(x, mask, *, descending, way):
-    return permute(x, plan_slice_sort(x.shape[1], descending), way)
-
 
 @partial(jax.jit, static_argnames=("plan", "way"))
-def permute(x, plan, way):
+def permute(x, mask, plan, way):
     """Permute; `way` is a name in `_functions`."""
-    steps = tuple(step % x.shape[1] for step in plan.steps or ())
-    steps = steps if any(steps) else None
-    plan = plan._replace(steps=steps, group_size=min(plan.group_size, x.shape[1]))
-    return _permute(x, plan, way)
+    return _permute(x, plan.at(x.shape[1]), way)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))

@@ -8,7 +8,7 @@ from jax import lax
 
 from keras_permix.ops.backend.dense import dense as dense
 from keras_permix.ops.backend.jax import accelerators, groups, pairs
-from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort
+from keras_permix.ops.backend.plan import PERMUTING
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 from keras_permix.ops.reference import sinkhorn as sinkhorns
@@ -18,38 +18,21 @@ CACHED = 1 << 18  # samples that may stay in the cache with all that is made of 
 
 
 def device(x):
-    """The platform; "several gpu" where XLA may have to divide the call between devices."""
+    """The platform, and the number of devices that XLA may have to divide the call between."""
     if isinstance(x, jax.core.Tracer):
-        platform, count = jax.default_backend(), jax.device_count()
-    else:
-        devices = x.devices()
-        platform, count = next(iter(devices)).platform, len(devices)
-    return f"several {platform}" if platform != "cpu" and count > 1 else platform
+        return jax.default_backend(), jax.device_count()
+    devices = x.devices()
+    return next(iter(devices)).platform, len(devices)
 
 
 def exporting():
     return False
 
 
-def channel_shift(x, mask, *, steps):
-    return permute(x, Plan(steps, group_size=1))
-
-
-def csp(x, mask, *, steps, group_size, align, ragged):
-    return permute(x, plan_csp(x.shape[1], steps, group_size, align))
-
-
-def group_sort(x, mask, *, group_size, align, ragged):
-    return permute(x, plan_csp(x.shape[1], None, group_size, align))
-
-
-def slice_sort(x, mask, *, descending):
-    return permute(x, plan_slice_sort(x.shape[1], descending))
-
-
 @partial(jax.jit, static_argnames="plan")
-def permute(x, plan):
-    return _permute(x, plan)
+def permute(x, mask, plan):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    return _permute(x, plan.at(x.shape[1]))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -144,32 +127,31 @@ def sinkhorn(function, value, times):
     return lax.fori_loop(0, times, lambda _, value: function(value), value)
 
 
-SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
 LARGEST = 4096  # what kernels hold: a group on a GPU, all tokens on a TPU
 
 
-def on_accelerators(op, **facts):
-    """Rows of Pallas's kernels, which XLA cannot divide between devices, and of XLA for TPUs."""
-    tables = {
-        "gpu_pallas": dict(devices=("gpu",), max_group=None if op == "channel_shift" else LARGEST),
-        "tpu_pallas": dict(devices=("tpu",), max_tokens=LARGEST),
-        "tpu_xla": dict(devices=("tpu", "several tpu")),
+def permuting(op):
+    """Rows of an op that a plan describes: Pallas' kernels, XLA for TPUs, and XLA.
+
+    XLA cannot divide a kernel between devices. What only moves may be of any type.
+    """
+    dtypes = () if op == "channel_shift" else SORTABLE
+    group = None if op == "channel_shift" else LARGEST
+    ways = {
+        "gpu_pallas": dict(devices=("gpu",), one_device=True, max_group=group),
+        "tpu_pallas": dict(devices=("tpu",), one_device=True, max_tokens=LARGEST),
+        "tpu_xla": dict(devices=("tpu",)),
     }
-    for way, table in tables.items():
-        yield Row(op, way, partial(getattr(accelerators, op), way=way), **facts, **table)
+    for name, facts in ways.items():
+        function = partial(accelerators.permute, way=name)
+        yield Row(op, name, function, dtypes=SORTABLE, ragged=True, **facts)
+    yield Row(op, "native", permute, dtypes=dtypes, ragged=True)
 
 
 ROWS = (
-    *on_accelerators("channel_shift", dtypes=SORTABLE),
-    Row("channel_shift", "native", channel_shift),
-    *on_accelerators("csp", **SORTS),
-    Row("csp", "native", csp, **SORTS),
+    *(row for op in PERMUTING for row in permuting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    *on_accelerators("group_sort", **SORTS),
-    Row("group_sort", "native", group_sort, **SORTS),
-    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
-    *on_accelerators("slice_sort", dtypes=SORTABLE),
-    Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),
+    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
 )

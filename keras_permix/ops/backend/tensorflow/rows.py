@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.dense import dense as dense
-from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort, small_integer
+from keras_permix.ops.backend.plan import SORTING, small_integer
 from keras_permix.ops.backend.tensorflow import groups, pairs
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
@@ -20,28 +20,18 @@ SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8",
 
 
 def device(x):
+    """The platform, and the number of devices: one, since a strategy divides before it calls."""
     placed = getattr(x, "device", "") or ""
-    return placed.rpartition("device:")[2].partition(":")[0].lower() or "cpu"
+    return placed.rpartition("device:")[2].partition(":")[0].lower() or "cpu", 1
 
 
 def exporting():
     return False
 
 
-def channel_shift(x, mask, *, steps):
-    return _permutation(Plan(steps, group_size=1))(x)
-
-
-def csp(x, mask, *, steps, group_size, align, ragged):
-    return _permutation(plan_csp(x.shape[1], steps, group_size, align))(x)
-
-
-def group_sort(x, mask, *, group_size, align, ragged):
-    return _permutation(plan_csp(x.shape[1], None, group_size, align))(x)
-
-
-def slice_sort(x, mask, *, descending):
-    return _permutation(plan_slice_sort(x.shape[1], descending))(x)
+def permute(x, mask, plan):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    return _permutation(plan.at(x.shape[1]))(x)
 
 
 @lru_cache(maxsize=256)
@@ -132,15 +122,11 @@ def sinkhorn(function, value, times):
     return tf.while_loop(lambda _: True, turn, (value,), maximum_iterations=times)[0]
 
 
-SORTS = dict(dtypes=SORTABLE, aligns=("independent", "reference"), ragged=True)
-
 ROWS = (
-    Row("channel_shift", "native", channel_shift),
-    Row("csp", "native", csp, **SORTS),
+    Row("channel_shift", "native", permute),
+    *(Row(op, "native", permute, dtypes=SORTABLE, ragged=True) for op in SORTING),
     Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("group_sort", "native", group_sort, **SORTS),
-    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
-    Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),
+    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
 )

@@ -5,24 +5,24 @@ then given its gradient, the inverse permutation. A call that needs no gradient 
 """
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from keras_permix.ops.backend.dense import dense as dense_by_keras
-from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort
+from keras_permix.ops.backend.plan import SORTING
 from keras_permix.ops.backend.torch import groups
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
-BOTH = ("independent", "reference")
 FAST_CONVOLUTION = torch.backends.mkldnn.is_available()
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 def device(x):
-    return x.device.type
+    """The platform, and the number of devices: one, since every process has its own."""
+    return x.device.type, 1
 
 
 def compiling():
@@ -47,54 +47,15 @@ def dense(x, kernel, bias=None):
     return product.permute(0, 2, 3, 1).reshape(*x.shape[:-1], -1)
 
 
-def channel_shift(x, mask, *, steps):
-    return _permute(x, Plan(steps, group_size=1), None)
+def permute(x, mask, plan, sort=groups.by_torch):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    return _permute(x, plan.at(x.shape[1]), sort)
 
 
-def csp(x, mask, *, steps, group_size, align, ragged, sort=groups.by_torch):
-    return _permute(x, plan_csp(x.shape[1], steps, group_size, align), sort)
-
-
-def group_sort(x, mask, *, group_size, align, ragged, sort=groups.by_torch):
-    return _permute(x, plan_csp(x.shape[1], None, group_size, align), sort)
-
-
-def slice_sort(x, mask, *, descending, sort=groups.by_torch):
-    return _permute(x, plan_slice_sort(x.shape[1], descending), sort)
-
-
-def numpy_csp(x, mask, **options):
-    return csp(x, mask, **options, sort=groups.by_numpy)
-
-
-def numpy_group_sort(x, mask, **options):
-    return group_sort(x, mask, **options, sort=groups.by_numpy)
-
-
-def numpy_slice_sort(x, mask, **options):
-    return slice_sort(x, mask, **options, sort=groups.by_numpy)
-
-
-def triton_channel_shift(x, mask, *, steps):
-    return _permute_by_triton(x, Plan(steps, group_size=1))
-
-
-def triton_csp(x, mask, *, steps, group_size, align, ragged):
-    return _permute_by_triton(x, plan_csp(x.shape[1], steps, group_size, align))
-
-
-def triton_group_sort(x, mask, *, group_size, align, ragged):
-    return _permute_by_triton(x, plan_csp(x.shape[1], None, group_size, align))
-
-
-def triton_slice_sort(x, mask, *, descending):
-    return _permute_by_triton(x, plan_slice_sort(x.shape[1], descending))
-
-
-def _permute_by_triton(x, plan):
+def permute_by_triton(x, mask, plan):
     from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
 
-    return functions.permute(x, plan)
+    return functions.permute(x, plan.at(x.shape[1]))
 
 
 @ema.as_implementation
@@ -241,34 +202,29 @@ TRITON = dict(
     devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
-    aligns=BOTH,
     exported=False,
 )
-TRITON_SORT = dict(**TRITON, max_group=4096)
-
 NUMPY = dict(
     devices=("cpu",),
     dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
-    aligns=BOTH,
     exported=False,
     ragged=True,
 )
 
+
+def sorting(op):
+    """Rows of an op that sorts: pairs are only compared, and NumPy sorts faster than PyTorch."""
+    yield Row(op, "triton", permute_by_triton, max_group=4096, **TRITON)
+    yield Row(op, "native", permute, group_sizes=(1, 2))
+    yield Row(op, "numpy", partial(permute, sort=groups.by_numpy), **NUMPY)
+    yield Row(op, "sort", permute)
+
+
 ROWS = (
-    Row("channel_shift", "triton", triton_channel_shift, **TRITON),
-    Row("channel_shift", "native", channel_shift),
-    Row("csp", "triton", triton_csp, **TRITON_SORT),
-    Row("csp", "native", csp, group_sizes=(1, 2), aligns=BOTH),
-    Row("csp", "numpy", numpy_csp, **NUMPY),
-    Row("csp", "sort", csp, aligns=BOTH),
+    Row("channel_shift", "triton", permute_by_triton, **TRITON),
+    Row("channel_shift", "native", permute),
+    *(row for op in SORTING for row in sorting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("group_sort", "triton", triton_group_sort, **TRITON_SORT),
-    Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
-    Row("group_sort", "numpy", numpy_group_sort, **NUMPY),
-    Row("group_sort", "sort", group_sort, aligns=BOTH),
-    Row("slice_sort", "triton", triton_slice_sort, **TRITON_SORT),
-    Row("slice_sort", "numpy", numpy_slice_sort, **NUMPY),
-    Row("slice_sort", "sort", slice_sort),
     Row("max_exchange", "native", max_exchange),
 )
