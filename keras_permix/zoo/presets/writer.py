@@ -180,13 +180,13 @@ def _check_known(argument, given, known):
 
 def _preprocessor(model):
     """What becomes of the input, where a layer of that name says it."""
-    layers = [layer for layer in model.layers if layer.name == "preprocessor"]
-    return {PREPROCESSOR_FILE: json_content(_spec(layer), PREPROCESSOR_FILE) for layer in layers}
-
-
-def _spec(layer):
-    spec = keras.layers.serialize(layer)
-    return {key: spec[key] for key in ("module", "class_name", "config", "registered_name")}
+    for layer in model.layers:
+        if layer.name == "preprocessor":
+            spec = keras.layers.serialize(layer)
+            keys = ("module", "class_name", "config", "registered_name")
+            content = json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)
+            return {PREPROCESSOR_FILE: content}
+    return {}
 
 
 def _is_quantized(spec):
