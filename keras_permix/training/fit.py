@@ -58,7 +58,7 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
         metrics=task.metrics(),
     )
     folder.restore(model)
-    callbacks = [StopWhereNotFinite(folder.checkpoint), folder, *callbacks]
+    callbacks = [StopWhereNotFinite(folder.path / "checkpoints"), folder, *callbacks]
     if recipe["ema"] is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
     model.fit(
