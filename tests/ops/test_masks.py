@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
+from keras_permix.ops import ShiftSchedule
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
@@ -28,6 +29,17 @@ COTANGENT = np.random.default_rng(1).integers(1, 99, X.shape).astype("float32")
 SMALL = (0, 1, 5, -1, 12, 40, -40)
 HUGE = (0, 2**31, -(2**31) - 1, 2**62 + 3, -(2**63), 10**30 + 1, -(10**30))
 
+# Steps of a schedule are those for the number of real tokens. The oracle gets its name and sizes.
+SCHEDULES = {
+    "linear": ShiftSchedule("linear", 7),
+    "linear_paper": ShiftSchedule("linear_paper", 7),
+    "linear_code": ShiftSchedule("linear_code", 7, group_size=3),
+    "linear_head": ShiftSchedule("linear_head", 7),
+    "unit": ShiftSchedule("unit", 7),
+    "power": ShiftSchedule("power", 7, layer=1, layers=3),
+    "power_code": ShiftSchedule("power_code", 7),
+}
+
 # A case is an op, its arguments, and its named arguments.
 CASES = {
     "channel_shift": ("channel_shift", (SMALL,), {}),
@@ -44,7 +56,13 @@ for size in (1, 2, 3, 7, None):
         CASES[f"group_sort {size} {align}"] = ("group_sort", (size,), named)
         for kind, values in steps.items():
             CASES[f"csp {size} {align} {kind}"] = ("csp", (values, size), named)
+for name, schedule in SCHEDULES.items():
+    CASES[f"shift by {name}"] = ("channel_shift", (schedule,), {})
+CASES["csp 2 by linear"] = ("csp", (SCHEDULES["linear"], 2), {})
+CASES["csp 3 reference by power"] = ("csp", (SCHEDULES["power"], 3), {"align": "reference"})
 COMPILED = (
+    "shift by linear",
+    "csp 3 reference by power",
     "channel_shift huge",
     "slice_sort both",
     "max_exchange",
@@ -73,7 +91,15 @@ def call(case, implementation, dtype="float32"):
         return op(x, *arguments, mask=MASK, implementation=implementation, **named)
 
     described = {key: value for key, value in named.items() if key != "ragged"}
-    return function, getattr(oracle, name)(X, *arguments, mask=MASK, **described)
+    known = [_described(argument) for argument in arguments]
+    return function, getattr(oracle, name)(X, *known, mask=MASK, **described)
+
+
+def _described(argument):
+    """A schedule as the oracle has it."""
+    if isinstance(argument, ShiftSchedule):
+        return oracle.schedule(**argument.get_config())
+    return argument
 
 
 def check(function, sources, dtype="float32"):
