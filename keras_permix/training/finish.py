@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 
 from keras_permix.machine import machine
+from keras_permix.ops.backend import running
 from keras_permix.training.run import batches, image_metrics, make_model
 
 
@@ -90,7 +91,7 @@ epoch; no epoch was chosen by test accuracy.
 * Recipe: `recipe.py` beside this file; train again with `permix train {name}`.
 * Log: `log.csv`, one row an epoch; curves: `curves.png`.
 * Trained {datetime.date.today().isoformat()} in {minutes:.0f} minutes of wall time on \
-{machine()}, Keras {keras.__version__} on {keras.config.backend()}, {recipe["precision"]}.
+{machine()}, Keras {keras.__version__} on {running.name()}, {recipe["precision"]}.
 * Limits: it knows the classes of its data set and nothing else, at the data's resolution. Good
   for comparisons, tests and fine-tuning; not for decisions about people or safety.
 """
