@@ -23,7 +23,7 @@ def add_parser(subparsers):
         "--smoke", action="store_true", help="two short epochs of generated data of that shape"
     )
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="progress of fit")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, keep_memory=True)
 
 
 def run(arguments):

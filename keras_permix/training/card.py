@@ -5,6 +5,7 @@ import datetime
 import keras
 
 from keras_permix.machine import machine
+from keras_permix.ops.backend import running
 from keras_permix.tasks.scores import format_score
 
 
@@ -42,7 +43,7 @@ epoch; no epoch was chosen by test scores.
 `{run.command}`.
 * Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {datetime.date.today().isoformat()} in {minutes:.0f} minutes of wall time on \
-{machine()}, Keras {keras.__version__} on {keras.config.backend()}, {values["precision"]}, \
+{machine()}, Keras {keras.__version__} on {running.name()}, {values["precision"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.

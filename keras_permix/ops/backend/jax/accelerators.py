@@ -68,7 +68,9 @@ def _functions(way):
     if way == "tpu_xla":
         return import_module("keras_permix.ops.backend.jax.tpu_xla")
     device, *interpreted = way.split()  # "gpu_pallas", "tpu_pallas", or one of them "interpreted"
-    return import_module(f"keras_permix.ops._jax_{device}").Kernels(interpret=bool(interpreted))
+    platform = device.removesuffix("_pallas")
+    functions = import_module(f"keras_permix.ops.backend.jax.{platform}.functions")
+    return functions.Kernels(interpret=bool(interpreted))
 
 
 def _in_pairs(x, plan):
