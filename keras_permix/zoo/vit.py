@@ -1,5 +1,7 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
+import numbers
+
 import keras
 import numpy as np
 from keras import ops
@@ -20,6 +22,7 @@ MIXERS = {
     "slice_sort": (SliceSort, True),
 }
 POOLINGS = ("cls", "mean", "max")
+SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth", "mlp_dim")
 
 
 @zoo_model
@@ -158,13 +161,16 @@ def _pool(tokens, pooling):
 
 
 def _check(config):
+    for key in SIZES:
+        if not isinstance(config[key], numbers.Integral) or config[key] < 1:
+            raise ValueError(f"`{key}` must be a positive integer. Received: {config[key]!r}")
     size, patch = config["image_size"], config["patch_size"]
     if size % patch:
         raise ValueError(
             "`patch_size` must divide `image_size`. "
             f"Received: image_size={size}, patch_size={patch}"
         )
-    if config["mixer"].get("name") not in MIXERS:
+    if config["mixer"].get("name") not in list(MIXERS):  # A list takes what has no hash.
         raise ValueError(
             f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
             f"Received: mixer={config['mixer']!r}"
@@ -179,3 +185,5 @@ def _check(config):
                 f"`{key}` must hold one value per channel. "
                 f"Received: {key}={config[key]!r}, channels={config['channels']}"
             )
+    if min(config["std"]) <= 0:
+        raise ValueError(f"`std` must hold positive numbers. Received: {config['std']!r}")
