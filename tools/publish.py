@@ -65,7 +65,7 @@ def replace_all(moves, old):
                 os.rename(place, kept)
             done.append((place, kept))
             os.rename(new, place)
-    except OSError:
+    except BaseException:
         for place, kept in done:
             shutil.rmtree(place, ignore_errors=True)
             if kept.exists():

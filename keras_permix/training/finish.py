@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from keras_permix.safe_files import write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.fit import make_model
@@ -43,7 +44,7 @@ def finish(model, run, dataset, rows, out, record):
     )
     if not run.smoke:
         card = write_card(stored, run, dataset, scores, rows, record)
-        (Path(out) / "README.md").write_text(card, encoding="utf-8")
+        write_text(Path(out) / "README.md", card)
     return scores
 
 

@@ -11,7 +11,7 @@ class StopWhereNotFinite(keras.callbacks.Callback):
     device wait; the weights after each epoch.
 
     Args:
-        checkpoint: Where the last good epoch lies, for the message.
+        folder: The run folder, for the message.
 
     Raises:
         FloatingPointError: out of `fit`.
@@ -19,9 +19,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, checkpoint):
+    def __init__(self, folder):
         super().__init__()
-        self.checkpoint = checkpoint
+        self.folder = folder
         self.problem = None
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -47,7 +47,7 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         if self.problem is None:
             return
         if self.epoch:
-            kept = f"Epoch {self.epoch}, the last good one, is in {self.checkpoint}. "
+            kept = f"Epoch {self.epoch}, the last good one, is kept in {self.folder}. "
         else:
             kept = "No epoch was finished. "
         raise FloatingPointError(

@@ -46,6 +46,14 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
             epoch in which they were.
     """
     folder = RunFolder(out, recipe)
+    try:
+        _fit(model, recipe, dataset, folder, verbose, callbacks)
+    finally:
+        folder.release()
+    return folder.rows
+
+
+def _fit(model, recipe, dataset, folder, verbose, callbacks):
     task = task_of(model)
     size, seed = recipe["batch_size"], recipe["seed"]
     training = task.batches(
@@ -58,7 +66,7 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
         metrics=task.metrics(),
     )
     folder.restore(model)
-    callbacks = [StopWhereNotFinite(folder.path / "checkpoints"), folder, *callbacks]
+    callbacks = [StopWhereNotFinite(folder.path), folder, *callbacks]
     if recipe["ema"] is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
     model.fit(
@@ -69,4 +77,3 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
         callbacks=callbacks,
         verbose=verbose,
     )
-    return folder.rows

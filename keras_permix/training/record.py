@@ -1,13 +1,13 @@
 """What a run folder says of its run: name, command, and the commit that trained it."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import keras
 
 import keras_permix
+from keras_permix.safe_files import write_text
 
 FILE = "run.json"
 
@@ -40,9 +40,7 @@ class Recorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if self.commit is not None and self.commit not in self.record["commits"]:
             self.record["commits"].append(self.commit)
-        new = self.folder / f".{FILE}.new"
-        new.write_text(json.dumps(self.record, indent=2) + "\n", encoding="utf-8")
-        os.replace(new, self.folder / FILE)
+        write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
 
 
 def read_record(folder):

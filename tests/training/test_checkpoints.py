@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
-from keras_permix.training import checkpoints, train
+from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
 from tests.harness import ROOT
 from tests.training import runs
+from tests.training.runs import train
 
 
 @pytest.fixture(scope="module")

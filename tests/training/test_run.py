@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
-from keras_permix.training import train
 from tests.training import runs
+from tests.training.runs import train
 
 
 @pytest.fixture(scope="module")

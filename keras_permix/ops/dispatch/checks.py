@@ -59,14 +59,6 @@ def check_group_size(group_size, tokens, ragged):
     return group_size
 
 
-def check_choice(argument, value, choices):
-    """Return `value` if it is one of `choices`."""
-    choices = tuple(choices)
-    if value not in choices:
-        raise ValueError(f"`{argument}` must be one of {choices}. Received: {argument}={value!r}")
-    return value
-
-
 def check_align(align):
     """Return `align` if it names an alignment."""
     return check_choice("align", align, ALIGNMENTS)

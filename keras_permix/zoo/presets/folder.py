@@ -38,6 +38,7 @@ class PresetFiles:
     metadata: dict
     url: str | None = None
     root: Path | None = None
+    _read_files: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self):
@@ -74,6 +75,15 @@ class PresetFiles:
         return parse_json(self.content(name), self.folder / name)
 
     def _read(self, name):
+        """Path and content of a file; all but the weights are read and hashed once."""
+        if name not in self._read_files:
+            read = self._read_anew(name)
+            if name == WEIGHTS_FILE:
+                return read
+            self._read_files[name] = read
+        return self._read_files[name]
+
+    def _read_anew(self, name):
         if name not in self.metadata["files"]:
             raise ValueError(
                 f"The preset {self.folder} must list `{name}` in its {METADATA_FILE}. "

@@ -57,9 +57,9 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     task = {"task": model.task, **model.describe_output(), "labels": labels}
     contents = {
         CONFIG_FILE: json_content(spec, CONFIG_FILE),
+        **_preprocessor(model),
         TASK_FILE: json_content(task, TASK_FILE),
         WEIGHTS_FILE: pack_weights(weights_content(model), weights_dtype),
-        **_preprocessor(model),
         **_assets(model),
     }
     check_file_names(contents, "`model.assets()`")
@@ -166,7 +166,7 @@ def _explained(folder):
 
 def _assets(model):
     """Further files of a model, such as a vocabulary, by their paths in the preset's folder."""
-    assets = model.assets() if callable(getattr(model, "assets", None)) else {}
+    assets = model.assets()
     if wrong := sorted(set(assets) & set(PRESET_FILES)):
         raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
     return assets
@@ -179,7 +179,7 @@ def _check_known(argument, given, known):
 
 
 def _preprocessor(model):
-    """What becomes of the input, where a layer of that name says it."""
+    """What `preprocessor.json` holds, of a model that has such a layer."""
     for layer in model.layers:
         if layer.name == "preprocessor":
             spec = keras.layers.serialize(layer)
