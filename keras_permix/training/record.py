@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-import keras_permix
+from keras_permix._version import __version__
 from keras_permix.safe_files import write_text
 
 FILE = "run.json"
@@ -31,7 +31,7 @@ class Recorder(keras.callbacks.Callback):
             "recipe": run.source,
             "command": run.command,
             "smoke": run.smoke,
-            "version": keras_permix.__version__,
+            "version": __version__,
             "commits": [],
         }
         if (self.folder / FILE).is_file():
