@@ -34,7 +34,7 @@ def run(arguments):
     for key, value in scores.items():
         print(f"{key}: {100 * value:.2f} %")
     if arguments.json:
-        arguments.json.write_text(json.dumps(scores, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

@@ -49,7 +49,7 @@ def finish(model, recipe, image_data, rows, out, name):
         weights_dtype="float16",
     )
     card = write_card(name, recipe, stored, scores, rows)
-    (Path(out) / "README.md").write_text(card)
+    (Path(out) / "README.md").write_text(card, encoding="utf-8")
     return scores
 
 
