@@ -24,7 +24,7 @@ def presets():
     """One row per trained preset: parameters and scores."""
     yield ("preset", "parameters", "data", "measured", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
-        metadata = json.loads(path.read_text())
+        metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
             continue
         name = "/".join(path.parent.parts[-2:])
@@ -93,7 +93,7 @@ def models():
 
 def read(machine, name):
     """Rows of a file of measurements."""
-    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="") as file:
+    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -118,8 +118,8 @@ def filled(text):
 
 
 if __name__ == "__main__":
-    old = README.read_text()
+    old = README.read_text(encoding="utf-8")
     new = filled(old)
     if "--check" in sys.argv[1:]:
         sys.exit("README.md: the tables are out of date" if new != old else 0)
-    README.write_text(new)
+    README.write_text(new, encoding="utf-8")

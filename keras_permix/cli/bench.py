@@ -69,7 +69,7 @@ def run(arguments):
             "machine": machine(),
         }
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out, "w", newline="") as file:
+        with open(arguments.out, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
             writer.writeheader()
             writer.writerows({**row, **about} for row in rows)
