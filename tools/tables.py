@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from keras_permix.tasks.scores import format_score
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -19,20 +21,19 @@ MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
 def presets():
-    """One row a trained preset: parameters and scores."""
-    yield ("preset", "parameters", "data", "top-1", "top-5", "card")
+    """One row per trained preset: parameters and scores."""
+    yield ("preset", "parameters", "data", "measured", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
         metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
             continue
         name = "/".join(path.parent.parts[-2:])
-        scores = {key.split("/")[-1]: f"{100 * v:.2f} %" for key, v in metadata["scores"].items()}
+        scores = metadata["scores"].items()
         yield (
             f"`{name}`",
             f"{metadata['parameter_count']:,}",
             metadata["data"],
-            scores.get("top1", "–"),
-            scores.get("top5", "–"),
+            ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
             f"[card](zoo/{name}/README.md)",
         )
 

@@ -111,7 +111,11 @@ def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, com
         json.loads((tmp_path / name / "preset" / "metadata.json").read_text())
         for name in ("function", "command")
     )
-    assert {**function, "date_saved": ""} == {**command, "date_saved": ""}
+    for metadata in (function, command):
+        metadata["date_saved"] = ""
+        # HDF5 notes names that Keras counts up in a process.
+        metadata["files"]["model.weights.h5"]["sha256"] = ""
+    assert function == command
 
 
 def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path, commit):
