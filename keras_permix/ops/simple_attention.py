@@ -4,11 +4,13 @@ from keras import KerasTensor, backend, ops
 
 from keras_permix.ops.dispatch.checks import check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32
 
 
+@op
 def simple_attention(
     query, key, value, *, mask=None, scale="length", causal=False, implementation=None
 ):
