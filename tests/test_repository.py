@@ -1,6 +1,5 @@
 """Rules of the repository that no other test sees."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from keras_permix import zoo
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 2**20
+
+pytestmark = pytest.mark.once
 
 
 def test_packages_are_in_one_place():
@@ -34,17 +35,6 @@ def test_presets_are_whole(name):
     info.files.verify()
     held = {path.name for path in info.files.folder.iterdir()}
     assert held == {*info.files.names, "metadata.json"}
-
-
-def test_nobody_asks_for_the_backend():
-    allowed = set(ROOT.glob("keras_permix/ops/backend/**/*.py"))
-    asks = re.compile(r"backend\(\)\s*(==|!=|in\b|not in\b)")
-    asking = [
-        str(path.relative_to(ROOT))
-        for path in ROOT.glob("keras_permix/**/*.py")
-        if path not in allowed and asks.search(path.read_text(encoding="utf-8"))
-    ]
-    assert asking == []
 
 
 def test_tables_of_the_readme_are_up_to_date():

@@ -2,9 +2,10 @@
 
 from keras import backend, ops
 
-from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_steps, check_tokens
+from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
+from keras_permix.ops.shift_steps import check_steps
 from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
 
 
@@ -31,8 +32,8 @@ def sinkhorn_csp(
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating.
-        steps: one integer a channel, as for `csp`.
-        group_size: tokens a group; None takes all tokens as one group.
+        steps: one integer per channel, or a `ShiftSchedule`, as for `csp`.
+        group_size: tokens per group; None takes all tokens as one group.
         iterations, temperature: see `sinkhorn`.
         ragged: allow a last group that is shorter.
         mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among

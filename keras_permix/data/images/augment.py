@@ -46,7 +46,7 @@ def make_augmentation(spec, seed, num_classes):
         num_classes: number of classes, for labels that are mixed.
 
     Returns:
-        An `Augmentation`, to be given to `ImagePipeline`.
+        An `Augmentation`, to be given to `Pipeline`.
 
     Raises:
         ValueError: for a key that is not known, or a value out of range.

@@ -8,25 +8,16 @@ choice is made while tracing and costs nothing in a compiled function.
 
 import os
 from dataclasses import dataclass
-from importlib import import_module
 from inspect import signature
 
 import keras
 
+from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.rows import Call
 
-
-def _import_native(backend):
-    if backend not in ("jax", "tensorflow", "torch"):
-        raise ValueError(
-            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
-            f"Received: KERAS_BACKEND={backend!r}"
-        )
-    return import_module(f"keras_permix.ops.backend.{backend}.rows")
-
-
 FORCED = os.environ.get("KERAS_PERMIX_IMPLEMENTATION") or None
-NATIVE = _import_native(keras.backend.backend())
+NATIVE = running.module("rows")
+SERVED = {}  # name -> public op
 
 _EXPLAIN = object()
 
@@ -98,13 +89,16 @@ def explain(op, *args, **kwargs):
         >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
         'native'
     """
-    public = import_module("keras_permix.ops")
     name = op if isinstance(op, str) else op.__name__
-    functions = {n: vars(public)[n] for n in public.__all__}
-    served = [n for n, f in functions.items() if "implementation" in signature(f).parameters]
-    if name not in served:
-        raise ValueError(f"`op` must be one of {served}. Received: op={name!r}")
-    return functions[name](*args, **kwargs, implementation=_EXPLAIN)
+    if name not in SERVED:
+        raise ValueError(f"`op` must be one of {list(SERVED)}. Received: op={name!r}")
+    return SERVED[name](*args, **kwargs, implementation=_EXPLAIN)
+
+
+def serve(functions):
+    """Have `explain` and functional models find those of the functions that are dispatched."""
+    ops = (f for f in functions if "implementation" in signature(f).parameters)
+    SERVED.update({op.__name__: op for op in ops})
 
 
 def is_symbolic(x):
@@ -124,9 +118,8 @@ class TokenOperation(keras.Operation):
         self.shape = shape
 
     def call(self, *arrays, mask=None):
-        public = getattr(import_module("keras_permix.ops"), self.op)
         given = {} if mask is None else {"mask": mask}
-        return public(*arrays, **given, implementation=self.implementation, **self.options)
+        return SERVED[self.op](*arrays, **given, implementation=self.implementation, **self.options)
 
     def compute_output_spec(self, *arrays, mask=None):
         like = arrays[self.like]

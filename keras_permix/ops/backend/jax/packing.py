@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
 
@@ -24,14 +25,13 @@ class Real(NamedTuple):
         return jnp.all(self.mask == (_tokens(self.mask) < self.lengths[:, None]))
 
 
-def find_real(mask, steps):
+def find_real(mask, plan):
     mask, token = mask.astype(bool), _tokens(mask)
     before = jnp.cumsum(mask, axis=1, dtype="int32")
     lengths = before[:, -1]
     places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
     order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
-    steps = remainders(steps, lengths, mask.shape[1]) if steps and any(steps) else None
-    return Real(mask, lengths, places, order, steps)
+    return Real(mask, lengths, places, order, _steps(plan, lengths, mask.shape[1]))
 
 
 def pack(x, real):
@@ -47,20 +47,12 @@ def clear(x, real):
     return jnp.where(real.mask[..., None], x, jnp.zeros((), x.dtype))
 
 
-def remainders(steps, lengths, most):
-    """Integers of any size modulo the lengths, which are at most `most`: (batch, channels).
-
-    By Horner's rule over digits that are so small that nothing leaves 32 bits.
-    """
-    lengths = jnp.maximum(lengths, 1)[:, None]
-    digit_bits = 30 - most.bit_length()
-    digits = [np.array(steps, object)]
-    while any(abs(step) >> 30 for step in digits[-1]):
-        digits[-1:] = [digits[-1] & ((1 << digit_bits) - 1), digits[-1] >> digit_bits]
-    remainder = 0
-    for digit in reversed(digits):
-        remainder = ((remainder << digit_bits) + digit.astype("int32")) % lengths
-    return remainder
+def _steps(plan, lengths, most):
+    """Steps of every sample. Channel 0 of an aligned plan is its own leader: it is not shifted."""
+    if plan.steps is None:
+        return None
+    steps = steps_modulo(plan.steps, lengths[:, None], most)
+    return steps.at[:, 0].set(0) if plan.aligned else steps
 
 
 def _take_rows(x, table):

@@ -24,7 +24,7 @@ def permute(x, mask, plan):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
     if 0 in x.shape:
         return x
-    real, plan = mask if mask is None else find_real(mask, _unreduced(plan)), plan.at(x.shape[1])
+    real, plan = mask if mask is None else find_real(mask, plan), plan.at(x.shape[1])
     if plan.group_size == 1:
         return permute_as(shift, x, real, plan)
     return permute_as(pairs if plan.in_pairs(x.shape[1]) else groups, x, real, plan)
@@ -54,8 +54,3 @@ def _derivative(kind, plan, primals, tangents):
         return kind.undo(grad, *known, plan)
 
     return out, linear(take, undo, tangents[0], (real, trace))
-
-
-def _unreduced(plan):
-    """Steps for any number of tokens; channel 0 of an aligned plan is its own leader."""
-    return (0, *plan.steps[1:]) if plan.steps and plan.aligned else plan.steps
