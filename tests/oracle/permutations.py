@@ -32,7 +32,7 @@ def group_sort(x, group_size=None, align="independent", mask=None):
 def csp(x, steps, group_size, align="independent", mask=None):
     def permute(sample, real, channel):
         values = sample[:, channel]
-        step = int(steps[channel]) % len(sample)
+        step = int(steps[channel])
         shifted = [real[(n - step) % len(real)] for n in range(len(real))]
         size = group_size or len(sample)
         result = []
