@@ -49,23 +49,27 @@ def pack(x, packing, steps=None):
         return x if packing.token is None else tf.gather(x, packing.token, batch_dims=1)
     if packing.length is None:
         return _take_known(x, shift_places(steps, x.shape[1]))
-    places = _shifted(tf.range(tf.shape(x)[1])[None], packing, steps, -1)
-    if packing.token is not None:
-        places = tf.gather(packing.token, places, batch_dims=1)
-    return take(x, places)
+    return take(x, _tokens(_shifted(_range(x), packing, _negative(steps)), packing))
 
 
 def unpack(x, packing, steps=None):
     """Undo `pack`, and set padding to zero."""
-    if steps is not None and packing.length is None:
+    if steps is None:
+        out = x if packing.place is None else tf.gather(x, packing.place, batch_dims=1)
+    elif packing.length is None:
         return _take_known(x, shift_places(steps, x.shape[1], back=True))
-    place = packing.place
-    if steps is not None:
-        place = tf.range(tf.shape(x)[1])[None] if place is None else place
-        x = take(x, _shifted(place, packing, steps, 1))
-    elif place is not None:
-        x = tf.gather(x, place, batch_dims=1)
-    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))
+    else:
+        place = _range(x) if packing.place is None else packing.place
+        out = take(x, _shifted(place, packing, steps))
+    return _clear(out, packing)
+
+
+def shift(x, packing, steps=None):
+    """Shift real tokens without packing them, and set padding to zero."""
+    if steps is None or packing.place is None:
+        return _clear(pack(x, ALL if steps is None else packing, steps), packing)
+    places = _shifted(packing.place, packing, _negative(steps))
+    return _clear(take(x, _tokens(places, packing)), packing)
 
 
 def take(x, tokens):
@@ -93,11 +97,26 @@ def _take_known(x, places):
     return tf.reshape(tf.gather(rows, places, axis=1), (-1, tokens, channels))
 
 
-def _shifted(place, packing, steps, sign):
+def _shifted(place, packing, steps):
     """Places of real tokens, (batch, tokens), moved by steps within these: one per channel."""
     place, length = place[:, :, None], packing.length
-    steps = tuple(sign * step for step in steps)
     # Below twice the length: one subtraction is all that a division would do.
     moved = place + remainders(steps, tf.maximum(length, 1))
     moved = tf.where(moved < length, moved, moved - length)
     return tf.where(place < length, moved, place)
+
+
+def _tokens(places, packing):
+    return places if packing.token is None else tf.gather(packing.token, places, batch_dims=1)
+
+
+def _clear(x, packing):
+    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))
+
+
+def _range(x):
+    return tf.range(tf.shape(x)[1])[None]
+
+
+def _negative(steps):
+    return tuple(-step for step in steps)

@@ -13,7 +13,7 @@ from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.tensorflow import groups, pairs
 from keras_permix.ops.backend.tensorflow.linear import at_home, compiled, linear, platform
-from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, unpack
+from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
 
 
 class Arrangement(NamedTuple):
@@ -45,26 +45,40 @@ def _reduced(plan, tokens, mask):
 
 
 def _arrangement(plan, on_cpu):
-    if plan.group_size == 1:
-        return Arrangement(_as_it_is, lambda x, length: (x, tf.zeros(())), _as_it_is, _as_it_is)
     if plan.group_size == 2 and plan.descending is None:
         order = partial(pairs.order, plan=plan)
         return Arrangement(lambda *args: order(*args)[0], order, pairs.swap, pairs.swap)
     return Arrangement(*groups.arrangement(plan, on_cpu))
 
 
-def _as_it_is(x, _):
-    return x
-
-
 @lru_cache(maxsize=256)
 def _permutation(plan, on_cpu):
     """The function of a batch and a mask that `plan` describes, with its gradient."""
+    make = _shift if plan.group_size == 1 else _arranged
+    return make(plan, on_cpu)
+
+
+def _shift(plan, on_cpu):
+    forward = plan.steps
+    backward = forward and tuple(-step for step in forward)
+
+    @compiled
+    def move(x, mask, back):
+        packing = find_packing(x, mask)
+        out = _crossing(shift, x, packing, backward if back else forward, on_cpu)
+        return tf.ensure_shape(out, x.shape)
+
+    def permute(x, mask):
+        return linear(*(partial(move, mask=mask, back=back) for back in (False, True)))(x)
+
+    return permute
+
+
+def _arranged(plan, on_cpu):
     arrange = _arrangement(plan, on_cpu)
 
     def shifted(move, x, packing):
-        move = partial(move, x, packing, plan.steps)
-        return _apart(move, x) if on_cpu and plan.steps is not None else move()
+        return _crossing(move, x, packing, plan.steps, on_cpu)
 
     @compiled
     def values(x, mask):
@@ -109,11 +123,14 @@ def _permutation(plan, on_cpu):
     return permute
 
 
-def _apart(function, x):
-    """Call a function of `x` so that XLA for CPUs does not fuse it with what is before or after.
+def _crossing(move, x, packing, steps, on_cpu):
+    """Call `move`, but let XLA for CPUs not fuse its gather with what comes before or after.
 
     It would gather again for each of the uses. A conditional is an edge that it keeps. Both
     branches are the same.
     """
+    move = partial(move, x, packing, steps)
+    if steps is None or not on_cpu:
+        return move()
     first = x[:1, :1, :1]
-    return tf.cond(tf.reduce_any(first != tf.zeros_like(first)), function, function)
+    return tf.cond(tf.reduce_any(first != tf.zeros_like(first)), move, move)
