@@ -33,9 +33,9 @@ def damped_ema(
 
     Parameters of 2 * channels rows hold a second average, over the tokens that follow, which is
     added; the token itself then counts in both. All forms compute in float32, or in float64 where
-    `x` has it, and agree within its rounding: "chunked" (time and memory linear in the tokens), "fft" (one long
-    convolution) and "reference" (the recurrence above, token by token, which holds `dim` times
-    its input).
+    `x` has it, and agree within its rounding: "chunked" (time and memory linear in the tokens),
+    "fft" (one long convolution) and "reference" (the recurrence above, token by token, which holds
+    `dim` times its input).
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating.

@@ -33,7 +33,7 @@ from tests.harness import (
 
 SHAPE = (4, 16, 8)
 BARE = dict(use_value_projection=False, use_output_projection=False)
-MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, ema_dim=4)
+MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, average={"hidden_dim": 4})
 
 
 def butterfly_attention(dropout=0.0, stage=1, axis=1, **dtype):
@@ -63,17 +63,17 @@ CORE = {
     "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, 4),
     "damped_ema": partial(DampedEMA),
     "damped_ema of both directions": partial(DampedEMA, 4, bidirectional=True, truncation=5),
-    "mega": partial(MEGA, max_length=16),
+    "mega": partial(MEGA, attention={"max_length": 16}),
     "mega laplace with dropout": partial(
         MEGA,
         mixer="laplace",
-        chunk_size=8,
-        ragged=True,
+        attention={"chunk_size": 8, "ragged": True, "dropout": 0.2},
         dropout=0.2,
         hidden_dropout=0.2,
-        attention_dropout=0.2,
     ),
-    "mega relu2 rotary": partial(MEGA, mixer="relu2", position_bias="rotary", norm="batchnorm"),
+    "mega relu2 rotary": partial(
+        MEGA, mixer="relu2", attention={"position_bias": "rotary"}, norm="batchnorm"
+    ),
     "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", prenorm=False),
     "slice_sort": partial(SliceSort),
     "slice_sort selects maxima": partial(SliceSort, "max_exchange"),

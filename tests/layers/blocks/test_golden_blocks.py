@@ -22,8 +22,8 @@ def lra_block(mixer, golden, weights):
     x = keras.ops.convert_to_tensor(golden["x"].astype("float32"))
     mixer.build(x.shape)
     mixer.set_weights([*weights, np.zeros(x.shape[-1])])
-    tokens = x + mixer(_normalise(x, golden, "ln1"))
-    hidden = _dense(_normalise(tokens, golden, "ln2"), golden, "fc1")
+    tokens = x + mixer(_normalize(x, golden, "ln1"))
+    hidden = _dense(_normalize(tokens, golden, "ln2"), golden, "fc1")
     hidden = keras.ops.gelu(hidden, approximate=True)
     return tokens + _dense(hidden, golden, "fc2")
 
@@ -35,7 +35,7 @@ def _dense(x, golden, name):
     return dense(x)
 
 
-def _normalise(x, golden, name):
+def _normalize(x, golden, name):
     norm = keras.layers.LayerNormalization(epsilon=1e-6)
     norm.build(x.shape)
     norm.set_weights([golden[f"{name}_gamma"], golden[f"{name}_beta"]])

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from keras_permix.ops.backend.dense import dense as dense
 from keras_permix.ops.backend.jax import accelerators, groups, pairs
 from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort
 from keras_permix.ops.dispatch.rows import Row

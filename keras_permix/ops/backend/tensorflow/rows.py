@@ -9,9 +9,9 @@ from functools import lru_cache, partial
 import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
-from keras_permix.ops.backend.dense import dense as dense
 from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort, small_integer
 from keras_permix.ops.backend.tensorflow import groups, pairs
+from keras_permix.ops.backend.tensorflow.require import require
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 from keras_permix.ops.reference import sinkhorn as sinkhorns
@@ -140,6 +140,7 @@ ROWS = (
     Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
     Row("group_sort", "native", group_sort, **SORTS),
+    Row("require", "native", require, dynamic=True),
     Row("sinkhorn", "loop", sinkhorn, dynamic=True),
     Row("slice_sort", "native", slice_sort, dtypes=SORTABLE),
     Row("max_exchange", "native", max_exchange),

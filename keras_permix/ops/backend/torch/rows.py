@@ -10,14 +10,12 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from keras_permix.ops.backend.dense import dense as dense_by_keras
 from keras_permix.ops.backend.plan import Plan, plan_csp, plan_slice_sort
-from keras_permix.ops.backend.torch import groups
+from keras_permix.ops.backend.torch import dense, groups
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
 BOTH = ("independent", "reference")
-FAST_CONVOLUTION = torch.backends.mkldnn.is_available()
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -31,20 +29,6 @@ def compiling():
 
 def exporting():
     return torch.compiler.is_exporting() or torch.jit.is_tracing()
-
-
-def dense(x, kernel, bias=None):
-    """`x @ kernel + bias`; on a CPU as a convolution by one pixel.
-
-    PyTorch gives oneDNN the convolutions, but the products of float32 matrices to another library,
-    which needs up to twice the time on AMD's processors.
-    """
-    fast = FAST_CONVOLUTION and x.is_cpu and x.dtype == kernel.dtype == torch.float32
-    if compiling() or not fast or not x.numel():
-        return dense_by_keras(x, kernel, bias)
-    pixels = x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
-    product = torch.nn.functional.conv2d(pixels, kernel.t()[:, :, None, None], bias)
-    return product.permute(0, 2, 3, 1).reshape(*x.shape[:-1], -1)
 
 
 def channel_shift(x, mask, *, steps):
@@ -254,6 +238,8 @@ NUMPY = dict(
     ragged=True,
 )
 
+CONVOLUTION = dict(devices=dense.DEVICES, dtypes=("float32",), dynamic=True, exported=False)
+
 ROWS = (
     Row("channel_shift", "triton", triton_channel_shift, **TRITON),
     Row("channel_shift", "native", channel_shift),
@@ -263,6 +249,7 @@ ROWS = (
     Row("csp", "sort", csp, aligns=BOTH),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
+    Row("dense", "convolution", dense.dense, **CONVOLUTION),
     Row("group_sort", "triton", triton_group_sort, **TRITON_SORT),
     Row("group_sort", "native", group_sort, group_sizes=(1, 2), aligns=BOTH),
     Row("group_sort", "numpy", numpy_group_sort, **NUMPY),
