@@ -14,8 +14,8 @@ from keras_permix.layers import (
     ButterflyMLP,
     DampedEMA,
     MegaBlock,
+    MixerBlock,
     PatchOnlyMixer,
-    PostNormBlock,
     RandomOrder,
     SimpleAttention,
     SimpleAttentionBlock,
@@ -44,6 +44,10 @@ def butterfly_csp(**dtype):
     return ButterflyBlock(CSP(**dtype), 8, **dtype)
 
 
+def mixer_block(mixer, dtype=None, **arguments):
+    return MixerBlock(mixer(dtype=dtype), 12, dtype=dtype, **arguments)
+
+
 # Checked with low precision and training; "selects" has ranks or maxima of rounded values.
 CORE = {
     "csp": partial(CSP),
@@ -52,8 +56,15 @@ CORE = {
     "csp wide with bias and dropout": partial(
         CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
     ),
-    "post_norm_block": lambda **arguments: PostNormBlock(
-        SoftmaxAttention(2, dtype=arguments.get("dtype")), 12, dropout=0.2, **arguments
+    "mixer_block": partial(mixer_block, CSP),
+    "mixer_block post-norm with every dropout": partial(
+        mixer_block,
+        partial(SoftmaxAttention, 2),
+        norm_first=False,
+        extra_skip="block",
+        dropout=0.2,
+        hidden_dropout=0.2,
+        mixer_dropout=0.2,
     ),
     "simple_attention_block": partial(SimpleAttentionBlock, 2, 12),
     "simple_attention": partial(SimpleAttention, num_heads=2),
@@ -101,6 +112,9 @@ VARIANTS = {
     "simple_attention_block simple": partial(SimpleAttentionBlock, 2, 12, "simple"),
     "simple_attention_block simple_res around attention": partial(
         SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
+    ),
+    "mixer_block with a skip around attention": partial(
+        mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),
     "mega causal": partial(MEGA, causal=True, norm="rmsnorm"),
     "mega csp with unused weights": partial(MEGA, mixer=CSP(**BARE), drop_unused=False),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import (
-    PostNormBlock,
+    MixerBlock,
     SimpleAttentionBlock,
     SliceSort,
     SoftmaxAttention,
@@ -59,7 +59,7 @@ def test_block_that_attends():
 
 
 def bert_weights(layer):
-    """The weights of a layer of BERT in the order of a `PostNormBlock`; kernels are transposed."""
+    """The weights of a layer of BERT in the order of a `MixerBlock`; kernels are transposed."""
 
     def of(name):
         name = f"bert.encoder.layer.{layer}.{name}"
@@ -84,7 +84,8 @@ def load(block, weights):
 
 
 def bert():
-    return PostNormBlock(SoftmaxAttention(HEADS, use_qkv_bias=True), mlp_dim=16)
+    mixer = SoftmaxAttention(HEADS, use_qkv_bias=True)
+    return MixerBlock(mixer, mlp_dim=16, norm_first=False, epsilon=1e-12)
 
 
 @pytest.mark.parametrize(
