@@ -4,7 +4,6 @@ from functools import partial
 
 import jax
 
-from keras_permix.ops.backend.dense import dense as dense
 from keras_permix.ops.backend.jax import accelerators
 from keras_permix.ops.backend.jax.ema import damped_ema
 from keras_permix.ops.backend.jax.exchange import max_exchange
