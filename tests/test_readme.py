@@ -6,6 +6,7 @@ import pkgutil
 import re
 
 import keras
+import numpy as np
 import pytest
 
 import keras_permix
@@ -65,7 +66,7 @@ EXAMPLES = examples()
 def test_docstring_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test = EXAMPLES[name]
-    test.globs["keras"] = keras
+    test.globs |= {"keras": keras, "np": np}
     said = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     runner.run(test, out=said.append)

@@ -38,11 +38,10 @@ class ImagePipeline(keras.utils.PyDataset):
 
     Example:
 
-    ```python
-    x = np.zeros((100, 32, 32, 3), "uint8")
-    batches = ImagePipeline(x, np.zeros(100, "int32"), batch_size=32, num_classes=10, shuffle=True)
-    images, labels = batches[0]
-    ```
+        >>> x, y = np.zeros((100, 32, 32, 3), "uint8"), np.zeros(100, "int32")
+        >>> images, labels = ImagePipeline(x, y, batch_size=32, num_classes=10)[0]
+        >>> images.shape
+        (32, 32, 32, 3)
     """
 
     def __init__(

@@ -34,6 +34,7 @@ def butterfly_permute(x, block, stage, *, axis, implementation=None):
             a stage whose blocks do not fill it.
 
     Example:
+
         >>> x = keras.ops.arange(8)
         >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
         [0, 2, 4, 6, 1, 3, 5, 7]
@@ -62,6 +63,7 @@ def butterfly_unpermute(x, block, stage, *, axis, implementation=None):
         ValueError: as `butterfly_permute`.
 
     Example:
+
         >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
         >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
         [0, 1, 2, 3, 4, 5, 6, 7]

@@ -23,6 +23,7 @@ def butterfly_stages(size, block):
             fill it.
 
     Example:
+
         >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
         (2, 3, 2)
 
@@ -51,6 +52,7 @@ def butterfly_mixes(size, block, stages=None):
         ValueError: for sizes, blocks or stages that do not fit.
 
     Example:
+
         >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
         (True, False, True)
 

@@ -56,6 +56,7 @@ def damped_ema(
             or an implementation that cannot serve the call.
 
     Example:
+
         >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
         >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
         >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4

@@ -29,6 +29,7 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
             the channels.
 
     Example:
+
         >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
         [False, False, True, True]
 

@@ -38,6 +38,7 @@ def simple_attention(
         ValueError: for wrong shapes, or an unknown `scale`.
 
     Example:
+
         >>> x = keras.ops.ones((1, 4, 2, 3))
         >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
         [6.0, 6.0, 6.0, 6.0]

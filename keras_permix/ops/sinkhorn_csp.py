@@ -47,6 +47,7 @@ def sinkhorn_csp(
         TypeError: for steps that are not integers.
 
     Example:
+
         >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
         >>> for temperature in (100.0, 1.0, 0.01):
         ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)

@@ -46,6 +46,7 @@ def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
             unknown distance, or `nodes` smaller than a graph.
 
     Example:
+
         >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
         >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
         >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)

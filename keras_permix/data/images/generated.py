@@ -24,9 +24,8 @@ def generated_images(shape, num_classes, count, seed=0):
 
     Example:
 
-    ```python
-    data = generated_images((32, 32, 3), num_classes=10, count=64)
-    ```
+        >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+        (64, 32, 32, 3)
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(

@@ -34,10 +34,8 @@ def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
 
     Example:
 
-    ```python
-    train = tfds_source("imagenet2012", "train", transform=ResizeCrop(224, random=True))
-    batches = ImagePipeline(train, None, batch_size=256, num_classes=1000, shuffle=True)
-    ```
+        >>> source = tfds_source("imagenet2012", "train", ResizeCrop(224))  # doctest: +SKIP
+        >>> batches = ImagePipeline(source, None, batch_size=256)  # doctest: +SKIP
     """
     builder = _prepared(name, data_dir)
     features = builder.info.features

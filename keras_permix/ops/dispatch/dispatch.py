@@ -86,6 +86,7 @@ def explain(op, *args, **kwargs):
         ValueError: for a name that is no op, or arguments that the op rejects.
 
     Example:
+
         >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
         'native'
     """
