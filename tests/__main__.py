@@ -3,7 +3,8 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core, up to `WORKERS`. `-n 0` keeps the tests in a single one.
+core, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests that need no backend, or would
+find the same on all (`pytest.mark.once`), run on the last of them, which starts soonest.
 """
 
 import importlib.util
@@ -29,7 +30,9 @@ def main(arguments):
         print(f"tests: not installed: {', '.join(absent or BACKENDS)}", file=sys.stderr)
         return 2
     arguments = [argument for argument in arguments if argument not in BACKENDS]
-    results = {name: run(name, arguments) for name in asked or installed}
+    *others, last = asked or installed
+    results = {name: run(name, ["-m", "not once", *arguments]) for name in others}
+    results[last] = run(last, arguments)
     print()
     for name, (code, counts, seconds) in results.items():
         print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")
