@@ -18,7 +18,7 @@ DEFAULTS = {
     "precision": "float32",
     "label_smoothing": 0.0,
     "ema": None,
-    "validation_images": None,
+    "validation_samples": None,
     "paper": None,
 }
 REQUIRED = ("model", "data")

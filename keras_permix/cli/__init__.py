@@ -23,7 +23,7 @@ def main(argv=None):
         keep_freed_memory()
     try:
         return arguments.run(arguments)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         message = " ".join(str(error).split())
         print(f"permix: error: {message}", file=sys.stderr)
         return 2

@@ -24,8 +24,8 @@ def butterfly_stages(size, block):
 
     Example:
 
-        >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
-        (2, 3, 2)
+    >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
+    (2, 3, 2)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -53,8 +53,8 @@ def butterfly_mixes(size, block, stages=None):
 
     Example:
 
-        >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
-        (True, False, True)
+    >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
+    (True, False, True)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023, appendix C.
     """

@@ -1,13 +1,16 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
+import numbers
+
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import zoo_model
@@ -19,6 +22,7 @@ MIXERS = {
     "slice_sort": (SliceSort, True),
 }
 POOLINGS = ("cls", "mean", "max")
+SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth", "mlp_dim")
 
 
 @zoo_model
@@ -60,6 +64,7 @@ class ViT(ZooModel):
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
     """
 
+    task = "image_classification"
     default_mixer = "attention"
 
     def __init__(
@@ -109,6 +114,22 @@ class ViT(ZooModel):
         logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
+    def make_inputs(self, seed, batch):
+        size = self.get_layer("preprocessor").image_size
+        shape = (batch, size, size, self.input_shape[-1])
+        return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+    def describe_input(self):
+        preprocessor = self.get_layer("preprocessor")
+        return {
+            "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std
+        }  # fmt: skip
+
+    def transferred(self, weight, value, source):
+        """Positions of another number of patches are resized as an image is."""
+        here, there = (model.get_layer("position_embedding") for model in (self, source))
+        return resize_table(value, there, here) if weight is here.table else value
+
 
 @zoo_model
 class CSPViT(ViT):
@@ -140,13 +161,16 @@ def _pool(tokens, pooling):
 
 
 def _check(config):
+    for key in SIZES:
+        if not isinstance(config[key], numbers.Integral) or config[key] < 1:
+            raise ValueError(f"`{key}` must be a positive integer. Received: {config[key]!r}")
     size, patch = config["image_size"], config["patch_size"]
     if size % patch:
         raise ValueError(
             "`patch_size` must divide `image_size`. "
             f"Received: image_size={size}, patch_size={patch}"
         )
-    if config["mixer"].get("name") not in MIXERS:
+    if config["mixer"].get("name") not in list(MIXERS):  # A list takes what has no hash.
         raise ValueError(
             f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
             f"Received: mixer={config['mixer']!r}"
@@ -161,3 +185,5 @@ def _check(config):
                 f"`{key}` must hold one value per channel. "
                 f"Received: {key}={config[key]!r}, channels={config['channels']}"
             )
+    if min(config["std"]) <= 0:
+        raise ValueError(f"`std` must hold positive numbers. Received: {config['std']!r}")

@@ -38,9 +38,9 @@ class RandAugment(keras.layers.Layer):
 
     Example:
 
-        >>> images = np.zeros((8, 32, 32, 3), "uint8")
-        >>> RandAugment(num_ops=2, factor=0.3, seed=0)(images, training=True).shape == images.shape
-        True
+    >>> images = np.zeros((8, 32, 32, 3), "uint8")
+    >>> RandAugment(num_ops=2, factor=0.3, seed=0)(images, training=True).shape == images.shape
+    True
 
     Source: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """

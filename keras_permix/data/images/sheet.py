@@ -28,7 +28,7 @@ def load_sheet(path):
 
     Example:
 
-        >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
+    >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
     """
     path = Path(path)
     for file in (path, path.with_suffix(".json")):

@@ -69,13 +69,13 @@ class SelfAttention(keras.layers.Layer):
         """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
         qkv = self.qkv_dense(inputs)
         head_dim = qkv.shape[2] // (3 * self.num_heads)
-        shape = (-1, ops.shape(qkv)[1], self.num_heads, head_dim)
+        shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
         return tuple(ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
 
     def merge_heads(self, attended):
         """From `(batch, tokens, heads, head_dim)` back to `(batch, tokens, channels)`."""
         inner = attended.shape[2] * attended.shape[3]
-        merged = ops.reshape(attended, (-1, ops.shape(attended)[1], inner))
+        merged = ops.reshape(attended, (*ops.shape(attended)[:2], inner))
         if not self.use_output_projection:
             return merged
         return self.output_dropout(self.output_dense(merged))

@@ -56,7 +56,12 @@ class SimpleAttention(SelfAttention):
         **kwargs,
     ):
         super().__init__(
-            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
+            num_heads=num_heads,
+            head_dim=head_dim,
+            use_qkv_bias=use_qkv_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
         )
         self.scale = check_choice("scale", scale, ("length", "valid", None))
         self.causal = causal

@@ -1,5 +1,7 @@
 """Learned positions, and a class token."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -49,3 +51,38 @@ class PositionEmbedding(keras.layers.Layer):
     def get_config(self):
         config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
         return {**super().get_config(), **config}
+
+
+def resize_table(table, before, after):
+    """Resize the square grid of positions of a table bicubically.
+
+    Args:
+        table: The table of `before`, `(1, rows, width)`.
+        before, after: `PositionEmbedding`s, built for the old and for the new number of patches.
+            A class token's row, in front of the grid or unused behind it, is kept as it is.
+
+    Returns:
+        `(1, rows of after, width)`, or `None` where one has a row for a class token elsewhere.
+    """
+    if _extra_rows(before) != _extra_rows(after):
+        return None
+    first, last = _extra_rows(before)
+    old, new = (math.isqrt(layer.table.shape[1] - first - last) for layer in (before, after))
+    if old == new:
+        return ops.convert_to_tensor(table)
+    width = table.shape[2]
+    table = ops.cast(table, "float32")
+    end = first + old * old
+    grid = ops.reshape(table[:, first:end], (1, old, old, width))
+    # Without antialiasing the backends' bicubic filters differ.
+    grid = ops.image.resize(
+        grid, (new, new), interpolation="bicubic", antialias=True, data_format="channels_last"
+    )
+    grid = ops.reshape(grid, (1, new * new, width))
+    return ops.concatenate([table[:, :first], grid, table[:, end:]], axis=1)
+
+
+def _extra_rows(layer):
+    """Rows in front of the grid and behind it."""
+    first = int(layer.use_class_token)
+    return first, int(layer.keep_unused and not first)

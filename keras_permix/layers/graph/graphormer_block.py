@@ -18,7 +18,9 @@ class GraphormerBlock(keras.layers.Layer):
     Input: tokens `(batch, nodes + 1, channels)`, the virtual node first, and the bias
     `(batch, num_heads, nodes + 1, nodes + 1)` of `GraphormerBias`. Output: like the tokens. A mask
     `(batch, nodes + 1)` of the tokens is True at real tokens; Keras brings it, or it is given as
-    `tokens_mask`. Only real tokens are seen and sorted.
+    `tokens_mask`. Only real tokens are seen and sorted. Without a mask, tokens that nobody sees,
+    columns of -inf in the bias, count as padding. A query that may see nothing attends as if
+    nothing were masked.
 
     Args:
         num_heads: Number of heads; it divides the channels.
@@ -84,8 +86,14 @@ class GraphormerBlock(keras.layers.Layer):
             )
         if name == "slice_sort":
             arguments["layer"] = self.layer
-        shared = (self.num_heads, self.attention_dropout, self.layers)
-        return MIXERS[name](*shared, **arguments, dtype=self.dtype_policy, name="mixer")
+        return MIXERS[name](
+            num_heads=self.num_heads,
+            dropout=self.attention_dropout,
+            layers=self.layers,
+            **arguments,
+            dtype=self.dtype_policy,
+            name="mixer",
+        )
 
     def build(self, tokens_shape, bias_shape):
         width, policy = tokens_shape[-1], self.dtype_policy

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.masks import masked_softmax
 from keras_permix.ops.position_bias import rotary_bias, simple_bias
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
@@ -135,12 +136,7 @@ class MegaAttention(keras.layers.Layer):
 
     def _weights(self, scores, bias, sees, size):
         if self.function == "softmax":
-            scores = scores * self.gamma.shape[-1] ** -0.5 + bias
-            if sees is not None:
-                blind = ops.logical_not(ops.any(sees, axis=-1, keepdims=True))
-                sees = ops.logical_or(sees, blind)  # softmax of nothing would be NaN
-                scores = ops.where(sees, scores, ops.cast(-float("inf"), scores.dtype))
-            return ops.softmax(scores)
+            return masked_softmax(scores * self.gamma.shape[-1] ** -0.5 + bias, sees)
         if sees is None:
             return self._activate(scores / ops.cast(size, scores.dtype) + bias)
         sees = ops.cast(sees, scores.dtype)

@@ -87,8 +87,8 @@ def explain(op, *args, **kwargs):
 
     Example:
 
-        >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
-        'native'
+    >>> explain("group_sort", keras.ops.ones((1, 4, 2)), 2).chosen
+    'native'
     """
     name = op if isinstance(op, str) else op.__name__
     if name not in SERVED:

@@ -109,7 +109,7 @@ def expected(block, stage, mask=None, block_mask=None):
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_both_hosts_give_the_values_of_numpy(norm_first, stage, mask, block_mask, fused):
-    """To the last padded token: where nothing may be attended to, everything is, alike."""
+    """To the last padded token: where nothing may be attended to, nothing is masked."""
     block = host(norm_first, fused=fused)
     layer = ButterflyBlock(block, 4, stage)
     layer.build(X.shape)
