@@ -30,7 +30,7 @@ class ViT(ZooModel):
     """A vision transformer whose token mixer is an argument.
 
     Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`. Normalisation is part of the model, and images of another size are
+    `(batch, num_classes)`. Normalization is part of the model, and images of another size are
     resized to `image_size` first.
 
     Args:
@@ -47,7 +47,7 @@ class ViT(ZooModel):
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
             same, as the papers' models do; their parameter counts include them.
-        mean, std: Normalisation per channel on the scale 0–1.
+        mean, std: Normalization per channel on the scale 0–1.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:

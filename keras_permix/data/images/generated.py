@@ -6,9 +6,9 @@ from keras_permix.data.dataset import Dataset
 
 
 def generated_images(shape, num_classes, count, seed=0):
-    """Make images of any shape whose class can be learnt.
+    """Make images of any shape whose class can be learned.
 
-    Each class is a coarse pattern of colours of its own, under noise.
+    Each class is a coarse pattern of colors of its own, under noise.
 
     Args:
         shape: `(height, width, channels)`.

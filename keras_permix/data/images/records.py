@@ -9,7 +9,7 @@ STREAM = 2
 
 
 class RecordSource:
-    """Labelled images that are read when a batch wants them, for `Pipeline`.
+    """Labeled images that are read when a batch wants them, for `Pipeline`.
 
     `source[start:stop]` is a source of some of its records, `len(source)` their number.
 

@@ -1,4 +1,4 @@
-"""Small labelled images on a contact sheet: a PNG, and a JSON file beside it."""
+"""Small labeled images on a contact sheet: a PNG, and a JSON file beside it."""
 
 import json
 from pathlib import Path

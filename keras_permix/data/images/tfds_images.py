@@ -95,7 +95,7 @@ def _prepared(name, data_dir):
         raise ConnectionError(
             f"{name} could not be downloaded and prepared in {folder}. It is done once, with a "
             "connection and with TensorFlow installed; some sets must be fetched by hand, as "
-            f"TFDS' catalogue tells. Received: {type(error).__name__}: {error}"
+            f"TFDS' catalog tells. Received: {type(error).__name__}: {error}"
         ) from error
     return builder
 
