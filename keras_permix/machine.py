@@ -29,8 +29,8 @@ def keep_freed_memory():
 
     Example:
 
-        >>> from keras_permix.machine import keep_freed_memory
-        >>> keep_freed_memory()
+    >>> from keras_permix.machine import keep_freed_memory
+    >>> keep_freed_memory()
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(MMAP_THRESHOLD, 32 << 20)  # the largest that it accepts

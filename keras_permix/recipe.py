@@ -72,6 +72,9 @@ def load_recipe(recipe, option=None, overrides=()):
         option: Name of one of the recipe's options.
         overrides: Strings `"epochs=2"` or `"model.width=64"`; values are Python literals.
 
+    Returns:
+        The recipe as a dict.
+
     Raises:
         ValueError: for an unknown recipe, option or key, or an override that is no literal.
     """

@@ -5,8 +5,29 @@ import pytest
 
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
+# Tests that need no backend, or find the same on all: `python -m tests` runs them on one.
+ONCE = (
+    "tests/data/graphs",
+    "tests/data/images",
+    "tests/data/text",
+    "tests/layers/mega/test_mega_block.py::test_parameters_are_those_of_the_papers_stacks",
+    "tests/ops/test_golden.py::test_schedules",
+    "tests/ops/test_rows.py",
+    "tests/training/test_recipe.py",
+    "tests/zoo/presets/test_handles.py",
+    "tests/zoo/test_vit.py::test_parameters_are_the_papers",
+)
+# But for those that augment, in Keras.
+EACH = ("tests/data/images/test_augment.py", "tests/data/images/test_rand_augment.py")
+
 # Folders whose programs are compiled as users compile them: those that compare bits, and time.
 AS_USERS_DO = ("ops", "bench", "accelerators")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
+            item.add_marker("once")
 
 
 @pytest.fixture(autouse=True, scope="session")

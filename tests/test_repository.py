@@ -38,7 +38,7 @@ def test_presets_are_whole(name):
     assert held == {*info.files.names, "metadata.json"}
 
 
-def test_tables_of_the_readme_are_up_to_date():
+def test_tables_are_up_to_date():
     done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", "--check"])
     assert done.returncode == 0
 

@@ -75,11 +75,11 @@ def measure(case, repeats, dtype):
 
     Args:
         case: One of `CASES`.
-        repeats: Turns of `medians`.
+        repeats: Rounds of `medians`.
         dtype: What the layers compute in; their weights are float32.
 
     Yields:
-        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds a token of forward
+        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds per token of forward
         and backward together, the ratio to Keras' `MultiHeadAttention`, and the memory of forward
         and backward in MB above what was there.
     """
@@ -115,7 +115,7 @@ def measure(case, repeats, dtype):
 
 
 def plot(rows, path):
-    """Draw time and memory a token against the number of tokens, one line a layer.
+    """Draw time and memory per token against the number of tokens, one line per layer.
 
     A line holds the cases of the largest batch that the layer was timed with.
     """
@@ -134,8 +134,8 @@ def plot(rows, path):
         if all(row["peak_mb"] != "" for row in mine):
             kilobytes = [1e3 * row["peak_mb"] / most for row in mine]
             memory.plot(tokens, kilobytes, "o-", color=line.get_color())
-    time.set(ylabel="microseconds a token, forward and backward", xlabel="tokens")
-    memory.set(ylabel="kilobytes a token, forward and backward", xlabel="tokens")
+    time.set(ylabel="microseconds per token, forward and backward", xlabel="tokens")
+    memory.set(ylabel="kilobytes per token, forward and backward", xlabel="tokens")
     for axes in (time, memory):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")

@@ -25,7 +25,7 @@ def add_parser(subparsers):
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
-    parser.add_argument("--repeats", type=int, default=9, help="turns of each function")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
     parser.add_argument(

@@ -36,9 +36,10 @@ def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=Non
             a stage whose blocks do not fill it.
 
     Example:
-        >>> x = keras.ops.arange(8)
-        >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
-        [0, 2, 4, 6, 1, 3, 5, 7]
+
+    >>> x = keras.ops.arange(8)
+    >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
+    [0, 2, 4, 6, 1, 3, 5, 7]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -69,9 +70,10 @@ def butterfly_unpermute(x, block, stage, *, axis, cyclic=False, implementation=N
         ValueError: as `butterfly_permute`.
 
     Example:
-        >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
-        >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
-        [0, 1, 2, 3, 4, 5, 6, 7]
+
+    >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
+    >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """

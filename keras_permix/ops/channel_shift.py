@@ -35,9 +35,10 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
-        >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
-        [[0, 5], [2, 1], [4, 3]]
+
+    >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
+    >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
+    [[0, 5], [2, 1], [4, 3]]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (3).
     """

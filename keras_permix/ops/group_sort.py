@@ -38,9 +38,10 @@ def group_sort(
             (unless `ragged`), an unknown `align`, or an implementation that cannot serve the call.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
-        >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
-        [1.0, 2.0, 0.0, 3.0]
+
+    >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
+    >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
+    [1.0, 2.0, 0.0, 3.0]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """

@@ -31,8 +31,9 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
             the channels.
 
     Example:
-        >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
-        [False, False, True, True]
+
+    >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
+    [False, False, True, True]
 
     Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
     """

@@ -32,9 +32,10 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
             cannot serve the call.
 
     Example:
-        >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
-        >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
-        [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
+
+    >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
+    >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
+    [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """

@@ -13,6 +13,12 @@ from keras_permix.training.schedules import make_optimizer
 def make_model(recipe):
     """The model of a recipe, in the recipe's precision, with weights made from its seed.
 
+    Args:
+        recipe: A dict as `load_recipe` gives it.
+
+    Returns:
+        A `ZooModel`.
+
     Raises:
         ValueError: if the recipe names no model class of the zoo.
     """

@@ -86,7 +86,7 @@ class ZooModel(keras.Model):
         return {**config, "dtype": keras.dtype_policies.serialize(self._policy_of_layers())}
 
     def _policy_of_layers(self):
-        """The model's dtype policy; with quantised layers, a map from their paths to theirs."""
+        """The model's dtype policy; with quantized layers, a map from their paths to theirs."""
         quantized = [layer for layer in self._flatten_layers() if layer.quantization_mode]
         if not quantized:
             return self.dtype_policy

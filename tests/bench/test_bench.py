@@ -28,7 +28,7 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
     monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
-    monkeypatch.setattr("keras_permix.bench.timing.TURN", 1e-3)
+    monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
 
 
 @pytest.fixture(autouse=True)

@@ -44,10 +44,10 @@ def test_predict(tmp_path, capsys, pixels):
 
 
 def test_predict_on_grey_and_transparent_images(tmp_path, capsys, pixels):
-    grey, clear = tmp_path / "grey.png", tmp_path / "clear.png"
-    Image.fromarray(pixels[0, :, :, 0]).resize((30, 20)).save(grey)
+    gray, clear = tmp_path / "gray.png", tmp_path / "clear.png"
+    Image.fromarray(pixels[0, :, :, 0]).resize((30, 20)).save(gray)
     Image.fromarray(pixels[0]).convert("RGBA").save(clear)
-    assert main(["predict", "cspvit/test", str(grey), str(clear)]) == 0
+    assert main(["predict", "cspvit/test", str(gray), str(clear)]) == 0
     assert capsys.readouterr().out.count("%") == 6
 
 
@@ -95,11 +95,11 @@ def test_evaluate(toys, tmp_path, capsys):
 
 
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
-    grey = (pixels[..., :1], np.zeros(len(pixels), "int32"))
+    gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     monkeypatch.setattr(
-        data, "load_images", lambda *args, **kwargs: Dataset("grey", grey, grey, ("a",))
+        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, ("a",))
     )
-    assert main(["evaluate", "cspvit/test", "--data", "grey"]) == 2
+    assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
 
 

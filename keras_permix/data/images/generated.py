@@ -6,9 +6,9 @@ from keras_permix.data.dataset import Dataset
 
 
 def generated_images(shape, num_classes, count, seed=0):
-    """Make images of any shape whose class can be learnt.
+    """Make images of any shape whose class can be learned.
 
-    Each class is a coarse pattern of colours of its own, under noise.
+    Each class is a coarse pattern of colors of its own, under noise.
 
     Args:
         shape: `(height, width, channels)`.
@@ -24,9 +24,8 @@ def generated_images(shape, num_classes, count, seed=0):
 
     Example:
 
-    ```python
-    data = generated_images((32, 32, 3), num_classes=10, count=64)
-    ```
+    >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+    (64, 32, 32, 3)
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(

@@ -39,10 +39,9 @@ def load_images(name, data_dir=None):
 
     Example:
 
-    ```python
-    data = load_images("mnist")
-    x, y = data.train           # uint8 (60000, 28, 28, 1), int32 (60000,)
-    ```
+    >>> images, labels = load_images("mnist").train  # doctest: +SKIP
+    >>> images.shape, labels.shape  # doctest: +SKIP
+    ((60000, 28, 28, 1), (60000,))
 
     Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST.

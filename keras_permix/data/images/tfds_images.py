@@ -34,10 +34,8 @@ def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
 
     Example:
 
-    ```python
-    train = tfds_source("imagenet2012", "train", transform=ResizeCrop(224, random=True))
-    batches = Pipeline(train, batch_size=256, num_classes=1000, shuffle=True)
-    ```
+    >>> train = tfds_source("imagenet2012", "train", ResizeCrop(224))  # doctest: +SKIP
+    >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     builder = _prepared(name, data_dir)
     features = builder.info.features
@@ -97,7 +95,7 @@ def _prepared(name, data_dir):
         raise ConnectionError(
             f"{name} could not be downloaded and prepared in {folder}. It is done once, with a "
             "connection and with TensorFlow installed; some sets must be fetched by hand, as "
-            f"TFDS' catalogue tells. Received: {type(error).__name__}: {error}"
+            f"TFDS' catalog tells. Received: {type(error).__name__}: {error}"
         ) from error
     return builder
 

@@ -10,6 +10,12 @@ BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 def encode_bytes(text):
     """The UTF-8 bytes of a text as token ids: byte + 1, so that 0 is padding.
 
+    Args:
+        text: A string.
+
+    Returns:
+        int32 array of one token per byte.
+
     Example:
 
     >>> from keras_permix.data import encode_bytes

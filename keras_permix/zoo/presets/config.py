@@ -67,7 +67,7 @@ def arguments(cls):
 
 
 def is_quantized(config):
-    """Whether layers of the configured model have quantised weights."""
+    """Whether layers of the configured model have quantized weights."""
     dtype = config.get("dtype")
     return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"
 

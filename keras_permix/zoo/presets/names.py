@@ -224,7 +224,7 @@ def _check_overrides(cls, config, overrides):
         )
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
         raise ValueError(
-            "A quantised preset is loaded as it is: its weights fit no other dtype, head or size. "
+            "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
             f"Received: {overrides}"
         )
 

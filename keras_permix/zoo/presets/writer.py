@@ -194,7 +194,7 @@ def _is_quantized(spec):
 
 
 def _stored_model(spec, content):
-    """The model with its weights as stored, in float32 where they are not quantised."""
+    """The model with its weights as stored, in float32 where they are not quantized."""
     changes = {} if _is_quantized(spec) else {"dtype": "float32"}
     stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
     load_weights_content(stored, content, WEIGHTS_FILE)

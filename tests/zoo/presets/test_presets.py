@@ -112,7 +112,7 @@ def test_quantized_model(tmp_path):
     loaded = zoo.ViT.from_preset(tmp_path / "preset")
     np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
     assert loaded.get_layer("head").kernel.dtype == "int8"
-    with pytest.raises(ValueError, match="quantised preset is loaded as it is.* Received: .*dtype"):
+    with pytest.raises(ValueError, match="quantized preset is loaded as it is.* Received: .*dtype"):
         zoo.ViT.from_preset(tmp_path / "preset", dtype="bfloat16")
 
 
