@@ -6,6 +6,7 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.ops.dispatch import dispatch
+from keras_permix.ops.dispatch.rows import Row
 from tests.harness import to_numpy
 
 X = np.zeros((2, 8, 4), "float32")
@@ -67,10 +68,11 @@ def test_errors(case):
         call()
 
 
-def test_a_row_that_cannot_serve_says_why():
-    mask = np.ones((2, 8), bool)
-    with pytest.raises(ValueError, match=r"'native' cannot serve this call of `csp`: it takes no"):
-        ops.csp(X, (0,) * 4, 2, mask=mask, implementation="native")
+def test_a_row_that_cannot_serve_says_why(monkeypatch):
+    rows = (Row("csp", "limited", print, max_tokens=4), *dispatch.NATIVE.ROWS)
+    monkeypatch.setattr(dispatch.NATIVE, "ROWS", rows)
+    with pytest.raises(ValueError, match=r"'limited' cannot serve this call of `csp`: it takes at"):
+        ops.csp(X, (0,) * 4, 2, implementation="limited")
 
 
 @pytest.mark.parametrize("name", ["csp", "slice_sort", "channel_shift", "group_sort"])
