@@ -171,9 +171,8 @@ def test_empty_folder_of_the_user_stays(tmp_path):
 LOCALE = """
 import locale, sys
 from pathlib import Path
-from keras_permix import zoo
+from keras_permix import data, zoo
 from keras_permix.training import train
-from keras_permix.training.finish import finish
 from tests.training import runs
 from tests.zoo.models import tiny
 
@@ -181,10 +180,12 @@ assert locale.getpreferredencoding(False) != "UTF-8"
 labels = ["K\\u00e4se", "\\uc21c\\uc5f4", "c"]
 tiny().save_to_preset(sys.argv[1], labels=labels)
 assert zoo.preset_info(sys.argv[1]).metadata["labels"] == labels
-recipe, images = {**runs.RECIPE, "epochs": 1}, runs.make_images()
+recipe = Path(sys.argv[2] + ".py")
+text = "\\n".join(f"{key} = {value!r}" for key, value in runs.RECIPE.items())
+recipe.write_text(text, encoding="utf-8")
+data.load_images = lambda name, data_dir=None: runs.make_images()
 for _ in range(2):
-    model, rows = train(recipe, images, sys.argv[2], verbose=0)
-finish(model, recipe, images, rows, sys.argv[2], "cspvit/made")
+    train(recipe, overrides=["epochs=1"], out=sys.argv[2], verbose=0)
 """
 
 
