@@ -8,11 +8,13 @@ from keras_permix.ops.butterfly_stages import butterfly_mixes, butterfly_stages
 from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
 from keras_permix.ops.damped_ema import damped_ema
-from keras_permix.ops.dispatch.dispatch import explain
+from keras_permix.ops.dense import dense
+from keras_permix.ops.dispatch.explain import explain
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
 from keras_permix.ops.patches import patchify, unpatchify
+from keras_permix.ops.shift_schedule import ShiftSchedule
 from keras_permix.ops.shift_steps import shift_steps
 from keras_permix.ops.simple_attention import simple_attention
 from keras_permix.ops.sinkhorn import sinkhorn
@@ -20,6 +22,7 @@ from keras_permix.ops.sinkhorn_csp import sinkhorn_csp
 from keras_permix.ops.slice_sort import slice_sort
 
 __all__ = [
+    "ShiftSchedule",
     "butterfly_mixes",
     "butterfly_permute",
     "butterfly_stages",
@@ -27,6 +30,7 @@ __all__ = [
     "channel_shift",
     "csp",
     "damped_ema",
+    "dense",
     "explain",
     "group_sort",
     "interleave_order",

@@ -23,8 +23,9 @@ def butterfly_stages(size, block):
             fill it.
 
     Example:
-        >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
-        (2, 3, 2)
+
+    >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
+    (2, 3, 2)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -51,8 +52,9 @@ def butterfly_mixes(size, block, stages=None):
         ValueError: for sizes, blocks or stages that do not fit.
 
     Example:
-        >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
-        (True, False, True)
+
+    >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
+    (True, False, True)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023, appendix C.
     """

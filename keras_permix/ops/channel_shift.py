@@ -1,11 +1,14 @@
 """Shift every channel along the tokens by its own number of places."""
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_mask, check_steps, check_tokens
+from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
+from keras_permix.ops.shift_steps import check_steps
 
 
+@op
 def channel_shift(x, steps, *, mask=None, implementation=None):
     """Shift every channel circularly along the tokens by its own step.
 
@@ -15,10 +18,12 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
 
     Args:
         x: tensor of shape (batch, tokens, channels), of any dtype.
-        steps: one integer a channel, known in advance, of any sign and size; reduced modulo the
-            number of tokens. A tuple compiles best under `torch.compile`.
+        steps: one integer per channel, known in advance, of any sign and size, which is reduced
+            modulo the number of tokens (a tuple compiles best under `torch.compile`); or a
+            `ShiftSchedule`.
         mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
-            themselves and modulo their number; the others become 0.
+            themselves, as if there were no others: steps are those for their number, and reduced
+            modulo it. The others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -30,9 +35,10 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
-        >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
-        [[0, 5], [2, 1], [4, 3]]
+
+    >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
+    >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
+    [[0, 5], [2, 1], [4, 3]]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (3).
     """

@@ -5,14 +5,16 @@ from keras_permix.ops.dispatch.checks import (
     check_align,
     check_group_size,
     check_mask,
-    check_steps,
     check_tokens,
 )
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
+from keras_permix.ops.shift_steps import check_steps
 
 
+@op
 def csp(
     x,
     steps,
@@ -32,12 +34,12 @@ def csp(
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating or integer.
-        steps: one integer a channel, as for `channel_shift` and as `shift_steps` makes them.
-        group_size: tokens a group; 1 only shifts, None sorts all tokens as one group.
+        steps: one integer per channel, or a `ShiftSchedule`, as for `channel_shift`.
+        group_size: tokens per group; 1 only shifts, None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
         ragged: allow a last group that is shorter.
         mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
-            themselves; the others become 0.
+            themselves, as if there were no others; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -48,9 +50,10 @@ def csp(
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
-        >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
-        [1.0, 2.0, 3.0, 4.0]
+
+    >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
+    >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
+    [1.0, 2.0, 3.0, 4.0]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """

@@ -5,9 +5,11 @@ from keras import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_align, check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
 
 
+@op
 def group_sort(
     x, group_size=None, *, align="independent", ragged=False, mask=None, implementation=None
 ):
@@ -36,9 +38,10 @@ def group_sort(
             (unless `ragged`), an unknown `align`, or an implementation that cannot serve the call.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
-        >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
-        [1.0, 2.0, 0.0, 3.0]
+
+    >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
+    >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
+    [1.0, 2.0, 0.0, 3.0]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """

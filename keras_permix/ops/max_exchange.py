@@ -4,9 +4,11 @@ from keras import ops
 
 from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
 
 
+@op
 def max_exchange(x, *, mask=None, implementation=None):
     """Swap the maximum of every channel with the channel's first token.
 
@@ -26,9 +28,10 @@ def max_exchange(x, *, mask=None, implementation=None):
         ValueError: for a wrong shape, or an implementation that cannot serve the call.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
-        >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
-        [5.0, 2.0, 1.0]
+
+    >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
+    >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
+    [5.0, 2.0, 1.0]
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """

@@ -8,8 +8,10 @@ from operator import index
 from keras import KerasTensor, ops
 
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 
 
+@op
 def patchify(images, size, *, implementation=None):
     """Cut images into square patches that do not overlap, and flatten each.
 
@@ -28,9 +30,10 @@ def patchify(images, size, *, implementation=None):
         ValueError: for a wrong shape, or a size that does not divide height and width.
 
     Example:
-        >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
-        >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
-        [[0, 1, 4, 5], [2, 3, 6, 7]]
+
+    >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
+    >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -48,6 +51,7 @@ def patchify(images, size, *, implementation=None):
     )
 
 
+@op
 def unpatchify(patches, size, height, width, *, implementation=None):
     """Put patches back in place: the inverse of `patchify`.
 
@@ -65,9 +69,10 @@ def unpatchify(patches, size, height, width, *, implementation=None):
             that do not make up the image.
 
     Example:
-        >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
-        >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
-        [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+    >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
+    >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """

@@ -1,10 +1,10 @@
 """How far each channel is shifted: the schedules of Channel-wise Sample Permutation."""
 
-import math
 from operator import index
-from typing import NamedTuple
 
 import numpy as np
+
+from keras_permix.ops.shift_schedule import ShiftSchedule
 
 
 def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
@@ -24,12 +24,12 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
     All steps are taken modulo `tokens`, and computed in Python's integers and doubles.
 
     Args:
-        schedule: a name from the table, or one integer a channel, of any sign and size.
+        schedule: a name from the table, or one integer per channel, of any sign and size.
         tokens: number of tokens.
         channels: number of channels that are shifted.
         layer: index of the layer, from 0; only the power laws depend on it.
         layers: number of layers.
-        group_size: tokens a group, for the two schedules that depend on it.
+        group_size: tokens per group, for the two schedules that depend on it.
 
     Returns:
         An int64 NumPy array of shape (channels,), with values in [0, tokens).
@@ -39,70 +39,46 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
             number of integers.
 
     Example:
-        >>> shift_steps("linear", tokens=8, channels=4).tolist()
-        [0, 2, 4, 6]
+
+    >>> shift_steps("linear", tokens=8, channels=4).tolist()
+    [0, 2, 4, 6]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
     """
-    sizes = {"tokens": tokens, "channels": channels, "layers": layers, "group_size": group_size}
-    for name, size in sizes.items():
-        if index(size) < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}")
-    if not 0 <= layer < layers:
+    if index(tokens) < 1:
+        raise ValueError(f"`tokens` must be at least 1. Received: tokens={tokens}")
+    options = {"layer": layer, "layers": layers, "group_size": group_size}
+    if isinstance(schedule, str):
+        return np.array(ShiftSchedule(schedule, channels, **options).at(tokens), "int64")
+    ShiftSchedule("unit", channels, **options)  # which checks the sizes
+    steps = _integers("schedule", schedule, channels)
+    return np.array([step % tokens for step in steps], "int64")
+
+
+def check_steps(steps, channels):
+    """Return `steps` as a `ShiftSchedule`, or as a tuple of Python integers, one per channel."""
+    if not isinstance(steps, ShiftSchedule):
+        return _integers("steps", steps, channels)
+    if steps.channels != channels:
         raise ValueError(
-            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
+            "`steps` must be a schedule for the channels that `x` has. "
+            f"Received: {steps} for {channels} channels"
         )
-    if not isinstance(schedule, str):
-        return _explicit_steps(schedule, tokens, channels)
-    if schedule not in SCHEDULES:
+    return steps
+
+
+def _integers(name, steps, channels):
+    steps = steps.tolist() if hasattr(steps, "tolist") else steps
+    try:
+        steps = tuple(index(step) for step in steps)
+    except TypeError:
+        raise TypeError(
+            f"`{name}` must be integers known in advance, one per channel. "
+            f"Received: {name}={steps!r}"
+        ) from None
+    if len(steps) != channels:
         raise ValueError(
-            f"`schedule` must be one of {tuple(SCHEDULES)} or one integer a channel. "
-            f"Received: schedule={schedule!r}"
+            f"`{name}` must hold one integer per channel. "
+            f"Received: {len(steps)} steps for {channels} channels"
         )
-    rule = SCHEDULES[schedule]
-    sizes = _Sizes(tokens, channels, layer, layers, group_size)
-    return np.array([rule(c, sizes) % tokens for c in range(channels)], dtype="int64")
-
-
-class _Sizes(NamedTuple):
-    tokens: int
-    channels: int
-    layer: int
-    layers: int
-    group_size: int
-
-
-def _stride(sizes):
-    return -(-sizes.tokens // sizes.channels)
-
-
-def _power(channel, sizes):
-    last = sizes.layers * sizes.channels - 1
-    place = sizes.layer * sizes.channels + channel
-    return round(sizes.tokens ** (place / last)) - 1 if last else 0
-
-
-def _power_code(channel, sizes):
-    place = sizes.layer * sizes.channels + channel
-    return math.ceil(sizes.tokens ** (place / (sizes.layers * sizes.channels)))
-
-
-SCHEDULES = {
-    "linear": lambda c, sizes: c * _stride(sizes),
-    "linear_paper": lambda c, sizes: (c + 1) * _stride(sizes),
-    "linear_code": lambda c, sizes: c * sizes.group_size,
-    "linear_head": lambda c, sizes: max(c - 1, 0) * sizes.group_size,
-    "unit": lambda c, sizes: c,
-    "power": _power,
-    "power_code": _power_code,
-}
-
-
-def _explicit_steps(steps, tokens, channels):
-    steps = np.asarray(steps)
-    if steps.shape != (channels,) or steps.dtype.kind not in "iu":
-        raise ValueError(
-            "An explicit `schedule` must hold one integer a channel. "
-            f"Received: shape {steps.shape}, dtype {steps.dtype}, channels={channels}"
-        )
-    return np.mod(steps.astype("int64"), tokens)
+    return steps

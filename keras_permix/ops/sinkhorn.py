@@ -3,11 +3,13 @@
 from keras import KerasTensor, backend, ops
 
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
 
 sinkhorn_reference = as_implementation(unrolled)
 
 
+@op
 def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
     """Turn square scores into nearly doubly stochastic matrices.
 
@@ -31,9 +33,10 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
         ValueError: for scores that are not square, or iterations or a temperature below 1 or 0.
 
     Example:
-        >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
-        >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
+
+    >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
+    >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (8).
     """

@@ -2,12 +2,15 @@
 
 from keras import backend, ops
 
-from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_steps, check_tokens
+from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
+from keras_permix.ops.shift_steps import check_steps
 from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
 
 
+@op
 def sinkhorn_csp(
     x,
     steps,
@@ -31,8 +34,8 @@ def sinkhorn_csp(
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating.
-        steps: one integer a channel, as for `csp`.
-        group_size: tokens a group; None takes all tokens as one group.
+        steps: one integer per channel, or a `ShiftSchedule`, as for `csp`.
+        group_size: tokens per group; None takes all tokens as one group.
         iterations, temperature: see `sinkhorn`.
         ragged: allow a last group that is shorter.
         mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
@@ -47,14 +50,15 @@ def sinkhorn_csp(
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
-        >>> for temperature in (100.0, 1.0, 0.01):
-        ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
-        ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
-        ...     print(values.round(2).tolist())
-        [5.99, 6.01]
-        [5.24, 6.76]
-        [5.0, 7.0]
+
+    >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
+    >>> for temperature in (100.0, 1.0, 0.01):
+    ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
+    ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
+    ...     print(values.round(2).tolist())
+    [5.99, 6.01]
+    [5.24, 6.76]
+    [5.0, 7.0]
 
     Source: beyond the papers; from Yuan and Xu, "Channel-wise Sample Permutation", 2024,
     equation (9) and Theorem 2.

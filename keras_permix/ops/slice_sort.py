@@ -6,9 +6,11 @@ from keras import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
 
 
+@op
 def slice_sort(x, descending=False, *, mask=None, implementation=None):
     """Sort every channel over all tokens.
 
@@ -30,9 +32,10 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
             cannot serve the call.
 
     Example:
-        >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
-        >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
-        [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
+
+    >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
+    >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
+    [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """

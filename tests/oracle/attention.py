@@ -55,7 +55,8 @@ def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
     for b, sample in enumerate(x):
         real = np.arange(len(sample)) if mask is None else np.flatnonzero(mask[b])
         for c in range(x.shape[2] if len(real) else 0):
-            shifted = np.roll(sample[real, c], steps[c] % len(sample))
+            made = steps(len(real)) if callable(steps) else steps
+            shifted = np.roll(sample[real, c], made[c] % len(real))
             for start in range(0, len(real), group_size or len(sample)):
                 part = np.s_[start : start + (group_size or len(sample))]
                 leader, group = sample[real[part], 0], shifted[part]

@@ -2,7 +2,10 @@
 
 An op that permutes is described by its sources: an integer array like `x` that says for every
 place which token of the same sample and channel arrives there, or -1 for a place that is set to 0.
+Steps are integers, or a function that makes them of the number of real tokens.
 """
+
+import math
 
 import numpy as np
 
@@ -21,6 +24,25 @@ def gradient(cotangent, sources):
     return out
 
 
+def schedule(name, channels, layer=0, layers=1, group_size=2):
+    """Steps as the table of the semantics has them: a function of the number of tokens."""
+    place = [layer * channels + c for c in range(channels)]
+
+    def steps(tokens):
+        stride, every = math.ceil(tokens / channels), layers * channels
+        return {
+            "linear": [c * stride for c in range(channels)],
+            "linear_paper": [(c + 1) * stride for c in range(channels)],
+            "linear_code": [group_size * c for c in range(channels)],
+            "linear_head": [0] + [group_size * c for c in range(channels - 1)],
+            "unit": list(range(channels)),
+            "power": [round(tokens ** (g / max(every - 1, 1))) - 1 for g in place],
+            "power_code": [math.ceil(tokens ** (g / every)) for g in place],
+        }[name]
+
+    return steps
+
+
 def channel_shift(x, steps, mask=None):
     return csp(x, steps, 1, mask=mask)
 
@@ -32,7 +54,8 @@ def group_sort(x, group_size=None, align="independent", mask=None):
 def csp(x, steps, group_size, align="independent", mask=None):
     def permute(sample, real, channel):
         values = sample[:, channel]
-        step = int(steps[channel]) % len(sample)
+        made = steps(len(real)) if callable(steps) else steps
+        step = int(made[channel]) % len(real)
         shifted = [real[(n - step) % len(real)] for n in range(len(real))]
         size = group_size or len(sample)
         result = []

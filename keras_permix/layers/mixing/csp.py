@@ -6,10 +6,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_choice, check_layer_index, check_positive
-from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.csp import csp_reference
-
-LONG = 2**30  # more tokens than any step of a schedule that does not depend on them
+from keras_permix.ops.shift_steps import check_steps
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -21,8 +18,9 @@ class CSP(TokenMixer):
     weights and costs O(tokens) for groups of two.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    only these are permuted, padded values become zero before the output projection. The number of
-    tokens may be unknown while TensorFlow traces, except with a power schedule.
+    only these are permuted, as if there were no others (a schedule is that for their number), and
+    padded values become zero before the output projection. The number of tokens may be unknown
+    while TensorFlow traces, except with a power schedule.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
@@ -64,7 +62,13 @@ class CSP(TokenMixer):
         layers=1,
         **kwargs,
     ):
-        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
+        super().__init__(
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
+        )
         self.group_size = None if group_size is None else check_positive("group_size", group_size)
         self.align = check_choice("align", align, ("independent", "reference"))
         check_layer_index(layer, layers)
@@ -74,51 +78,27 @@ class CSP(TokenMixer):
 
     def build(self, input_shape):
         super().build(input_shape)
-        tokens = input_shape[1]
-        if tokens is None:
-            return
-        if tokens % (self.group_size or tokens):
+        tokens, channels = input_shape[1], self.inner_dim or input_shape[-1]
+        if tokens and self.group_size and tokens % self.group_size:
             raise ValueError(
                 "`group_size` must divide the number of tokens. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
-        self.steps(tokens, self.inner_dim or input_shape[-1])
+        shift = self.shift
+        if isinstance(shift, str):
+            shift = ops.ShiftSchedule(shift, channels, **self._place())
+        self._steps = check_steps(shift, channels)
 
     def steps(self, tokens, channels):
         """Steps of every inner channel for `tokens` tokens, an integer array `(channels,)`."""
-        return ops.shift_steps(
-            self.shift,
-            tokens,
-            channels,
-            layer=self.layer,
-            layers=self.layers,
-            group_size=self.group_size or 1,
-        )
+        return ops.shift_steps(self.shift, tokens, channels, **self._place())
 
     def mix(self, values, mask=None):
-        steps = self._steps_for(values)
-        if keras.ops.is_tensor(steps):
-            plan = Plan(steps, self.group_size, self.align == "reference")
-            return csp_reference(values, mask, plan)
-        return ops.csp(values, steps, self.group_size, align=self.align, mask=mask)
+        return ops.csp(values, self._steps, self.group_size, align=self.align, mask=mask)
 
-    def _steps_for(self, values):
-        """Steps for these values, as a tensor where they depend on an unknown number of tokens.
-
-        TensorFlow may trace for any number of tokens; the op takes the steps modulo it.
-        """
-        tokens, channels = values.shape[1:]
-        if tokens is not None:
-            return self.steps(tokens, channels)
-        if self.shift in ("power", "power_code"):
-            raise ValueError(
-                "A power schedule in `shift` needs a known number of tokens. "
-                f"Received: shift={self.shift!r}, values.shape={tuple(values.shape)}"
-            )
-        if self.shift in ("linear", "linear_paper"):
-            stride = (keras.ops.shape(values)[1] + channels - 1) // channels
-            return stride * (keras.ops.arange(channels) + (self.shift == "linear_paper"))
-        return self.steps(LONG, channels) if isinstance(self.shift, str) else self.shift
+    def _place(self):
+        """What some schedules depend on besides tokens and channels."""
+        return dict(layer=self.layer, layers=self.layers, group_size=self.group_size or 1)
 
     def get_config(self):
         return {

@@ -5,7 +5,6 @@ import keras
 from keras_permix import ops
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.parts.checks import check_positive
-from keras_permix.ops.sinkhorn_csp import sinkhorn_csp_reference
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -18,12 +17,13 @@ class SinkhornCSP(CSP):
     `layer.temperature.assign(…)` from a callback, at the beginning of an epoch.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    only these are permuted, padded values become zero before the output projection. Memory is
-    that of `iterations` times tokens by `group_size` by inner channels.
+    only these are permuted, as if there were no others, and padded values become zero before the
+    output projection. Memory is that of `iterations` times tokens by `group_size` by inner
+    channels.
 
     Args:
         temperature: Temperature to begin with, above 0, in units of a product of two values.
-        iterations: How often Sinkhorn normalises rows and columns.
+        iterations: How often Sinkhorn normalizes rows and columns.
         group_size, shift, inner_dim, use_value_bias, use_output_projection, dropout, layer,
             layers: see `CSP`.
 
@@ -58,15 +58,15 @@ class SinkhornCSP(CSP):
         **kwargs,
     ):
         super().__init__(
-            group_size,
-            shift,
-            "reference",
-            inner_dim,
-            use_value_bias,
-            use_output_projection,
-            dropout,
-            layer,
-            layers,
+            group_size=group_size,
+            shift=shift,
+            align="reference",
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            layer=layer,
+            layers=layers,
             **kwargs,
         )
         self.iterations = check_positive("iterations", iterations)
@@ -81,16 +81,14 @@ class SinkhornCSP(CSP):
         )
 
     def mix(self, values, mask=None):
-        steps = self._steps_for(values)
-        options = dict(
-            group_size=self.group_size,
+        return ops.sinkhorn_csp(
+            values,
+            self._steps,
+            self.group_size,
             iterations=self.iterations,
             temperature=keras.ops.convert_to_tensor(self.temperature),
-            ragged=False,
+            mask=mask,
         )
-        if keras.ops.is_tensor(steps):
-            return sinkhorn_csp_reference(values, mask, steps=steps, **options)
-        return ops.sinkhorn_csp(values, steps, mask=mask, **options)
 
     def get_config(self):
         config = super().get_config()

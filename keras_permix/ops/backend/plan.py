@@ -12,7 +12,7 @@ PERMUTING = ("channel_shift", *SORTING)  # the ops that a plan describes
 class Plan(NamedTuple):
     """One permutation of tokens: every channel is shifted, then sorted in groups."""
 
-    steps: tuple | None = None  # shift of every channel, None for no shift
+    steps: tuple | None = None  # shift of every channel, or a `ShiftSchedule`; None for no shift
     group_size: int | None = None  # tokens per group, None for all of them
     aligned: bool = False  # to the groups of channel 0
     descending: tuple | None = None  # one boolean per channel, None for none
@@ -22,7 +22,7 @@ class Plan(NamedTuple):
 
         Channel 0 of an aligned plan is its own leader: unshifted, it takes its own ranks.
         """
-        steps = self.steps and tuple(step % tokens for step in self.steps)
+        steps = None if self.steps is None else steps_at(self.steps, tokens)
         if steps and self.aligned:
             steps = (0, *steps[1:])
         group_size = tokens if self.group_size is None else min(self.group_size, tokens)
@@ -36,6 +36,13 @@ class Plan(NamedTuple):
 
     def is_identity(self):
         return self.group_size == 1 and self.steps is None
+
+
+def steps_at(steps, tokens):
+    """A tuple of steps from 0 to `tokens` - 1, from one of any integers or a `ShiftSchedule`."""
+    if isinstance(steps, tuple):
+        return tuple(step % tokens for step in steps)
+    return steps.at(tokens)
 
 
 @lru_cache(maxsize=256)

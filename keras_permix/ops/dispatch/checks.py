@@ -8,6 +8,13 @@ from keras.backend import is_float_dtype, standardize_dtype
 ALIGNMENTS = ("independent", "reference")
 
 
+def check_choice(name, value, choices):
+    """Return `value`, the argument `name`, if it is one of `choices`."""
+    if value not in tuple(choices):
+        raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
+    return value
+
+
 def check_tokens(x):
     """Return `x` as a tensor of shape (batch, tokens, channels)."""
     x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
@@ -36,23 +43,6 @@ def check_mask(mask, x, of="x"):
     return mask
 
 
-def check_steps(steps, channels):
-    """Return `steps` as a tuple of Python integers, one a channel."""
-    steps = steps.tolist() if hasattr(steps, "tolist") else steps
-    try:
-        steps = tuple(index(step) for step in steps)
-    except TypeError:
-        raise TypeError(
-            f"`steps` must be integers known in advance, one a channel. Received: steps={steps!r}"
-        ) from None
-    if len(steps) != channels:
-        raise ValueError(
-            "`steps` must hold one integer a channel. "
-            f"Received: {len(steps)} steps for {channels} channels"
-        )
-    return steps
-
-
 def check_group_size(group_size, tokens, ragged):
     """Return `group_size` if groups of it fill `tokens` (which may be unknown)."""
     if group_size is None:
@@ -71,9 +61,7 @@ def check_group_size(group_size, tokens, ragged):
 
 def check_align(align):
     """Return `align` if it names an alignment."""
-    if align not in ALIGNMENTS:
-        raise ValueError(f"`align` must be one of {ALIGNMENTS}. Received: align={align!r}")
-    return align
+    return check_choice("align", align, ALIGNMENTS)
 
 
 def check_ema(x, *, omega, **parameters):
@@ -107,14 +95,14 @@ def check_truncation(truncation):
 
 
 def check_descending(descending, channels):
-    """Return `descending` as a tuple of Python booleans, one a channel."""
+    """Return `descending` as a tuple of Python booleans, one per channel."""
     descending = descending.tolist() if hasattr(descending, "tolist") else descending
     if isinstance(descending, bool):
         return (descending,) * channels
     descending = tuple(descending)
     if len(descending) != channels or not all(isinstance(d, bool) for d in descending):
         raise ValueError(
-            "`descending` must be a boolean, or one boolean a channel. "
+            "`descending` must be a boolean, or one boolean per channel. "
             f"Received: descending={descending!r} for {channels} channels"
         )
     return descending

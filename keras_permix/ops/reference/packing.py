@@ -4,6 +4,10 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_permix.ops.backend.plan import steps_at
+
+DIGIT = 4  # bits: a remainder by 2**27 tokens and one more digit fit into 32 bits
+
 
 class Packed(NamedTuple):
     """Tokens with the real ones in front, in order."""
@@ -43,12 +47,45 @@ def token_range(x):
 
 def shift_table(x, steps, lengths=None):
     """Where each token of the shifted result comes from; padding stays where it is."""
-    place = token_range(x)
-    tokens = ops.shape(x)[1]
-    steps = ops.mod(ops.convert_to_tensor(steps, "int32"), tokens)
+    place, tokens = token_range(x), ops.shape(x)[1]
+    steps = steps_modulo(steps, tokens if lengths is None else lengths, x.shape[1])
     if lengths is None:
-        return ops.mod(place - steps, tokens)
-    return ops.where(place < lengths, ops.mod(place - steps, ops.maximum(lengths, 1)), place)
+        return ops.mod(place - steps, ops.maximum(tokens, 1))
+    source = ops.mod(place - steps, ops.maximum(lengths, 1))
+    return ops.where(place < lengths, source, place)
+
+
+def steps_modulo(steps, lengths, tokens=None):
+    """Reduce the step of every channel modulo numbers of tokens, of which 0 counts as 1.
+
+    Args:
+        steps: a tuple of Python integers of any sign and size, one per channel; or a
+            `ShiftSchedule`, whose steps are those for these numbers.
+        lengths: a Python integer, or an int32 tensor, a scalar or of a shape that ends with 1,
+            such as the number of real tokens of every sample as (batch, 1).
+        tokens: the greatest that `lengths` can be, or None where it is not known.
+
+    Returns:
+        An int32 tensor, of the shape of `lengths` with channels in place of 1.
+    """
+    if isinstance(lengths, int):
+        return ops.convert_to_tensor(steps_at(steps, max(lengths, 1)), "int32")
+    if not isinstance(steps, tuple):
+        steps = steps.steps_for(lengths, tokens)
+    lengths = ops.maximum(lengths, 1)
+    return _remainder(steps, lengths) if isinstance(steps, tuple) else ops.mod(steps, lengths)
+
+
+def _remainder(numbers, divisor):
+    """Divide Python integers, of which all but the last digits fit into 32 bits: Horner's rule."""
+    longest = max(number.bit_length() for number in numbers)
+    digits = -(-max(longest - 31, 0) // DIGIT)
+    rest = ops.convert_to_tensor([number >> DIGIT * digits for number in numbers], "int32")
+    rest, base = ops.mod(rest, divisor), 1 << DIGIT
+    for place in reversed(range(digits)):
+        digit = [(number >> DIGIT * place) % base for number in numbers]
+        rest = ops.mod(rest * base + ops.convert_to_tensor(digit, "int32"), divisor)
+    return rest
 
 
 def sorting_order(runs, padding=None):

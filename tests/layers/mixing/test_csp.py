@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP
-from keras_permix.ops import shift_steps
+from keras_permix.ops.shift_schedule import SCHEDULES
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.oracle import permutations as oracle
 
@@ -60,21 +60,18 @@ CONFIGS = {
 def test_layer_gives_the_values_of_numpy(name, masked):
     arguments, schedule = CONFIGS[name]
     layer = make(**arguments)
-    steps = shift_steps(
-        schedule,
-        12,
-        layer.inner_dim or 8,
-        layer=layer.layer,
-        layers=layer.layers,
-        group_size=layer.group_size or 1,
-    )
+    steps = schedule
+    if isinstance(schedule, str):
+        place = (layer.inner_dim or 8, layer.layer, layer.layers, layer.group_size or 1)
+        steps = oracle.schedule(schedule, *place)
     mask = MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, mask))
 
 
 @pytest.mark.parametrize("align", ["independent", "reference"])
-def test_padding_is_as_if_it_were_not_there(align):
-    layer = make(align=align, shift=[1, 0, 3, 2, 4, 7, 5, 6])
+@pytest.mark.parametrize("shift", [*SCHEDULES, [1, 0, 3, 2, 14, -7, 5, 2**40]], ids=str)
+def test_padding_is_as_if_it_were_not_there(shift, align):
+    layer = make(align=align, shift=shift)
     for length in (2, 6, 10):
         mask = np.zeros((3, 12), bool)
         mask[:, :length] = True
@@ -97,9 +94,9 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
     layer = make(inner_dim=4, shift=schedule, align=align)
     inputs, mask = keras.Input((None, 8)), keras.Input((None,), dtype="bool")
     model = keras.Model([inputs, mask], layer(inputs, mask=mask))
+    steps = oracle.schedule(schedule, 4) if isinstance(schedule, str) else schedule
     for tokens in (4, 6, 12):
         part, marks = X[:, :tokens], MASK[:, :tokens] | (not masked)
-        steps = shift_steps(schedule, tokens, 4, group_size=2)
         outputs = model.predict([part, marks], verbose=0)
         assert_close(outputs, expected(layer, part, steps, marks))
 
@@ -111,7 +108,7 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
         (dict(shift="curved"), "`schedule` must be one of.*'curved'"),
-        (dict(shift=[1, 2]), "one integer a channel.*channels=8"),
+        (dict(shift=[1, 2]), "one integer per channel.*2 steps for 8 channels"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),

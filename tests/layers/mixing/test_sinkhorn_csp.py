@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP, SinkhornCSP
-from keras_permix.ops import shift_steps
 from tests.harness import assert_close, to_numpy
 from tests.oracle import attention as oracle_simple
+from tests.oracle import permutations
 
 X = np.random.default_rng(0).normal(size=(3, 12, 8)).astype("float32")
 MASK = np.random.default_rng(1).random((3, 12)) < 0.7
@@ -34,7 +34,7 @@ def expected(layer, inputs, steps, temperature, mask=None):
 @pytest.mark.parametrize("group_size", [2, 4, None])
 def test_layer_gives_the_values_of_numpy(group_size, masked):
     layer = make(temperature=2.0, iterations=100, group_size=group_size)
-    steps, mask = shift_steps("linear", 12, 8), MASK if masked else None
+    steps, mask = permutations.schedule("linear", 8), MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, 2.0, mask))
 
 

@@ -3,7 +3,7 @@
 import os
 
 from keras_permix.ops.backend.plan import SORTING
-from keras_permix.ops.backend.torch.dense import dense as dense
+from keras_permix.ops.backend.torch import dense
 from keras_permix.ops.backend.torch.ema import damped_ema
 from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, permute_by_triton
@@ -35,11 +35,14 @@ def sorting(op):
     yield Row(op, "sort", permute, **ANY)
 
 
+CONVOLUTION = dict(devices=dense.DEVICES, dtypes=("float32",), dynamic=True, exported=False)
+
 ROWS = (
     Row("channel_shift", "triton", permute_by_triton, **TRITON),
     Row("channel_shift", "native", permute, **ANY),
     *(row for op in SORTING for row in sorting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
+    Row("dense", "convolution", dense.dense, **CONVOLUTION),
     Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
 )

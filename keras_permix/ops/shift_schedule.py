@@ -1,0 +1,145 @@
+"""Schedules of Channel-wise Sample Permutation: shift steps as a rule of the number of tokens."""
+
+import math
+from dataclasses import dataclass, field
+from operator import index
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.ops.dispatch.checks import check_choice
+
+LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
+REMEMBERED = 64  # numbers of tokens
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+@dataclass(frozen=True)
+class ShiftSchedule:
+    """The shift steps of every channel, for any number of tokens.
+
+    Ops take it in place of steps. So they work where the number of tokens is not known in
+    advance; and with a mask every sample is shifted as if its padding were not there, by the
+    steps for its number of real tokens. A power law needs to know the number of tokens at least
+    with the padding.
+
+    Args:
+        name: a name from the table of `shift_steps`.
+        channels: number of channels that are shifted.
+        layer: index of the layer, from 0; only the power laws depend on it.
+        layers: number of layers.
+        group_size: tokens per group, for the two schedules that depend on it.
+
+    Raises:
+        ValueError: for an unknown name, a size below 1, or a layer outside the model.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix import ops
+    >>> schedule = ops.ShiftSchedule("linear", channels=4)
+    >>> schedule.at(8), schedule.at(4)
+    ((0, 2, 4, 6), (0, 1, 2, 3))
+    >>> tuple(ops.csp(np.ones((1, 8, 4), "float32"), schedule, 2).shape)
+    (1, 8, 4)
+
+    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
+    """
+
+    name: str
+    channels: int
+    layer: int = 0
+    layers: int = 1
+    group_size: int = 2
+    _known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        check_choice("schedule", self.name, SCHEDULES)
+        sizes = {name: getattr(self, name) for name in ("channels", "layers", "group_size")}
+        for name, size in sizes.items():
+            if index(size) < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}")
+        if not 0 <= self.layer < self.layers:
+            raise ValueError(
+                "`layer` must count from 0 to `layers` - 1. "
+                f"Received: layer={self.layer}, layers={self.layers}"
+            )
+
+    def at(self, tokens):
+        """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
+
+        They are made once. (PyTorch's compiler warns of functions with a cache of Python's own.)
+        """
+        if tokens not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[tokens] = self._make(max(tokens, 1))
+        return self._known[tokens]
+
+    def steps_for(self, lengths, tokens=None):
+        """Steps for numbers of tokens that are known only when it runs.
+
+        Args:
+            lengths: an int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.
+            tokens: the greatest that they can be, which a power law must know.
+
+        Returns:
+            An int32 tensor, of the shape of `lengths` with channels in place of 1; or a tuple of
+            Python integers where steps do not depend on the number of tokens. Neither is reduced.
+        """
+        rule = SCHEDULES[self.name]
+        if self.name in LINEAR:
+            return rule(ops.arange(self.channels, dtype="int32"), lengths, self)
+        if self.name not in POWERS:
+            return tuple(rule(channel, None, self) for channel in range(self.channels))
+        if tokens is None or tokens * self.channels > LARGEST_TABLE:
+            raise ValueError(
+                "A power schedule needs a known number of tokens and, with a mask, at most "
+                f"{LARGEST_TABLE} tokens times channels. Received: tokens={tokens}, {self}"
+            )
+        if "table" not in self._known or len(self._known["table"]) <= tokens:
+            table = [self._make(max(length, 1)) for length in range(tokens + 1)]
+            self._known["table"] = np.array(table, "int32")
+        return ops.take(ops.convert_to_tensor(self._known["table"]), lengths[..., 0], axis=0)
+
+    def _make(self, tokens):
+        rule = SCHEDULES[self.name]
+        return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
+
+    def get_config(self):
+        config = {"name": self.name, "channels": self.channels, "layer": self.layer}
+        return {**config, "layers": self.layers, "group_size": self.group_size}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def _stride(tokens, channels):
+    return (tokens + channels - 1) // channels
+
+
+def _power(channel, tokens, schedule):
+    last = schedule.layers * schedule.channels - 1
+    place = schedule.layer * schedule.channels + channel
+    return round(tokens ** (place / last)) - 1 if last else 0
+
+
+def _power_code(channel, tokens, schedule):
+    place = schedule.layer * schedule.channels + channel
+    return math.ceil(tokens ** (place / (schedule.layers * schedule.channels)))
+
+
+# The first two also take tensors of channels and of tokens.
+SCHEDULES = {
+    "linear": lambda c, tokens, schedule: c * _stride(tokens, schedule.channels),
+    "linear_paper": lambda c, tokens, schedule: (c + 1) * _stride(tokens, schedule.channels),
+    "linear_code": lambda c, tokens, schedule: c * schedule.group_size,
+    "linear_head": lambda c, tokens, schedule: max(c - 1, 0) * schedule.group_size,
+    "unit": lambda c, tokens, schedule: c,
+    "power": _power,
+    "power_code": _power_code,
+}
+LINEAR = ("linear", "linear_paper")
+POWERS = ("power", "power_code")

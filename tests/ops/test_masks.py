@@ -1,0 +1,140 @@
+"""Masked permutations against the oracle, bit for bit: the reference, and what serves by itself.
+
+One batch holds every kind of mask: padding never matters, to values or to gradients.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from keras_permix.ops import ShiftSchedule
+from tests.backends import compiled, value_and_gradient
+from tests.harness import to_numpy
+from tests.oracle import permutations as oracle
+
+MASK = np.array(
+    [
+        [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],  # all real
+        [1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0],  # real tokens first
+        [0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1],  # gaps
+        [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1],  # padding first
+        [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],  # one real token
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],  # all padding
+    ],
+    bool,
+)
+X = np.random.default_rng(0).integers(-8, 9, (*MASK.shape, 7)).astype("float32") / 4  # many ties
+COTANGENT = np.random.default_rng(1).integers(1, 99, X.shape).astype("float32")
+SMALL = (0, 1, 5, -1, 12, 40, -40)
+HUGE = (0, 2**31, -(2**31) - 1, 2**62 + 3, -(2**63), 10**30 + 1, -(10**30))
+
+# Steps of a schedule are those for the number of real tokens. The oracle gets its name and sizes.
+SCHEDULES = {
+    "linear": ShiftSchedule("linear", 7),
+    "linear_paper": ShiftSchedule("linear_paper", 7),
+    "linear_code": ShiftSchedule("linear_code", 7, group_size=3),
+    "linear_head": ShiftSchedule("linear_head", 7),
+    "unit": ShiftSchedule("unit", 7),
+    "power": ShiftSchedule("power", 7, layer=1, layers=3),
+    "power_code": ShiftSchedule("power_code", 7),
+}
+
+# A case is an op, its arguments, and its named arguments.
+CASES = {
+    "channel_shift": ("channel_shift", (SMALL,), {}),
+    "channel_shift huge": ("channel_shift", (HUGE,), {}),
+    "slice_sort": ("slice_sort", (), {}),
+    "slice_sort down": ("slice_sort", (True,), {}),
+    "slice_sort both": ("slice_sort", ((True, False) * 3 + (True,),), {}),
+    "max_exchange": ("max_exchange", (), {}),
+}
+for size in (1, 2, 3, 7, None):
+    for align in ("independent", "reference"):
+        named = {"align": align, "ragged": size == 7}
+        steps = {"small": SMALL, "huge": HUGE}
+        CASES[f"group_sort {size} {align}"] = ("group_sort", (size,), named)
+        for kind, values in steps.items():
+            CASES[f"csp {size} {align} {kind}"] = ("csp", (values, size), named)
+for name, schedule in SCHEDULES.items():
+    CASES[f"shift by {name}"] = ("channel_shift", (schedule,), {})
+CASES["csp 2 by linear"] = ("csp", (SCHEDULES["linear"], 2), {})
+CASES["csp 3 reference by power"] = ("csp", (SCHEDULES["power"], 3), {"align": "reference"})
+COMPILED = (
+    "shift by linear",
+    "csp 3 reference by power",
+    "channel_shift huge",
+    "slice_sort both",
+    "max_exchange",
+    "group_sort 7 independent",
+    "csp 2 independent small",
+    "csp 3 reference huge",
+)
+
+
+@pytest.fixture(params=["reference", "chosen"])
+def implementation(request):
+    return request.param
+
+
+def call(case, implementation, dtype="float32"):
+    """The op of a case as a function of `x`, and the sources that the oracle gives."""
+    name, arguments, named = CASES[case]
+    if implementation == "chosen":
+        x = keras.ops.convert_to_tensor(X, dtype)
+        implementation = ops.explain(name, x, *arguments, mask=MASK, **named).chosen
+        if implementation == "reference":
+            pytest.skip(f"no row takes masked {name} here but the reference")
+
+    def function(x):
+        op = getattr(ops, name)
+        return op(x, *arguments, mask=MASK, implementation=implementation, **named)
+
+    described = {key: value for key, value in named.items() if key != "ragged"}
+    known = [_described(argument) for argument in arguments]
+    return function, getattr(oracle, name)(X, *known, mask=MASK, **described)
+
+
+def _described(argument):
+    """A schedule as the oracle has it."""
+    if isinstance(argument, ShiftSchedule):
+        return oracle.schedule(**argument.get_config())
+    return argument
+
+
+def check(function, sources, dtype="float32"):
+    x = keras.ops.convert_to_tensor(X, dtype)
+    value, gradient = value_and_gradient(function, x, keras.ops.cast(COTANGENT, dtype))
+    assert keras.backend.standardize_dtype(value.dtype) == dtype
+    np.testing.assert_array_equal(to_numpy(value), oracle.values(X, sources))
+    np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(COTANGENT, sources))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_masked(case, implementation):
+    check(*call(case, implementation))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("case", COMPILED)
+def test_masked_in_low_precision(case, dtype, implementation):
+    check(*call(case, implementation, dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint8"])
+@pytest.mark.parametrize("case", COMPILED)
+def test_masked_integers(case, dtype, implementation):
+    function, sources = call(case, implementation, dtype)
+    whole = (4 * X + 8 * (dtype == "uint8")).astype(dtype)
+    result = to_numpy(function(keras.ops.convert_to_tensor(whole)))
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, oracle.values(whole, sources))
+
+
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("case", COMPILED)
+def test_masked_and_compiled(case, implementation):
+    function, sources = call(case, implementation)
+    check(compiled(function), sources)
