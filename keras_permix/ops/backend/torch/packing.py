@@ -6,6 +6,7 @@ stays where it is. In graphs they are a tensor.
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from keras_permix.ops.backend.torch.keys import to_bits
@@ -34,16 +35,40 @@ def read(mask, x):
 def to_front(x, packing):
     if packing is None or packing.places is None:
         return x
+    if at_hand(x):
+        return _compress(x, packing)
     places = packing.places
     token = torch.arange(x.shape[1], device=x.device).expand_as(places)
-    return _take_rows(x, torch.empty_like(places).scatter_(1, places, token))
+    return _take_tokens(x, torch.empty_like(places).scatter_(1, places, token))
 
 
 def to_places(x, packing):
     """Back from the front, with zeros for what is not real; may change `x`."""
     if packing is None:
         return x
-    return clear_(x if packing.places is None else _take_rows(x, packing.places), packing.real)
+    if packing.places is not None and at_hand(x):
+        return _expand(x, packing)
+    return clear_(x if packing.places is None else _take_tokens(x, packing.places), packing.real)
+
+
+def _compress(x, packing):
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for sample, front, real, length in _samples(x, out, packing):
+        np.compress(real, sample, axis=0, out=front[:length])
+    return out
+
+
+def _expand(x, packing):
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for front, sample, real, length in _samples(x, out, packing):
+        sample[real] = front[:length]
+        sample[~real] = 0
+    return out
+
+
+def _samples(x, out, packing):
+    bits = (to_bits(tensor).numpy() for tensor in (x, out))
+    return zip(*bits, packing.real.numpy(), packing.lengths, strict=True)
 
 
 def clear_(x, real):
@@ -54,8 +79,5 @@ def clear_(x, real):
     return torch.where(real[..., None], x, torch.zeros_like(x))
 
 
-def _take_rows(x, source):
-    if at_hand(x):
-        start = torch.arange(0, len(x) * x.shape[1], x.shape[1])[:, None]
-        return x.flatten(0, 1).index_select(0, (source + start).flatten()).view(x.shape)
+def _take_tokens(x, source):
     return x.gather(1, source[..., None].expand_as(x))

@@ -5,6 +5,8 @@ import torch
 from keras_permix.ops.backend.torch.keys import BITS
 from keras_permix.ops.backend.torch.tracing import compiling
 
+PIECE = 1 << 18  # values
+
 
 def order(x, leader, lengths):
     """Which pairs are to change places: those that descend, or that do so other than `leader`'s.
@@ -38,6 +40,15 @@ def swap_(x, marked):
     if compiling():
         swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
         return torch.cat((swapped, x[:, whole:]), 1)
-    bits = pairs.view(BITS[x.element_size()])
-    bits ^= (bits[:, :, 0] ^ bits[:, :, 1]).mul_(marked).unsqueeze(2)
+    for bits, marks in _pieces(pairs.view(BITS[x.element_size()]), marked):
+        bits ^= (bits[:, 0] ^ bits[:, 1]).mul_(marks).unsqueeze(1)
     return x
+
+
+def _pieces(pairs, marked):
+    """Views of so many pairs that a processor's cache holds what lies between two steps."""
+    if pairs.stride(0) == pairs.shape[1] * pairs.stride(1):
+        pairs, marked = pairs.flatten(0, 1)[None], marked.flatten(0, 1)[None]
+    size = max(1, PIECE // (2 * pairs.shape[3])) if pairs.is_cpu else max(1, pairs.shape[1])
+    for sample, marks in zip(pairs, marked, strict=True):
+        yield from zip(sample.split(size), marks.split(size), strict=True)
