@@ -24,27 +24,33 @@ from keras_permix.ops.backend.jax.keys import (
     to_key,
 )
 from keras_permix.ops.backend.jax.packing import UNIQUE, pack, unpack
-from keras_permix.ops.backend.jax.shift import alone_on_cpu, source_of, take_samples
+from keras_permix.ops.backend.jax.shift import (
+    alone_on_cpu,
+    each,
+    shift_sample,
+    source_of,
+    take_samples,
+)
 from keras_permix.ops.backend.plan import power_of_two, shift_places, small_integer
 from keras_permix.ops.reference import network
 
 
 def values(x, real, plan):
-    return unpack(_each(partial(_values, plan=plan), pack(x, real), *_own(real)), real)
+    return unpack(each(partial(_values, plan=plan), pack(x, real), *_own(real)), real)
 
 
 def values_and_trace(x, real, plan):
     sort = partial(_values_and_trace, plan=plan)
-    out, trace = _each(sort, pack(x, real), *_own(real))
+    out, trace = each(sort, pack(x, real), *_own(real))
     return unpack(out, real), trace
 
 
 def take(x, real, trace, plan):
-    return unpack(_each(_take, pack(x, real), trace), real)
+    return unpack(each(_take, pack(x, real), trace), real)
 
 
 def undo(grad, real, trace, plan):
-    return unpack(_each(_undo, pack(grad, real), trace), real)
+    return unpack(each(_undo, pack(grad, real), trace), real)
 
 
 def cut(x, size, fill):
@@ -63,13 +69,6 @@ def fill_up(x, length, axis, value):
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (0, length - x.shape[axis], 0)
     return lax.pad(x, jnp.array(value, x.dtype), widths)
-
-
-def _each(function, *arrays):
-    """Apply to each sample; on one CPU in turn, so that it stays in the cache."""
-    if not alone_on_cpu():
-        return jax.vmap(function)(*arrays)
-    return lax.map(lambda entries: function(*entries), arrays)
 
 
 def _own(real):
@@ -107,7 +106,7 @@ def _shift(x, plan, steps, length):
     if length is None:
         places = plan.steps and shift_places(plan.steps, len(x))
         return x if places is None else x.ravel().at[places].get(**UNIQUE).reshape(x.shape)
-    return x if steps is None else take_samples(x, source_of(_tokens(x), steps, length))
+    return x if steps is None else shift_sample(x, steps, length)
 
 
 def _unshifted(place, plan, steps, length):

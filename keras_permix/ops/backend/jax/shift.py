@@ -38,24 +38,27 @@ def shift_to_front(x, real, plan):
         return _shift_all(x, plan.steps)
     if real.steps is None:
         return pack(x, real)
-
-    def take(packed):
-        return _take(packed, real, jnp.arange(x.shape[1], dtype="int32")[None])
-
-    return _by_an_edge(real.in_front, take, lambda x: take(pack(x, real)), x)
+    return each(shift_sample, pack(x, real), real.steps, real.lengths)
 
 
 def unshift_from_front(x, real, plan):
     """The inverse of `shift_to_front`; what is not real becomes 0."""
     if real is None:
         return _shift_all(x, plan.steps, back=True)
-    if real.steps is None:
-        return unpack(x, real)
+    return unpack(x, real) if real.steps is None else _spread(x, real, back=True)
 
-    def spread(packed):
-        return clear(_take(packed, real, real.places, back=True), real)
 
-    return _by_an_edge(real.in_front, spread, spread, x)
+def each(function, *arrays):
+    """Apply to each sample; on one CPU in turn, so that it stays in the cache."""
+    if not alone_on_cpu():
+        return jax.vmap(function)(*arrays)
+    return lax.map(lambda entries: function(*entries), arrays)
+
+
+def shift_sample(x, steps, length):
+    """Shift the first tokens of one sample, (tokens, channels)."""
+    token = jnp.arange(x.shape[0], dtype="int32")[:, None]
+    return take_samples(x, source_of(token, steps, length))
 
 
 def source_of(place, steps, length):
@@ -71,40 +74,31 @@ def take_samples(x, tokens):
 
 
 def _shift(x, real, plan, back=False):
-    """Shift every token; what is not real becomes 0."""
     if real is None:
         return _shift_all(x, plan.steps, back)
-    if real.steps is None:
-        return clear(x, real)
-
-    def spread(packed):
-        return clear(_take(packed, real, real.places, back), real)
-
-    return _by_an_edge(real.in_front, spread, lambda x: spread(pack(x, real)), x)
+    return clear(x, real) if real.steps is None else _spread(pack(x, real), real, back)
 
 
-def _take(packed, real, places, back=False):
-    """What comes to these places, (batch, tokens), of packed tokens."""
-    steps, lengths = real.steps, real.lengths[:, None]
-    steps = jnp.where(steps > 0, lengths - steps, 0) if back else steps
-    return jax.vmap(take_samples)(
-        packed, source_of(places[:, :, None], steps[:, None], lengths[:, None])
-    )
+def _spread(packed, real, back):
+    """Shift packed tokens, and bring them to their places; what is not real becomes 0."""
+    lengths = real.lengths[:, None]
+    steps = jnp.where(real.steps > 0, lengths - real.steps, 0) if back else real.steps
+    source = source_of(real.places[:, :, None], steps[:, None], lengths[:, None])
+    return clear(jax.vmap(take_samples)(packed, source), real)
 
 
 def _shift_all(x, steps, back=False):
+    """Shift every token.
+
+    XLA for CPUs fuses a gather with what comes after, and gathers again for each of the uses. A
+    conditional is an edge that it keeps; `lax.optimization_barrier` is not. Both branches are the
+    same. The condition depends on one sample, for which several devices would have to wait.
+    """
     if steps is None:
         return x
     places = shift_places(steps, x.shape[1], back)
     take = jax.vmap(lambda x: x.ravel().at[places].get(**UNIQUE).reshape(x.shape))
-    return _by_an_edge((x[:1, :1, :1] > 0).any(), take, take, x)
-
-
-def _by_an_edge(condition, one, other, x):
-    """Call `one` or `other`, which give the same, as something that XLA does not fuse.
-
-    XLA for CPUs fuses a gather with what comes after, and gathers again for each of the uses. A
-    conditional is an edge that it keeps; `lax.optimization_barrier` is not. The condition depends
-    on all samples, so several devices would have to wait for each other: they call `other`.
-    """
-    return lax.cond(condition, one, other, x) if alone_on_cpu() else other(x)
+    if not alone_on_cpu():
+        return take(x)
+    first_is_positive = (x[:1, :1, :1] > 0).any()
+    return lax.cond(first_is_positive, take, take, x)
