@@ -13,7 +13,7 @@ def butterfly_stages(size, block):
 
     Args:
         size: entries along the mixed axis.
-        block: entries a block, at least 2; it divides `size`.
+        block: entries per block, at least 2; it divides `size`.
 
     Returns:
         A Python integer.
@@ -23,8 +23,10 @@ def butterfly_stages(size, block):
             fill it.
 
     Example:
-        >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
-        (2, 3, 2)
+
+    >>> from keras_permix.ops import butterfly_stages
+    >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
+    (2, 3, 2)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -41,7 +43,7 @@ def butterfly_mixes(size, block, stages=None):
 
     Args:
         size: entries along the mixed axis.
-        block: entries a block, at least 2; it divides `size`.
+        block: entries per block, at least 2; it divides `size`.
         stages: stages in their order, of any number. None: as many as `butterfly_stages` counts.
 
     Returns:
@@ -51,8 +53,10 @@ def butterfly_mixes(size, block, stages=None):
         ValueError: for sizes, blocks or stages that do not fit.
 
     Example:
-        >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
-        (True, False, True)
+
+    >>> from keras_permix.ops import butterfly_mixes
+    >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
+    (True, False, True)
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023, appendix C.
     """

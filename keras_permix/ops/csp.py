@@ -50,9 +50,12 @@ def csp(
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
-        >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
-        [1.0, 2.0, 3.0, 4.0]
+
+    >>> import keras
+    >>> from keras_permix.ops import csp
+    >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
+    >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
+    [1.0, 2.0, 3.0, 4.0]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_permix.ops.dispatch.checks import check_choice
+
 KINDS = ("interleave", "interleave_haar")
 
 
@@ -18,7 +20,7 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
         channels: number of channels that are sorted.
         layer: index of the layer, from 0.
         layers: number of layers.
-        head_dim: channels a head, for `"interleave_haar"`; all channels by default.
+        head_dim: channels per head, for `"interleave_haar"`; all channels by default.
 
     Returns:
         A boolean NumPy array of shape (channels,), True where a channel is descending: the
@@ -29,13 +31,14 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
             the channels.
 
     Example:
-        >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
-        [False, False, True, True]
+
+    >>> from keras_permix.ops import interleave_order
+    >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
+    [False, False, True, True]
 
     Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
     """
-    if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {KINDS}. Received: kind={kind!r}")
+    check_choice("kind", kind, KINDS)
     if not 0 <= layer < layers:
         raise ValueError(
             f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"

@@ -28,9 +28,12 @@ def max_exchange(x, *, mask=None, implementation=None):
         ValueError: for a wrong shape, or an implementation that cannot serve the call.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
-        >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
-        [5.0, 2.0, 1.0]
+
+    >>> import keras
+    >>> from keras_permix.ops import max_exchange
+    >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
+    >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
+    [5.0, 2.0, 1.0]
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """

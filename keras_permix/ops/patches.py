@@ -30,9 +30,12 @@ def patchify(images, size, *, implementation=None):
         ValueError: for a wrong shape, or a size that does not divide height and width.
 
     Example:
-        >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
-        >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
-        [[0, 1, 4, 5], [2, 3, 6, 7]]
+
+    >>> import keras
+    >>> from keras_permix.ops import patchify
+    >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
+    >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
@@ -68,9 +71,12 @@ def unpatchify(patches, size, height, width, *, implementation=None):
             that do not make up the image.
 
     Example:
-        >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
-        >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
-        [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+    >>> import keras
+    >>> from keras_permix.ops import unpatchify
+    >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
+    >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """

@@ -39,8 +39,10 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
             number of integers.
 
     Example:
-        >>> shift_steps("linear", tokens=8, channels=4).tolist()
-        [0, 2, 4, 6]
+
+    >>> from keras_permix.ops import shift_steps
+    >>> shift_steps("linear", tokens=8, channels=4).tolist()
+    [0, 2, 4, 6]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
     """

@@ -22,7 +22,7 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
 
     Args:
         scores: tensor of shape (..., rows, columns), rows and columns alike, floating.
-        iterations: how often rows and columns are normalised.
+        iterations: how often rows and columns are normalized.
         temperature: a positive number, or a scalar tensor of one.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
@@ -33,9 +33,12 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
         ValueError: for scores that are not square, or iterations or a temperature below 1 or 0.
 
     Example:
-        >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
-        >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
+
+    >>> import keras
+    >>> from keras_permix.ops import sinkhorn
+    >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
+    >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (8).
     """

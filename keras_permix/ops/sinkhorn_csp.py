@@ -50,14 +50,17 @@ def sinkhorn_csp(
         TypeError: for steps that are not integers.
 
     Example:
-        >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
-        >>> for temperature in (100.0, 1.0, 0.01):
-        ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
-        ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
-        ...     print(values.round(2).tolist())
-        [5.99, 6.01]
-        [5.24, 6.76]
-        [5.0, 7.0]
+
+    >>> import keras
+    >>> from keras_permix.ops import sinkhorn_csp
+    >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
+    >>> for temperature in (100.0, 1.0, 0.01):
+    ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
+    ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
+    ...     print(values.round(2).tolist())
+    [5.99, 6.01]
+    [5.24, 6.76]
+    [5.0, 7.0]
 
     Source: beyond the papers; from Yuan and Xu, "Channel-wise Sample Permutation", 2024,
     equation (9) and Theorem 2.

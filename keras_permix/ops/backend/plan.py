@@ -47,7 +47,7 @@ def steps_at(steps, tokens):
 
 @lru_cache(maxsize=256)
 def shift_places(steps, tokens, back=False):
-    """Where each sample of the shifted row comes from; a row is tokens * channels samples."""
+    """Where each of `tokens * channels` values, shifted, comes from."""
     steps = np.array(steps) % tokens
     channels = len(steps)
     from_token = (np.arange(tokens)[:, None] + (steps if back else -steps)) % tokens
