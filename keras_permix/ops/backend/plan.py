@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 def steps_at(steps, tokens):
     """A tuple of steps from 0 to `tokens` - 1, from one of any integers or a `ShiftSchedule`."""
     if isinstance(steps, tuple):
-        return tuple(step % tokens for step in steps)
+        return tuple(step % max(tokens, 1) for step in steps)
     return steps.at(tokens)
 
 
