@@ -18,7 +18,7 @@ DEFAULTS = {
     "precision": "float32",
     "label_smoothing": 0.0,
     "ema": None,
-    "validation_images": None,
+    "validation_samples": None,
     "paper": None,
 }
 REQUIRED = ("model", "data")
@@ -71,6 +71,9 @@ def load_recipe(recipe, option=None, overrides=()):
         recipe: Name or path.
         option: Name of one of the recipe's options.
         overrides: Strings `"epochs=2"` or `"model.width=64"`; values are Python literals.
+
+    Returns:
+        The recipe as a dict.
 
     Raises:
         ValueError: for an unknown recipe, option or key, or an override that is no literal.

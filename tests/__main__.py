@@ -3,7 +3,9 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core, up to `WORKERS`. `-n 0` keeps the tests in a single one.
+core, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests that need no backend, or would
+find the same on all (`pytest.mark.once`), run on the last of them, which starts soonest. Kernels
+are interpreted by `make test-accelerators` alone. An `-m EXPRESSION` chooses in place of both.
 """
 
 import importlib.util
@@ -29,7 +31,9 @@ def main(arguments):
         print(f"tests: not installed: {', '.join(absent or BACKENDS)}", file=sys.stderr)
         return 2
     arguments = [argument for argument in arguments if argument not in BACKENDS]
-    results = {name: run(name, arguments) for name in asked or installed}
+    *others, last = asked or installed
+    chosen = dict.fromkeys(others, "not interpreted and not once") | {last: "not interpreted"}
+    results = {name: run(name, ["-m", marks, *arguments]) for name, marks in chosen.items()}
     print()
     for name, (code, counts, seconds) in results.items():
         print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")

@@ -1,5 +1,7 @@
 """What tests must ask of a backend by its own name: gradients and compilation."""
 
+import gc
+
 import keras
 
 BACKEND = keras.config.backend()
@@ -30,6 +32,38 @@ def compiled(function):
 def quick(function):
     """`function` as it runs soonest: JAX compiles it whole sooner than op by op."""
     return compiled(function) if BACKEND == "jax" else function
+
+
+def keep_compiled(folder):
+    """Have JAX read what it has compiled before from files, which outlive `forget_compiled`."""
+    if BACKEND == "jax":
+        import jax
+        from jax.experimental.compilation_cache import compilation_cache
+
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        compilation_cache.reset_cache()  # what was compiled before had none
+
+
+def compile_soon(soon):
+    """Choose between code that XLA has made soon, and code that runs fast as it does for users."""
+    if BACKEND == "jax":
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", soon)
+
+
+def forget_compiled():
+    """Free compiled functions, which JAX and PyTorch keep for as long as a process lives."""
+    if BACKEND == "jax":
+        import jax
+
+        jax.clear_caches()
+    if BACKEND == "torch":
+        import torch
+
+        torch.compiler.reset()
+    gc.collect()
 
 
 def _jax(function, x, cotangent):

@@ -3,15 +3,49 @@
 import keras
 import pytest
 
+from tests.backends import compile_soon, forget_compiled, keep_compiled
+
+# Tests that need no backend, or find the same on all: `python -m tests` runs them on one.
+ONCE = (
+    "tests/data/graphs",
+    "tests/data/images",
+    "tests/data/text",
+    "tests/layers/mega/test_mega_block.py::test_parameters_are_those_of_the_papers_stacks",
+    "tests/ops/test_golden.py::test_schedules",
+    "tests/ops/test_rows.py",
+    "tests/training/test_recipe.py",
+    "tests/zoo/presets/test_handles.py",
+    "tests/zoo/test_vit.py::test_parameters_are_the_papers",
+)
+# But for those that augment, in Keras.
+EACH = ("tests/data/images/test_augment.py", "tests/data/images/test_rand_augment.py")
+
+# Folders whose programs are compiled as users compile them: those that compare bits, and time.
+AS_USERS_DO = ("ops", "bench", "accelerators")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
+            item.add_marker("once")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _compiled_once(tmp_path_factory):
+    """A program that two tests of one process have in common is compiled for the first."""
+    keep_compiled(tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fresh_session(request):
+    """Graphs, compiled functions and layer names of one file do not outlive it."""
+    compile_soon(request.node.path.relative_to(request.config.rootpath).parts[1] not in AS_USERS_DO)
+    yield
+    keras.utils.clear_session()
+    forget_compiled()
+
 
 @pytest.fixture(autouse=True)
 def _same_seed():
     """Weights and data do not depend on which tests ran before."""
     keras.utils.set_random_seed(0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _fresh_session():
-    """Graphs and layer names of one file do not outlive it."""
-    yield
-    keras.utils.clear_session()

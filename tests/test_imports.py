@@ -40,7 +40,7 @@ from keras_permix import analysis, cli, data, layers, ops, training, zoo
 model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
 model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), "uint8")
-batches = data.ImagePipeline(images, np.arange(6) % 3, batch_size=3, num_classes=3)
+batches = data.Pipeline(images, np.arange(6) % 3, batch_size=3, num_classes=3)
 model.fit(images, np.arange(6) % 3, verbose=0)
 model.save_to_preset("preset")
 again = zoo.CSPViT.from_preset("preset")
@@ -102,9 +102,12 @@ PUBLIC = {
         "DampedEMA",
         "GraphormerBias",
         "GraphormerBlock",
+        "ImagePreprocessor",
         "MegaBlock",
+        "MixerBlock",
+        "PatchEmbedding",
         "PatchOnlyMixer",
-        "PostNormBlock",
+        "PositionEmbedding",
         "RandomOrder",
         "SimpleAttention",
         "SimpleAttentionBlock",

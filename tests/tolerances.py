@@ -1,13 +1,17 @@
 """How far results may be apart: one table, by what is compared and the dtype it is computed in."""
 
-# A permutation rounds nothing. Layers and models are matrix products and normalisations; float32
+# A permutation rounds nothing. Layers and models are matrix products and normalizations; float32
 # values are those suggested with the golden numbers.
 TOLERANCES = {
     "analysis": {"float64": dict(rtol=1e-12, atol=1e-12)},
     "op": {"float32": dict(rtol=0.0, atol=0.0)},
     # Sums of hundreds of terms, some of them by FFT.
-    "ema": {"float32": dict(rtol=1e-4, atol=1e-4)},
+    "ema": {
+        "float32": dict(rtol=1e-4, atol=1e-4),
+        "float64": dict(rtol=1e-11, atol=1e-11),
+    },
     "layer": {
+        "float64": dict(rtol=1e-11, atol=1e-11),
         "float32": dict(rtol=1e-4, atol=1e-5),
         "float16": dict(rtol=1e-2, atol=1e-2),
         "bfloat16": dict(rtol=5e-2, atol=5e-2),

@@ -1,30 +1,89 @@
 """Put a finished run into the repository: preset to `weights/`, card, log and curves to `zoo/`.
 
-python tools/publish.py runs/cspvit/cifar10_small cspvit/cifar10_small
+    python tools/publish.py runs/cspvit/cifar10_small
+
+The preset's name is that of the run. All of it is put there, or nothing.
 """
 
+import os
 import shutil
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from keras_permix.zoo.presets.writer import update_metadata
+from keras_permix.training.record import read_record
+from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
+STORY = ("README.md", "log.csv", "curves.png")
 
 
-def publish(run, name):
-    """Copy what the run of preset `name` made, and note the commit it was made with."""
-    preset, story = ROOT / "weights" / name, ROOT / "zoo" / name
-    shutil.copytree(run / "preset", preset, dirs_exist_ok=True)
-    for file in ("README.md", "log.csv", "curves.png"):
-        shutil.copy(run / file, story / file)
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    update_metadata(preset, commit=head.stdout.strip())
-    print(f"{preset.relative_to(ROOT)} and {story.relative_to(ROOT)}")
+def publish(run, root=ROOT):
+    """Copy what a run made into the repository `root`.
+
+    Args:
+        run: Folder of a finished run.
+        root: The repository.
+
+    Returns:
+        The two folders that it now lies in.
+
+    Raises:
+        ValueError: for a smoke run, a recipe outside the repository, or a damaged preset.
+        OSError: for a missing file, or a folder that cannot be written.
+    """
+    run, root = Path(run), Path(root)
+    record = read_record(run)
+    _check(record, run)
+    places = [root / "weights" / record["name"], root / "zoo" / record["name"]]
+    with tempfile.TemporaryDirectory(dir=root, prefix=".publish") as folder:
+        preset, story = Path(folder, "preset"), Path(folder, "story")
+        shutil.copytree(run / "preset", preset)
+        if places[1].is_dir():
+            shutil.copytree(places[1], story)
+        story.mkdir(exist_ok=True)
+        for file in STORY:
+            shutil.copy(run / file, story / file)
+        replace_all({preset: places[0], story: places[1]}, Path(folder, "old"))
+    return places
+
+
+def replace_all(moves, old):
+    """Rename folders to their places, or leave all places as they were.
+
+    Args:
+        moves: Dict from new folders to their places.
+        old: Folder to keep in, till all is done, what stood there.
+    """
+    done = []
+    try:
+        for number, (new, place) in enumerate(moves.items()):
+            kept = old / str(number)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            kept.parent.mkdir(exist_ok=True)
+            if place.exists():
+                os.rename(place, kept)
+            done.append((place, kept))
+            os.rename(new, place)
+    except BaseException:
+        for place, kept in done:
+            shutil.rmtree(place, ignore_errors=True)
+            if kept.exists():
+                os.rename(kept, place)
+        raise
+
+
+def _check(record, run):
+    if record["smoke"]:
+        raise ValueError(f"A smoke run is not published. Received: {run}")
+    if not record["recipe"].startswith("zoo/"):
+        raise ValueError(
+            "A published preset must have its recipe in the repository's `zoo/`. "
+            f"Received: {record['recipe']}"
+        )
+    preset_info(run / "preset").files.verify()
 
 
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]), sys.argv[2])
+    for place in publish(sys.argv[1]):
+        print(place.relative_to(ROOT))

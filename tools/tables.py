@@ -1,44 +1,65 @@
-"""Write the README's tables from the presets in `weights/` and the measurements in `benchmarks/`.
+"""Write the tables of the pages from the presets in `weights/` and measurements in `benchmarks/`.
 
     python tools/tables.py            # rewrite them
     python tools/tables.py --check    # fail if they are out of date
 
-A table stands between `<!-- NAME -->` and `<!-- end NAME -->`.
+A table stands between `<!-- NAME -->` and `<!-- end NAME -->`, in one of the `PAGES`.
 """
 
 import csv
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
+from keras_permix.tasks.scores import format_score
+
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
+# What a layer costs for N tokens.
+COSTS = {
+    "CSP": "O(N)",
+    "SliceSort": "O(N log N)",
+    "SimpleAttention": "O(N)",
+    "ButterflyAttention": "O(N √N)",
+    "DampedEMA": "O(N)",
+    "SoftmaxAttention": "O(N²)",
+}
+
+
+def summary():
+    """One row per mixer: its cost, and how often as fast as attention at 1,024 tokens."""
+    yield ("mixer", "cost for N tokens", *(f"{name}: times as fast" for name in BACKENDS))
+    measured = [by_layer_and_case("xeon", name, "vs_attention") for name in BACKENDS]
+    for layer, cost in COSTS.items():
+        yield (f"`{layer}`", cost, *(f"{ratios[layer, '8×1024']}×" for ratios in measured))
+
+
 def presets():
-    """One row a trained preset: parameters and scores."""
-    yield ("preset", "parameters", "data", "top-1", "top-5", "card")
+    """One row per trained preset: parameters and scores."""
+    yield ("preset", "parameters", "data", "measured", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
-        metadata = json.loads(path.read_text())
+        metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
             continue
         name = "/".join(path.parent.parts[-2:])
-        scores = {key.split("/")[-1]: f"{100 * v:.2f} %" for key, v in metadata["scores"].items()}
+        scores = metadata["scores"].items()
         yield (
             f"`{name}`",
             f"{metadata['parameter_count']:,}",
             metadata["data"],
-            scores.get("top1", "–"),
-            scores.get("top5", "–"),
-            f"[card](zoo/{name}/README.md)",
+            ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
+            f"[card]({name}/README.md)",
         )
 
 
 def ops():
-    """One row an operator and shape: speed against three others on each backend."""
+    """One row per operator and shape: speed against three others on each backend."""
     measured = [read("xeon", f"ops_{backend}") for backend in BACKENDS]
     yield ("op", "shape", *(f"{backend}: reference / attention / copy" for backend in BACKENDS))
     for rows in zip(*measured, strict=True):
@@ -50,7 +71,7 @@ def ops():
 
 
 def layers():
-    """One row a layer and case: how often as fast as attention, on each machine and backend."""
+    """One row per layer and case: how often as fast as attention, on each machine and backend."""
     places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
     yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in places))
     ratios = [by_layer_and_case(*place, "vs_attention") for place in places]
@@ -61,7 +82,7 @@ def layers():
 
 
 def growth():
-    """One row a layer: the time of a token among 65,536, in times of one among 1,024."""
+    """One row per layer: the time of a token among 65,536, in times of one among 1,024."""
     places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
     yield ("layer", *(f"{backend}, {machine}" for machine, backend in places))
     times = [by_layer_and_case(*place, "us_per_token") for place in places]
@@ -82,7 +103,7 @@ def by_layer_and_case(machine, backend, column):
 
 
 def models():
-    """One row a case and model: milliseconds of a training step and the ratio to the ViT."""
+    """One row per case and model: milliseconds of a training step and the ratio to the ViT."""
     measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
     yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
     for rows in zip(*measured, strict=True):
@@ -92,7 +113,7 @@ def models():
 
 def read(machine, name):
     """Rows of a file of measurements."""
-    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="") as file:
+    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -103,22 +124,29 @@ def markdown(rows):
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def filled(text):
-    """The README with every table made anew."""
-    for table in (presets, ops, layers, growth, models):
-        name = table.__name__
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
-        text, found = re.subn(
-            pattern, lambda m, t=table: f"{m[1]}{markdown(t())}\n{m[2]}", text, flags=re.DOTALL
-        )
-        if found != 1:
-            raise ValueError(f"The README must hold the table `{name}` once. Received: {found}")
-    return text
+def fill(table, match):
+    """What stands where a table was."""
+    return f"{match[1]}{markdown(table())}\n{match[2]}"
+
+
+def filled(pages):
+    """The texts of the pages with every table made anew."""
+    for table in (summary, presets, ops, layers, growth, models):
+        name, count = table.__name__, 0
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        for path, text in pages.items():
+            pages[path], found = pattern.subn(partial(fill, table), text)
+            count += found
+        if count != 1:
+            raise ValueError(f"The table `{name}` must stand on one page. Received: {count}")
+    return pages
 
 
 if __name__ == "__main__":
-    old = README.read_text()
-    new = filled(old)
+    old = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    new = filled(dict(old))
+    stale = [str(path.relative_to(ROOT)) for path in PAGES if new[path] != old[path]]
     if "--check" in sys.argv[1:]:
-        sys.exit("README.md: the tables are out of date" if new != old else 0)
-    README.write_text(new)
+        sys.exit(f"out of date: {', '.join(stale)}" if stale else 0)
+    for path in PAGES:
+        path.write_text(new[path], encoding="utf-8")

@@ -54,7 +54,7 @@ def simple_attention_maps(layer, tokens, mask=None, heads=None):
 def plot_simple_attention_maps(axes, maps):
     """Draw maps with rows for queries and columns for keys: red adds a value, blue takes it off.
 
-    The colours of all maps share one scale, white at zero.
+    The colors of all maps share one scale, white at zero.
 
     Args:
         axes: Matplotlib axes, one for each map.

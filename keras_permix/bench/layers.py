@@ -29,22 +29,28 @@ IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in
 
 def makers():
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
-    from keras_permix import layers
     from keras_permix.bench.rivals import FourierMixer, LinearAttention, SelfAttention
+    from keras_permix.layers import DampedEMA
 
     return {
         ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
-        "SoftmaxAttention": lambda tokens, dtype: layers.SoftmaxAttention(HEADS, dtype=dtype),
+        "SoftmaxAttention": partial(_mixer, {"name": "attention", "num_heads": HEADS}),
         "LinearAttention": lambda tokens, dtype: LinearAttention(HEADS, dtype=dtype),
         "FourierMixer": lambda tokens, dtype: FourierMixer(dtype=dtype),
-        "CSP": lambda tokens, dtype: layers.CSP(dtype=dtype),
-        "SliceSort": lambda tokens, dtype: layers.SliceSort(dtype=dtype),
-        "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
+        "CSP": partial(_mixer, "csp"),
+        "SliceSort": partial(_mixer, "slice_sort"),
+        "SimpleAttention": partial(_mixer, {"name": "simple_attention", "num_heads": HEADS}),
         "ButterflyAttention": partial(_butterfly, 1),
-        "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
+        "DampedEMA": lambda tokens, dtype: DampedEMA(dtype=dtype),
         **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
         BLOCKS: partial(_butterfly, 0),  # what `ButterflyAttention` costs without a permutation
     }
+
+
+def _mixer(spec, tokens, dtype):
+    from keras_permix.layers.mixers import make_mixer
+
+    return make_mixer(spec, dtype=dtype)
 
 
 def _projections(count, tokens, dtype):
@@ -69,11 +75,11 @@ def measure(case, repeats, dtype):
 
     Args:
         case: One of `CASES`.
-        repeats: Turns of `medians`.
+        repeats: Rounds of `medians`.
         dtype: What the layers compute in; their weights are float32.
 
     Yields:
-        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds a token of forward
+        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds per token of forward
         and backward together, the ratio to Keras' `MultiHeadAttention`, and the memory of forward
         and backward in MB above what was there.
     """
@@ -109,7 +115,7 @@ def measure(case, repeats, dtype):
 
 
 def plot(rows, path):
-    """Draw time and memory a token against the number of tokens, one line a layer.
+    """Draw time and memory per token against the number of tokens, one line per layer.
 
     A line holds the cases of the largest batch that the layer was timed with.
     """
@@ -128,8 +134,8 @@ def plot(rows, path):
         if all(row["peak_mb"] != "" for row in mine):
             kilobytes = [1e3 * row["peak_mb"] / most for row in mine]
             memory.plot(tokens, kilobytes, "o-", color=line.get_color())
-    time.set(ylabel="microseconds a token, forward and backward", xlabel="tokens")
-    memory.set(ylabel="kilobytes a token, forward and backward", xlabel="tokens")
+    time.set(ylabel="microseconds per token, forward and backward", xlabel="tokens")
+    memory.set(ylabel="kilobytes per token, forward and backward", xlabel="tokens")
     for axes in (time, memory):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")

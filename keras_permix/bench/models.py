@@ -18,7 +18,7 @@ def measure(case, repeats, dtype):
 
     Args:
         case: One of `CASES`.
-        repeats: Turns of `medians`.
+        repeats: Rounds of `medians`.
         dtype: What the models compute in; their weights are float32.
 
     Yields:
@@ -42,7 +42,7 @@ def measure(case, repeats, dtype):
 
 
 def plot(rows, path):
-    """Draw the time of a training step, relative to the ViT's, one group of bars a case."""
+    """Draw the time of a training step, relative to the ViT's, one group of bars per case."""
     import numpy as np
     from matplotlib.figure import Figure
 

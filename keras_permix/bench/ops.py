@@ -37,7 +37,7 @@ def measure(case, repeats, dtype):
 
     Args:
         case: One of `CASES`, each of which has some shapes.
-        repeats: Turns of `medians`.
+        repeats: Rounds of `medians`.
         dtype: What the tensors are made of.
 
     Yields:
@@ -93,7 +93,7 @@ def measure(case, repeats, dtype):
 
 
 def plot(rows, path):
-    """Draw the time of every operator and of what it was timed against, one group of bars a row."""
+    """Draw the time of every operator and of what it was timed against, a group of bars per row."""
     import numpy as np
     from matplotlib.figure import Figure
 

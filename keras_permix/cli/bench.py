@@ -3,7 +3,6 @@
 import argparse
 import csv
 import datetime
-import importlib
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.bench.timing import keep_freed_memory
 from keras_permix.cli.table import format_table
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models}
@@ -27,19 +25,26 @@ def add_parser(subparsers):
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
-    parser.add_argument("--repeats", type=int, default=9, help="turns of each function")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
+    parser.add_argument(
+        "--plain",
+        action="store_false",
+        dest="keep_memory",
+        help="leave the allocator alone, as in a process that never calls `keep_freed_memory`",
+    )
     parser.add_argument("--out", type=Path, help="CSV file to write, and a drawing beside it, PNG")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, keep_memory=True)
 
 
 def run(arguments):
     """Measure, print a table, write the CSV. Returns the exit code."""
     import keras
 
-    from keras_permix import __version__
+    from keras_permix._version import __version__
     from keras_permix.machine import machine
+    from keras_permix.ops.backend import running
 
     if arguments.repeats < 1:
         raise ValueError(f"`--repeats` must be at least 1. Received: {arguments.repeats}")
@@ -49,8 +54,7 @@ def run(arguments):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
     if arguments.out and arguments.out.is_dir():
         raise ValueError(f"`--out` must be a file, but is a folder. Received: {arguments.out}")
-    keep_freed_memory()
-    print(f"{arguments.what} on {keras.config.backend()}, {machine()}", flush=True)
+    print(f"{arguments.what} on {running.name()}, {machine()}", flush=True)
     rows = []
     with keras.device(arguments.device) if arguments.device else nullcontext():
         for case in cases:
@@ -63,22 +67,16 @@ def run(arguments):
             "device": arguments.device or "",
             "date": datetime.date.today().isoformat(),
             "keras": keras.__version__,
-            "backend": keras.config.backend(),
-            "backend_version": backend_version(),
+            "backend": running.name(),
+            "backend_version": running.version(),
             "keras_permix": __version__,
             "machine": machine(),
+            "freed_memory": "kept" if arguments.keep_memory else "",
         }
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out, "w", newline="") as file:
+        with open(arguments.out, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
             writer.writeheader()
             writer.writerows({**row, **about} for row in rows)
         bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
-
-
-def backend_version():
-    """Version of the package of the backend."""
-    import keras
-
-    return importlib.import_module(keras.config.backend()).__version__

@@ -1,4 +1,4 @@
-"""`permix evaluate`: top-1 and top-5 accuracy of a preset on a test set."""
+"""`permix evaluate`: scores of a preset on a test set."""
 
 import json
 from pathlib import Path
@@ -16,59 +16,34 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
-    from keras_permix import data
+    from keras_permix.tasks import task_of
+    from keras_permix.tasks.scores import format_score
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.names import load_preset
 
-    name = arguments.data or preset_info(arguments.preset).metadata.get("data")
-    if name is None:
-        raise ValueError(
-            f"The preset must name its data set, or `--data` be given. Received: {arguments.preset}"
-        )
-    model = load_preset(None, arguments.preset)
-    test = data.load_images(name, data_dir=arguments.data_dir).test
-    scores = {
-        f"{name}/test/{metric}": round(value, 5)
-        for metric, value in accuracy(model, *test, arguments.batch_size).items()
-    }
+    info = preset_info(arguments.preset)
+    spec = data_of(info, arguments.data)
+    task = task_of(load_preset(None, info))
+    dataset = task.load(spec, arguments.data_dir)
+    measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
+    scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
-        print(f"{key}: {100 * value:.2f} %")
+        print(f"{key}: {format_score(key, value)}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(scores, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
-def accuracy(model, images, labels, batch_size):
-    """Top-1 and top-5 accuracy of a classifier.
-
-    Args:
-        model: A model that gives logits.
-        images: uint8 `(images, height, width, channels)`.
-        labels: Indices of the classes, `(images,)`.
-        batch_size: Images in a batch.
-
-    Returns:
-        A dict with "top1" and "top5", 0–1; without "top5" where there are no more than 5 classes.
+def data_of(info, name=None):
+    """How a recipe would write the data set `name`, or the one that a preset was trained on.
 
     Raises:
-        ValueError: if the images have other channels, or labels that the model does not know.
+        ValueError: if no name is given and the preset says none.
     """
-    import keras
-
-    from keras_permix.data import ImagePipeline
-
-    if images.shape[-1] != model.input_shape[-1]:
+    if name is not None:
+        return {"name": name}
+    if info.metadata.get("data") is None:
         raise ValueError(
-            f"The model takes images of {model.input_shape[-1]} channels. "
-            f"Received: images of shape {images.shape}"
+            f"The preset must name its data set, or `--data` be given. Received: {info.name}"
         )
-    classes = model.output_shape[-1]
-    metrics = [keras.metrics.SparseCategoricalAccuracy(name="top1")]
-    if classes > 5:
-        metrics.append(keras.metrics.SparseTopKCategoricalAccuracy(5, name="top5"))
-    model.compile(
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=metrics
-    )
-    batches = ImagePipeline(images, labels, batch_size=batch_size, num_classes=classes)
-    scores = model.evaluate(batches, return_dict=True)
-    return {metric.name: float(scores[metric.name]) for metric in metrics}
+    return {"name": info.metadata["data"], **(info.metadata.get("data_options") or {})}

@@ -1,7 +1,7 @@
 """`permix verify`: presets give the answers that they promise, on every installed backend.
 
 Each backend runs in a process of its own, loads every preset, whose checksums are verified on the
-way, and compares its logits with the preset's probe.
+way, and compares its outputs with the preset's probe.
 """
 
 import json
@@ -87,5 +87,5 @@ def verify_on(backend, presets):
 def _judge(result):
     if "problem" in result:
         return "–", "FAIL: see below"
-    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: other logits"
+    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: other outputs"
     return f"{result['error']:.1e} / {result['atol']:.0e}", verdict

@@ -1,28 +1,40 @@
 """Data sets, and the pipelines that bring them to a model."""
 
+from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import pad_graphs
+from keras_permix.data.graphs.preprocess import preprocess_graph
+from keras_permix.data.graphs.sets import GraphSource, load_graphs
 from keras_permix.data.images.augment import Augmentation, make_augmentation
 from keras_permix.data.images.generated import generated_images
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.images.sets import ImageData, load_images
+from keras_permix.data.images.sets import load_images
 from keras_permix.data.images.sheet import load_sheet
 from keras_permix.data.images.tfds_images import tfds_images, tfds_source
-from keras_permix.data.pipeline import ImagePipeline
+from keras_permix.data.pipeline import Pipeline
+from keras_permix.data.text.sets import load_texts
+from keras_permix.data.text.tokens import TextSource, encode_bytes, pad_tokens
 
 __all__ = [
     "Augmentation",
-    "ImageData",
-    "ImagePipeline",
+    "Dataset",
+    "GraphSource",
+    "Pipeline",
     "RandAugment",
     "RecordSource",
     "ResizeCrop",
+    "TextSource",
+    "encode_bytes",
     "generated_images",
+    "load_graphs",
     "load_images",
     "load_sheet",
+    "load_texts",
     "make_augmentation",
     "pad_graphs",
+    "pad_tokens",
+    "preprocess_graph",
     "tfds_images",
     "tfds_source",
 ]

@@ -16,6 +16,9 @@ SHA256 = {
         "5634745efa576a17e7d4cf5cd9d09123c75e6538e5114267c2d156edaf519341",
     "mnist-t10k-labels-idx1-ubyte.gz":
         "ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6",
+    "imdb_train.jsonl.xz": "803408307be083160617d3a87f7249bc7f14bc9a0cc14ff5b70606939569caca",
+    "imdb_test.jsonl.xz": "aa0f3efca775fe71551bbe2cca6e46dede2c0f620d5a78db939e0e91cf4a0f70",
+    "sst2.jsonl.xz": "730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d",
 }  # fmt: skip
 
 
@@ -43,8 +46,8 @@ def read_verified(path):
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            "The data folder must hold the file named here. Leave `data_dir=None` to have the "
-            f"data downloaded by Keras. Received: a folder without {path}"
+            "The data folder must hold the file named here. Image sets are downloaded by Keras "
+            f"with `data_dir=None`. Received: a folder without {path}"
         )
     blob = path.read_bytes()
     digest = hashlib.sha256(blob).hexdigest()

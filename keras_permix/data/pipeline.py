@@ -1,13 +1,11 @@
-"""Batches of images for `fit`, the same for the same seed, epoch and position."""
+"""Batches for `fit`, the same for the same seed, epoch and position."""
 
 import keras
 import numpy as np
 
-from keras_permix.data.images.records import RecordSource
 
-
-class ImagePipeline(keras.utils.PyDataset):
-    """Batches of images and labels, shuffled and augmented anew each epoch.
+class Pipeline(keras.utils.PyDataset):
+    """Batches of inputs and targets, shuffled and augmented anew each epoch.
 
     Order and augmentation depend on nothing but seed, epoch and index of the batch: a run resumed
     with `epoch=k` sees the batches it would have seen, on every backend and with any number of
@@ -15,51 +13,51 @@ class ImagePipeline(keras.utils.PyDataset):
     first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike.
 
     Args:
-        images: array `(images, height, width, channels)`, or anything with `len` and `[index]`
-            that gives arrays `(height, width, channels)` of one shape, or a `RecordSource`.
-        labels: int array `(images,)`; None with a `RecordSource`, which has its own.
-        batch_size: images in a batch.
-        num_classes: number of classes.
-        shuffle: whether to draw a new order each epoch.
-        seed: int ≥ 0, of the order.
-        augment: None, or a function `(images, labels, epoch, index) -> (images, labels)` of a
+        inputs: Array `(samples, …)`, a dict of such arrays, anything with `len` and `[index]` that
+            gives arrays of one shape, or a source: anything with `len` and
+            `read(indices, epoch, index)` that gives `(inputs, targets)` of a batch, such as
+            `RecordSource`.
+        targets: Array `(samples, …)`; `None` with a source, which has its own.
+        batch_size: Samples in a batch.
+        num_classes: Where targets are classes, their number: they become int32 and are checked.
+        shuffle: Whether to draw a new order each epoch.
+        seed: Integer ≥ 0, of the order.
+        augment: `None`, or a function `(inputs, targets, epoch, index) -> (inputs, targets)` of a
             batch and its place, such as `make_augmentation` gives.
-        drop_remainder: whether to leave out a last batch that is not full.
-        epoch: the epoch to start with.
+        drop_remainder: Whether to leave out a last batch that is not full.
+        epoch: The epoch to start with.
         **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
 
     Returns:
-        Each item is `(images, labels)`: images as they came, or float32 after an augmentation
-        that blends them; labels int32 `(batch,)`, or float32 `(batch, num_classes)` where the
-        augmentation mixes them.
+        Each item is `(inputs, targets)`, as they came or as `augment` gives them.
 
     Raises:
         ValueError: if sizes do not fit, or an argument is out of range.
 
     Example:
 
-    ```python
-    x = np.zeros((100, 32, 32, 3), "uint8")
-    batches = ImagePipeline(x, np.zeros(100, "int32"), batch_size=32, num_classes=10, shuffle=True)
-    images, labels = batches[0]
-    ```
+    >>> import numpy as np
+    >>> from keras_permix.data import Pipeline
+    >>> x = np.zeros((100, 32, 32, 3), "uint8")
+    >>> batches = Pipeline(x, np.zeros(100), batch_size=32, num_classes=10, shuffle=True)
+    >>> batches[0][0].shape
+    (32, 32, 32, 3)
     """
 
     def __init__(
-        self, images, labels, *, batch_size, num_classes, shuffle=False, seed=0, augment=None,
-        drop_remainder=False, epoch=0, **kwargs,
+        self, inputs, targets=None, *, batch_size, num_classes=None, shuffle=False, seed=0,
+        augment=None, drop_remainder=False, epoch=0, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
-        _check_sizes(images, batch_size, drop_remainder)
-        if not isinstance(images, RecordSource):
-            labels = np.asarray(labels, "int32").reshape(-1)
-            _check_labels(images, labels, num_classes)
+        _check_sizes(inputs, batch_size, drop_remainder)
+        if not hasattr(inputs, "read"):
+            targets = _checked_targets(inputs, targets, num_classes)
         if seed < 0 or epoch < 0:
             raise ValueError(
                 f"`seed` and `epoch` must be 0 or more. Received: seed={seed}, epoch={epoch}"
             )
-        self.images, self.labels = images, labels
-        self.batch_size, self.num_classes = batch_size, num_classes
+        self.inputs, self.targets = inputs, targets
+        self.batch_size = batch_size
         self.shuffle, self.seed = shuffle, seed
         self.augment = augment
         self.drop_remainder = drop_remainder
@@ -73,7 +71,7 @@ class ImagePipeline(keras.utils.PyDataset):
     @epoch.setter
     def epoch(self, epoch):
         self._epoch = epoch
-        count = len(self.images)
+        count = _count(self.inputs)
         rng = np.random.default_rng((self.seed, epoch))
         self._order = rng.permutation(count) if self.shuffle else np.arange(count)
 
@@ -81,43 +79,57 @@ class ImagePipeline(keras.utils.PyDataset):
         self.epoch += 1
 
     def __len__(self):
-        full, rest = divmod(len(self.images), self.batch_size)
+        full, rest = divmod(_count(self.inputs), self.batch_size)
         return full + (rest > 0 and not self.drop_remainder)
 
     def __getitem__(self, index):
         start = index * self.batch_size
         chosen = self._order[start : start + self.batch_size]
-        images, labels = self._read(chosen, index)
+        inputs, targets = self._read(chosen, index)
         if self.augment is None:
-            return images, labels
-        return self.augment(images, labels, self.epoch, index)
+            return inputs, targets
+        return self.augment(inputs, targets, self.epoch, index)
 
     def _read(self, chosen, index):
-        if isinstance(self.images, RecordSource):
-            return self.images.read(chosen, self.epoch, index)
-        if isinstance(self.images, np.ndarray):
-            return self.images[chosen], self.labels[chosen]
-        return np.stack([self.images[int(i)] for i in chosen]), self.labels[chosen]
+        if hasattr(self.inputs, "read"):
+            return self.inputs.read(chosen, self.epoch, index)
+        return _take(self.inputs, chosen), self.targets[chosen]
 
 
-def _check_sizes(images, batch_size, drop_remainder):
+def _count(inputs):
+    return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
+
+
+def _take(inputs, chosen):
+    if isinstance(inputs, dict):
+        return {name: array[chosen] for name, array in inputs.items()}
+    if isinstance(inputs, np.ndarray):
+        return inputs[chosen]
+    return np.stack([inputs[int(i)] for i in chosen])
+
+
+def _check_sizes(inputs, batch_size, drop_remainder):
     least = batch_size if drop_remainder else 1
-    if batch_size < 1 or len(images) < least:
+    if batch_size < 1 or _count(inputs) < least:
         raise ValueError(
-            "`batch_size` must be 1 or more, and `images` must fill at least one batch. "
-            f"Received: batch_size={batch_size}, {len(images)} images, "
+            "`batch_size` must be 1 or more, and `inputs` must fill at least one batch. "
+            f"Received: batch_size={batch_size}, {_count(inputs)} inputs, "
             f"drop_remainder={drop_remainder}"
         )
 
 
-def _check_labels(images, labels, num_classes):
-    if len(images) != len(labels):
+def _checked_targets(inputs, targets, num_classes):
+    targets = np.asarray(targets)
+    if num_classes is not None:
+        targets = targets.astype("int32").reshape(-1)
+    if _count(inputs) != len(targets):
         raise ValueError(
-            "`images` and `labels` must be of one length. "
-            f"Received: {len(images)} images, {len(labels)} labels"
+            "`inputs` and `targets` must be of one length. "
+            f"Received: {_count(inputs)} inputs, {len(targets)} targets"
         )
-    if labels.min() < 0 or labels.max() >= num_classes:
+    if num_classes is not None and (targets.min() < 0 or targets.max() >= num_classes):
         raise ValueError(
-            "`labels` must be from 0 to `num_classes - 1`. "
-            f"Received: labels from {labels.min()} to {labels.max()}, num_classes={num_classes}"
+            "`targets` must be from 0 to `num_classes - 1`. Received: targets from "
+            f"{targets.min()} to {targets.max()}, num_classes={num_classes}"
         )
+    return targets

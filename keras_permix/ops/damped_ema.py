@@ -34,10 +34,10 @@ def damped_ema(
         out[t] = sum(gamma * h[t]) / sqrt(dim) + omega * x[t]
 
     Parameters of 2 * channels rows hold a second average, over the tokens that follow, which is
-    added; the token itself then counts in both. All forms compute in float32 at least and agree
-    within its rounding: "chunked" (time and memory linear in the tokens), "fft" (one long
-    convolution) and "reference" (the recurrence above, token by token, which holds `dim` times
-    its input).
+    added; the token itself then counts in both. All forms compute in float32, or in float64 where
+    `x` has it, and agree within its rounding: "chunked" (time and memory linear in the tokens),
+    "fft" (one long convolution) and "reference" (the recurrence above, token by token, which holds
+    `dim` times its input).
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating.
@@ -58,11 +58,12 @@ def damped_ema(
             or an implementation that cannot serve the call.
 
     Example:
-        >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
-        >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
-        >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4
-        >>> keras.ops.convert_to_numpy(y).ravel().tolist()
-        [0.5, 0.375, 0.28125]
+
+    >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
+    >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
+    >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4
+    >>> keras.ops.convert_to_numpy(y).ravel().tolist()
+    [0.5, 0.375, 0.28125]
 
     Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1; the
     factor 1 / sqrt(dim) and the sum of both directions as in the released code.

@@ -1,10 +1,11 @@
 """Attention without softmax, whose products associate to the right: linear in the tokens."""
 
-from keras import KerasTensor, backend, ops
+from keras import KerasTensor, ops
 
-from keras_permix.ops.dispatch.checks import check_mask
+from keras_permix.ops.dispatch.checks import check_choice, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.precision import full_precision
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32
@@ -34,23 +35,22 @@ def simple_attention(
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
-        A tensor like `value`.
+        A tensor like `value`, also for no samples or no tokens.
 
     Raises:
         ValueError: for wrong shapes, or an unknown `scale`.
 
     Example:
-        >>> x = keras.ops.ones((1, 4, 2, 3))
-        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
-        [6.0, 6.0, 6.0, 6.0]
-        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
-        [1.5, 3.0, 4.5, 6.0]
+
+    >>> x = keras.ops.ones((1, 4, 2, 3))
+    >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
+    [6.0, 6.0, 6.0, 6.0]
+    >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
+    [1.5, 3.0, 4.5, 6.0]
 
     Source: Yorsh et al., "SimpleTRON", 2022.
     """
     query, key, value = _check_heads(query, key, value)
-    if scale not in SCALES:
-        raise ValueError(f"`scale` must be one of {SCALES}. Received: scale={scale!r}")
     return dispatch(
         "simple_attention",
         simple_attention_reference,
@@ -60,7 +60,7 @@ def simple_attention(
         mask=check_mask(mask, query, of="query"),
         like=2,
         implementation=implementation,
-        scale=scale,
+        scale=check_choice("scale", scale, SCALES),
         causal=causal,
     )
 
@@ -87,25 +87,28 @@ def _attend(query, key, value):
 
 def _attend_causally(query, key, value):
     size = max(query.shape[-1], SMALLEST_CHUNK)
-    tokens = ops.shape(query)[1]
-    query, key, value = (_cut(x, size) for x in (query, key, value))
-    within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query, key))
+    query_chunks, key, value = (_cut(x, size) for x in (query, key, value))
+    within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query_chunks, key))
     out = ops.einsum("bchnm,bcmhe->bcnhe", within, value)
     before = _sum_of_earlier(ops.einsum("bcnhd,bcnhe->bchde", key, value))
-    out = out + ops.einsum("bcnhd,bchde->bcnhe", query, before)
-    return ops.reshape(out, (ops.shape(out)[0], -1, *out.shape[3:]))[:, :tokens]
+    out = out + ops.einsum("bcnhd,bchde->bcnhe", query_chunks, before)
+    batch, chunks = ops.shape(out)[:2]
+    out = ops.reshape(out, (batch, chunks * size, *out.shape[3:]))
+    return out[:, : ops.shape(query)[1]]
 
 
 def _cut(x, size):
     """Cut tokens into chunks, the last one filled up: (batch, chunks, size, heads, channels)."""
-    x = ops.pad(x, ((0, 0), (0, -ops.shape(x)[1] % size), (0, 0), (0, 0)))
-    return ops.reshape(x, (ops.shape(x)[0], -1, size, *x.shape[2:]))
+    batch, tokens = ops.shape(x)[:2]
+    missing = -tokens % size
+    x = ops.pad(x, ((0, 0), (0, missing), (0, 0), (0, 0)))
+    return ops.reshape(x, (batch, (tokens + missing) // size, size, *x.shape[2:]))
 
 
 def _sum_of_earlier(states):
     """For every chunk the sum over the chunks before it, in float32 at least."""
-    shifted = ops.pad(states[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0), (0, 0)))
-    shifted = ops.cast(shifted, _precise(states.dtype))
+    shifted = ops.pad(states, ((0, 0), (1, 0), (0, 0), (0, 0), (0, 0)))[:, :-1]
+    shifted = ops.cast(shifted, full_precision(states.dtype))
     return ops.cast(ops.cumsum(shifted, axis=1), states.dtype)
 
 
@@ -118,11 +121,7 @@ def _length_to_seen(value, mask, causal):
 
 
 def _root(count, dtype):
-    return ops.sqrt(ops.cast(count, _precise(dtype)))
-
-
-def _precise(dtype):
-    return backend.result_type(dtype, "float32")
+    return ops.sqrt(ops.cast(count, full_precision(dtype)))
 
 
 def _check_heads(query, key, value):

@@ -1,111 +1,143 @@
-"""From a recipe to a trained model."""
+"""A run: one recipe, one of its options, and all that is called after them."""
 
-import keras
-import numpy as np
+import dataclasses
+import functools
+import shlex
+from pathlib import Path
+from typing import NamedTuple
 
-from keras_permix import data, zoo
-from keras_permix.training.run_folder import RunFolder
-from keras_permix.training.schedules import make_optimizer
+from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
+from keras_permix.tasks import task_of
+from keras_permix.training.finish import finish
+from keras_permix.training.fit import fit_recipe, make_model
+from keras_permix.training.record import Recorder
 
-
-def make_model(recipe):
-    """The model of a recipe, in the recipe's precision, with weights made from its seed.
-
-    Raises:
-        ValueError: if the recipe names no model class of the zoo.
-    """
-    spec = dict(recipe["model"])
-    name = spec.pop("class_name", None)
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
-        )
-    keras.utils.set_random_seed(recipe["seed"])
-    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+SMOKE = dict(epochs=2, batch_size=8, validation_samples=16)
+SMOKE_SAMPLES = 32
 
 
-def compile_model(model, recipe, steps_per_epoch):
-    """Compile `model` with the optimizer, loss and metrics of the recipe."""
-    model.compile(
-        optimizer=make_optimizer(recipe, steps_per_epoch),
-        loss=keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=recipe["label_smoothing"]
-        ),
-        metrics=image_metrics(recipe["model"]["num_classes"]),
-    )
-
-
-def image_metrics(num_classes):
-    """Top-1 accuracy on one-hot labels, and top-5 where there are more than five classes."""
-    top1 = keras.metrics.CategoricalAccuracy(name="top1")
-    if num_classes <= 5:
-        return [top1]
-    return [top1, keras.metrics.TopKCategoricalAccuracy(5, name="top5")]
-
-
-def batches(images, labels, recipe, *, training, epoch=0):
-    """Batches of images with one-hot labels; shuffled and augmented for training."""
-    num_classes = recipe["model"]["num_classes"]
-    augment = None
-    if training and recipe["augmentation"]:
-        augment = data.make_augmentation(recipe["augmentation"], recipe["seed"], num_classes)
-    return data.ImagePipeline(
-        images,
-        labels,
-        batch_size=recipe["batch_size"],
-        num_classes=num_classes,
-        shuffle=training,
-        drop_remainder=training,
-        seed=recipe["seed"],
-        epoch=epoch,
-        augment=_OneHot(augment, num_classes),
-    )
-
-
-class _OneHot:
-    """Augment a batch, then make its labels one-hot where the augmentation has not."""
-
-    def __init__(self, augment, num_classes):
-        self.augment = augment
-        self.num_classes = num_classes
-
-    def __call__(self, images, labels, epoch, index):
-        if self.augment is not None:
-            images, labels = self.augment(images, labels, epoch, index)
-        if labels.ndim == 1:
-            labels = np.eye(self.num_classes, dtype="float32")[labels]
-        return images, labels
-
-
-def train(recipe, image_data, out, verbose=1, callbacks=()):
-    """Train the model of a recipe, from where the folder `out` left off.
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is trained, and what the preset, the folder and the commands are called.
 
     Args:
-        recipe: A dict as `load_recipe` gives it.
-        image_data: `ImageData` to train and test on.
-        out: Folder of the run.
-        verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line an epoch.
+        recipe: Name (`"cspvit/cifar10"`) or path of a recipe.
+        option: One of the recipe's named options.
+        overrides: Strings `"epochs=2"` that change values of the recipe.
+        smoke: Whether to only try it out: two short epochs of generated data.
+
+    Example:
+
+    >>> from keras_permix.training import Run
+    >>> Run("cspvit/cifar10", "wide").name
+    'cspvit/cifar10_wide'
+    >>> Run("cspvit/cifar10", "wide").command
+    'permix train cspvit/cifar10 --option wide'
+    """
+
+    recipe: str
+    option: str | None = None
+    overrides: tuple = ()
+    smoke: bool = False
+
+    @functools.cached_property
+    def values(self):
+        """The recipe's values as a dict; see `load_recipe`."""
+        values = load_recipe(self.recipe, self.option, self.overrides)
+        return {**values, **SMOKE} if self.smoke else values
+
+    @functools.cached_property
+    def path(self):
+        """The recipe's file."""
+        return find_recipe(self.recipe).resolve()
+
+    @property
+    def name(self):
+        """Name of the preset, `class/preset`: an option is part of it."""
+        preset = self.path.parent.name if self.path.name == "recipe.py" else self.path.stem
+        parts = [preset, *([self.option] if self.option else [])]
+        return f"{str(self.values['model'].get('class_name')).lower()}/{'_'.join(parts)}"
+
+    @property
+    def source(self):
+        """The recipe's file for a reader: in `zoo/` of the repository, else as it was given."""
+        known = self._known_path()
+        return f"zoo/{known.as_posix()}" if known else str(self.recipe)
+
+    @property
+    def command(self):
+        """The command that trains it."""
+        known = self._known_path()
+        words = ["permix", "train", known.parent.as_posix() if known else str(self.recipe)]
+        words += ["--option", self.option] if self.option else []
+        words += [word for override in self.overrides for word in ("--set", override)]
+        return shlex.join([*words, *(["--smoke"] if self.smoke else [])])
+
+    @property
+    def folder(self):
+        """Where the run is kept if nobody says otherwise."""
+        return Path("runs", self.name + "_smoke" * self.smoke)
+
+    def _known_path(self):
+        """The recipe's file within a folder of recipes that the package knows, or `None`."""
+        for folder in map(Path.resolve, recipe_folders()):
+            if self.path.is_relative_to(folder):
+                return self.path.relative_to(folder)
+
+
+class Trained(NamedTuple):
+    """What `train` gives: the model, the log, the scores of its preset, the folder of the run."""
+
+    model: object
+    rows: list
+    scores: dict
+    folder: Path
+
+
+def train(
+    recipe, option=None, overrides=(), *, out=None, data_dir=None, smoke=False, verbose=1,
+    callbacks=(),
+):  # fmt: skip
+    """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
+
+    The folder of the run gets a checkpoint and the log after each epoch, and at the end the
+    preset (`preset/`) and its card (`README.md`; none for a smoke run).
+
+    Args:
+        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe.
+        option: One of the recipe's named options.
+        overrides: Strings that change values of the recipe: `["epochs=2", "model.width=64"]`.
+        out: Folder of the run. `None`: `runs/` and the name of the preset.
+        data_dir: Folder with data files.
+        smoke: Whether to only try it out: two short epochs of generated data.
+        verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
         callbacks: More Keras callbacks for `fit`.
 
     Returns:
-        `(model, rows)`: the trained model and the rows of the log, one an epoch.
+        A `Trained`: `model`, `rows`, `scores`, `folder`.
+
+    Raises:
+        ValueError: for an unknown recipe, option or value, or a folder with another recipe's run.
+        FloatingPointError: if the loss or a weight is no longer finite.
+        OSError: for data that is not to be had.
+
+    Example:
+
+    >>> from keras_permix.training import train
+    >>> done = train("cspvit/mnist", smoke=True, out="run", verbose=0)
+    >>> sorted(done.scores)
+    ['generated/test/top1', 'generated/test/top5']
     """
-    folder = RunFolder(out, recipe)
-    model = make_model(recipe)
-    training = batches(*image_data.train, recipe, training=True, epoch=folder.epoch)
-    compile_model(model, recipe, len(training))
-    folder.restore(model)
-    some = slice(recipe["validation_images"])
-    some_test = [None if part is None else part[some] for part in image_data.test]
-    callbacks = [folder, *callbacks]
-    if recipe["ema"] is not None:
-        callbacks.append(keras.callbacks.SwapEMAWeights())
-    model.fit(
-        training,
-        validation_data=batches(*some_test, recipe, training=False),
-        initial_epoch=folder.epoch,
-        epochs=recipe["epochs"],
-        callbacks=callbacks,
-        verbose=verbose,
-    )
-    return model, folder.rows
+    run = Run(str(recipe), option, tuple(overrides), smoke)
+    folder = Path(out or run.folder)
+    values = run.values
+    model = make_model(values)
+    task = task_of(model)
+    if smoke:
+        dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
+    else:
+        dataset = task.load(values["data"], data_dir, seed=values["seed"])
+    recorder = Recorder(folder, run)
+    rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
+    scores = finish(model, run, dataset, rows, folder, recorder.record)
+    return Trained(model, rows, scores, folder)

@@ -1,28 +1,33 @@
-"""The folder of a training run: checkpoint, log, curves, TensorBoard events."""
+"""The folder of a training run: checkpoints, log, curves, TensorBoard events."""
 
 import csv
+import io
 import json
-import os
-import shutil
 import time
 from pathlib import Path
 
 import keras
 import numpy as np
 
+from keras_permix.safe_files import hold_folder, release_folder, sweep, write_bytes, write_text
+from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
+from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+
 
 class RunFolder(keras.callbacks.Callback):
     """Record a run after every epoch, so that it can be killed and resumed.
 
-    An epoch's weights, optimizer state and log rows become one folder, `checkpoint`, put in place
-    by a rename. `log.csv`, `curves.png` and `tensorboard/` are made from these rows.
+    An epoch's weights, optimizer state and log rows become one checkpoint, of which the last two
+    stay. `log.csv`, `curves.png` and `tensorboard/` are made from these rows. The folder belongs to
+    this process until the run or the process ends.
 
     Args:
         path: The folder of the run. Made if absent.
         recipe: The recipe as a dict; a run is resumed only with the recipe it began with.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe.
+        ValueError: if the folder holds a run of another recipe, or damaged checkpoints alone.
+        OSError: if another process trains in the folder, or it cannot be written.
     """
 
     def __init__(self, path, recipe):
@@ -31,25 +36,17 @@ class RunFolder(keras.callbacks.Callback):
         self.path.mkdir(parents=True, exist_ok=True)
         self.recipe = recipe
         self.rows = []
-        self._settle_interrupted_rename()
-        if self.checkpoint.is_dir():
-            state = json.loads((self.checkpoint / "state.json").read_text())
-            changed = [
-                key
-                for key in recipe
-                if key != "paper" and state["recipe"].get(key) != _plain(recipe[key])
-            ]
-            if changed:
-                raise ValueError(
-                    "A run is resumed with the recipe it began with. Give another `--out` folder "
-                    f"or the old values. Received: {self.path}, where {changed} differ"
-                )
-            self.rows = state["rows"]
-
-    @property
-    def checkpoint(self):
-        """The folder of the last finished epoch."""
-        return self.path / "checkpoint"
+        self._saved = None
+        if not hold_folder(self.path):
+            raise OSError(
+                "A run's folder is one process's at a time. Wait for the other, or give another "
+                f"`--out` folder. Received: {self.path}, where another process trains"
+            )
+        try:
+            self._resume()
+        except BaseException:
+            self.release()
+            raise
 
     @property
     def epoch(self):
@@ -58,9 +55,14 @@ class RunFolder(keras.callbacks.Callback):
 
     def restore(self, model):
         """Give `model` the weights and optimizer state of the last finished epoch, if any."""
-        if self.epoch:
+        if self._saved is not None:
             model.optimizer.build(model.trainable_variables)
-            model.load_weights(self.checkpoint / "state.weights.h5")
+            load_weights_content(model, *self._saved)
+            self._saved = None
+
+    def release(self):
+        """Let other processes have the folder."""
+        release_folder(self.path)
 
     def on_epoch_begin(self, epoch, logs=None):
         _seed(self.model, (self.recipe["seed"], epoch))
@@ -70,34 +72,33 @@ class RunFolder(keras.callbacks.Callback):
         values = {key: round(float(value), 6) for key, value in (logs or {}).items()}
         seconds = round(time.perf_counter() - self._started, 1)
         self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
-        self._save_checkpoint()
-        self._write_log()
+        state = {"recipe": _plain(self.recipe), "rows": self.rows}
+        weights = weights_content(self.model)
+        save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
+        write_text(self.path / "log.csv", format_log(self.rows))
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
 
-    def _save_checkpoint(self):
-        new, old = self.path / "checkpoint.new", self.path / "checkpoint.old"
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
-        self.model.save_weights(new / "state.weights.h5")
-        state = {"recipe": _plain(self.recipe), "rows": self.rows}
-        (new / "state.json").write_text(json.dumps(state, indent=1))
-        if self.checkpoint.is_dir():
-            os.rename(self.checkpoint, old)
-        os.rename(new, self.checkpoint)
-        shutil.rmtree(old, ignore_errors=True)
+    def on_train_end(self, logs=None):
+        self.release()
 
-    def _settle_interrupted_rename(self):
-        """Take the old checkpoint again if a kill fell between the two renames."""
-        old = self.path / "checkpoint.old"
-        if old.is_dir() and not self.checkpoint.is_dir():
-            os.rename(old, self.checkpoint)
-
-    def _write_log(self):
-        with open(self.path / "log.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
+    def _resume(self):
+        sweep(self.path)
+        found = load_checkpoint(self.path / "checkpoints")
+        if found is None:
+            return
+        state, *self._saved = found
+        changed = [
+            key
+            for key in self.recipe
+            if key != "paper" and state["recipe"].get(key) != _plain(self.recipe[key])
+        ]
+        if changed:
+            raise ValueError(
+                "A run is resumed with the recipe it began with. Give another `--out` folder "
+                f"or the old values. Received: {self.path}, where {changed} differ"
+            )
+        self.rows = state["rows"]
 
 
 def _seed(model, seed):
@@ -117,6 +118,15 @@ def _plain(value):
     return json.loads(json.dumps(value))
 
 
+def format_log(rows):
+    """The rows of a log as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def write_events(folder, rows):
     """Write the rows of a log as TensorBoard scalars, one file for the whole run."""
     # TensorBoard's own event writer would import TensorFlow where that is installed.
@@ -124,28 +134,32 @@ def write_events(folder, rows):
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
 
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    writer.write(Event(file_version="brain.Event:2").SerializeToString())
+    for row in rows:
+        tags = [key for key in row if key != "epoch"]
+        values = [Summary.Value(tag=tag, simple_value=row[tag]) for tag in tags]
+        event = Event(step=row["epoch"], summary=Summary(value=values))
+        writer.write(event.SerializeToString())
     folder.mkdir(exist_ok=True)
-    with open(folder / "events.out.tfevents.0", "wb") as file:
-        writer = RecordWriter(file)
-        writer.write(Event(file_version="brain.Event:2").SerializeToString())
-        for row in rows:
-            tags = [key for key in row if key != "epoch"]
-            values = [Summary.Value(tag=tag, simple_value=row[tag]) for tag in tags]
-            event = Event(step=row["epoch"], summary=Summary(value=values))
-            writer.write(event.SerializeToString())
+    write_bytes(folder / "events.out.tfevents.0", file.getvalue())
 
 
 def draw_curves(rows, path):
-    """Draw loss and accuracy over the epochs to a PNG."""
+    """Draw the loss and the metrics over the epochs to a PNG."""
     from matplotlib.figure import Figure
 
+    metrics = [key for key in rows[0] if f"val_{key}" in rows[0]][:2]
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     epochs = [row["epoch"] for row in rows]
-    for axes, metric in zip(figure.subplots(1, 2), ("loss", "top1"), strict=True):
+    for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
         for key, label in ((metric, "training"), (f"val_{metric}", "validation")):
             if key in rows[0]:
                 axes.plot(epochs, [row[key] for row in rows], label=label)
         axes.set(xlabel="epoch", ylabel=metric)
         axes.grid(alpha=0.3)
         axes.legend()
-    figure.savefig(path, dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    write_bytes(path, picture.getvalue())

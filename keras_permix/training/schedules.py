@@ -64,9 +64,7 @@ def make_optimizer(recipe, steps_per_epoch):
     spec = dict(recipe["optimizer"])
     name = spec.pop("name")
     if name not in OPTIMIZERS:
-        raise ValueError(
-            f"`optimizer` must name one of {list(OPTIMIZERS)}. Received: {name!r}"
-        )
+        raise ValueError(f"`optimizer` must name one of {list(OPTIMIZERS)}. Received: {name!r}")
     schedule = dict(recipe["schedule"])
     spec["learning_rate"] = WarmupDecay(
         schedule["name"],

@@ -8,7 +8,13 @@ from keras_permix.zoo.presets.writer import save_preset
 
 
 class ZooModel(keras.Model):
-    """A functional Keras model that is rebuilt from the arguments of its constructor."""
+    """A functional Keras model that is rebuilt from the arguments of its constructor.
+
+    A class says by `task` what it is for, by the name of one of `keras_permix.tasks`, and makes
+    inputs of its kind in `make_inputs`. A layer named "preprocessor" is described in its presets.
+    """
+
+    task = None
 
     def __init__(self, inputs, outputs, feature_maps, config, dtype=None, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -17,6 +23,37 @@ class ZooModel(keras.Model):
         self._feature_models = {}
         if dtype is not None:
             self.dtype_policy = keras.dtype_policies.get(dtype)
+
+    def make_inputs(self, seed, batch):
+        """Random inputs that the model takes, the same for the same seed: what probes ask.
+
+        Args:
+            seed: Integer ≥ 0.
+            batch: Number of samples.
+
+        Returns:
+            A NumPy array, or a dict of arrays, `batch` long.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `make_inputs`.")
+
+    def describe_input(self):
+        """What a preset says of the model's input, as plain values."""
+        return {}
+
+    def describe_output(self):
+        """What a preset says of the model's output, as plain values."""
+        return {"outputs": "logits", "num_classes": self.output_shape[-1]}
+
+    def assets(self):
+        """Other files of the model's presets, such as a tokenizer's: bytes by relative path."""
+        return {}
+
+    def transferred(self, weight, value, source):
+        """The `value` of a weight of `source`, another model of this class, for `weight` here.
+
+        A model whose weights can be fitted to another size does so here.
+        """
+        return value
 
     def features(self, inputs, layers=None):
         """Token maps after chosen blocks.
@@ -49,7 +86,7 @@ class ZooModel(keras.Model):
         return {**config, "dtype": keras.dtype_policies.serialize(self._policy_of_layers())}
 
     def _policy_of_layers(self):
-        """The model's dtype policy; with quantised layers, a map from their paths to theirs."""
+        """The model's dtype policy; with quantized layers, a map from their paths to theirs."""
         quantized = [layer for layer in self._flatten_layers() if layer.quantization_mode]
         if not quantized:
             return self.dtype_policy
@@ -67,7 +104,6 @@ class ZooModel(keras.Model):
         cls,
         preset,
         num_classes=None,
-        image_size=None,
         dtype=None,
         load_weights=True,
         **overrides,
@@ -79,10 +115,10 @@ class ZooModel(keras.Model):
                 a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
             num_classes: Where it differs from the preset's, the model gets a fresh head.
-            image_size: Where it differs from the preset's, the position table is resized.
             dtype: Dtype or dtype policy of every layer, instead of the preset's.
             load_weights: Whether to load the weights; without them the model is fresh.
-            **overrides: Other arguments of the model to change.
+            **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
+                whose position table is resized. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
@@ -99,23 +135,24 @@ class ZooModel(keras.Model):
         >>> CSPViT.from_preset("test", num_classes=5).output_shape
         (None, 5)
         """
-        given = {"num_classes": num_classes, "image_size": image_size, "dtype": dtype}
-        overrides.update({key: value for key, value in given.items() if value is not None})
+        overrides = {"num_classes": num_classes, "dtype": dtype, **overrides}
+        overrides = {key: value for key, value in overrides.items() if value is not None}
         expected = None if cls is ZooModel else cls
         return load_preset(expected, preset, load_weights=load_weights, **overrides)
 
     def save_to_preset(self, folder, *, weights_dtype=None, **metadata):
         """Write the model as a preset that `from_preset` reads on every backend.
 
-        The folder appears whole or not at all. Its probe, the logits for random images, is
+        The folder appears whole or not at all. Its probe, the outputs for random inputs, is
         measured on the weights as stored.
 
         Args:
             folder: A new or empty folder, or one that holds a preset, which is replaced.
             weights_dtype: "float16" or "float32" to store floating weights so; `None`: as they are.
-            **metadata: What else is known: `labels` (one name a class), `data`, `recipe`, `commit`,
-                `license`, `scores` (measured on the stored weights), `urls` (from file names to
-                where they can be fetched).
+            **metadata: What else is known: `labels` (one name per class or output), `data` (the
+                name of the data set), `data_options` (a dict of how else it is loaded), `recipe`,
+                `command` (that trains it), `commit`, `license`, `scores` (measured on the stored
+                weights), `urls` (from file names to where they can be fetched).
 
         Raises:
             ValueError: for other metadata, or a folder with other files.

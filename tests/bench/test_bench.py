@@ -28,7 +28,15 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
     monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
-    monkeypatch.setattr("keras_permix.bench.timing.TURN", 1e-3)
+    monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
+
+
+@pytest.fixture(autouse=True)
+def allocator(monkeypatch):
+    """The calls that would change the allocator of this process for good."""
+    calls = []
+    monkeypatch.setattr("keras_permix.cli.keep_freed_memory", lambda: calls.append("kept"))
+    return calls
 
 
 def bench(what, path, *arguments):
@@ -64,6 +72,13 @@ def test_layers_and_attention_in_short_cases_only(small, tmp_path):
 def test_models(small, tmp_path):
     rows = bench("models", tmp_path / "models.csv")
     assert [row["model"] for row in rows] == list(bench_models.MODELS)
+
+
+@pytest.mark.parametrize(("arguments", "kept"), [([], ["kept"]), (["--plain"], [])])
+def test_the_allocator_is_left_alone_if_asked(arguments, kept, small, tmp_path, allocator):
+    rows = bench("ops", tmp_path / "ops.csv", "--cases", "channel shift", *arguments)
+    assert allocator == kept
+    assert {row["freed_memory"] for row in rows} == {"".join(kept)}
 
 
 @pytest.mark.parametrize("case", ["csp, pairs", "simple attention", "damped EMA"])

@@ -20,7 +20,7 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
     quantized.quantize("int8")
     quantized.save_to_preset(tmp_path / "quantized")
     wrong = shutil.copytree(tmp_path / "plain", tmp_path / "wrong")
-    edit_json(wrong / "metadata.json", lambda m: m["probe"]["logits"][0].__setitem__(0, 9.0))
+    edit_json(wrong / "metadata.json", lambda m: m["probe"]["outputs"][0].__setitem__(0, 9.0))
     torn = shutil.copytree(tmp_path / "plain", tmp_path / "torn")
     (torn / "task.json").unlink()
 
@@ -31,7 +31,7 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
     for backend in installed_backends():
         for name in ("plain", "mixed", "quantized"):
             assert verdicts[str(tmp_path / name), backend] == "pass", output
-        assert verdicts[str(wrong), backend] == "FAIL: other logits"
+        assert verdicts[str(wrong), backend] == "FAIL: other outputs"
         assert verdicts[str(torn), backend] == "FAIL: see below"
         problem = f"{torn} on {backend}: The preset must hold `task.json`"
         assert any(line.startswith(problem) for line in output)
@@ -82,4 +82,4 @@ def test_scores_in_per_cent():
 
     assert format_scores({"a/test/top1": 0.75125, "b": None}) == "a/test/top1 75.12 %"
     assert format_scores({"a": None}) == format_scores(None) == "–"
-    assert np.isclose(float(format_scores({"a": 0.5}).split()[1]), 50)
+    assert np.isclose(float(format_scores({"a/test/accuracy": 0.5}).split()[1]), 50)

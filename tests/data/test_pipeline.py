@@ -1,10 +1,10 @@
-"""Order, resuming and shapes of `ImagePipeline`."""
+"""Order, resuming and shapes of `Pipeline`."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_permix.data import ImagePipeline, make_augmentation
+from keras_permix.data import Pipeline, make_augmentation
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype="uint8")
 LABELS = np.arange(50) % 7
@@ -13,7 +13,7 @@ LABELS = np.arange(50) % 7
 def pipeline(images=IMAGES, labels=LABELS, **changes):
     augment = make_augmentation(dict(crop_padding=2, flip=True), seed=3, num_classes=7)
     arguments = dict(batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment)
-    return ImagePipeline(images, labels, **{**arguments, **changes})
+    return Pipeline(images, labels, **{**arguments, **changes})
 
 
 def same(batches, others):
@@ -23,7 +23,7 @@ def same(batches, others):
     )
 
 
-class Recorder(ImagePipeline):
+class Recorder(Pipeline):
     """Keeps the last batch that was given for each epoch and index."""
 
     def __getitem__(self, index):
@@ -103,8 +103,8 @@ def test_any_sequence_of_images_will_do():
         (dict(batch_size=0), "`batch_size` must be 1 or more"),
         (dict(batch_size=64, drop_remainder=True), "fill at least one batch"),
         (dict(images=IMAGES[:0], labels=LABELS[:0]), "fill at least one batch"),
-        (dict(labels=LABELS[1:]), "must be of one length.*50 images, 49 labels"),
-        (dict(num_classes=6), "`num_classes - 1`.*labels from 0 to 6, num_classes=6"),
+        (dict(labels=LABELS[1:]), "must be of one length.*50 inputs, 49 targets"),
+        (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
         (dict(seed=-1), "`seed` and `epoch` must be 0 or more"),
         (dict(epoch=-1), "`seed` and `epoch` must be 0 or more"),
     ],

@@ -122,6 +122,18 @@ def test_low_precision_averages_in_float32(dtype):
     assert_close(to_numpy(outputs), wanted, dtype=dtype)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_float64_is_averaged_in_float64(form):
+    x, *parameters = in_float64(make(193, directions=2))
+    if keras.config.backend() == "jax":
+        pytest.skip("JAX has no float64 unless a flag is set")
+    tensor = keras.ops.convert_to_tensor(x, "float64")
+    outputs = ops.damped_ema(tensor, *parameters, truncation=130, implementation=form)
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float64"
+    wanted = oracle.damped_ema(x, *parameters, truncation=130)
+    assert_close(to_numpy(outputs), wanted, dtype="float64", kind="ema")
+
+
 def test_padding_may_hold_anything():
     x, *parameters = make(70)
     mask = np.arange(70) < 66

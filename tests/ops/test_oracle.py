@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_permix import ops
-from tests.backends import compiled, value_and_gradient
+from tests.backends import BACKEND, compiled, value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
@@ -138,15 +138,20 @@ def test_max_exchange(data, tensor):
 LARGE = np.random.default_rng(0).normal(size=(2, 64, 24)).astype("float32")
 LONG = np.random.default_rng(1).normal(size=(1, 1024, 4)).astype("float32")
 STEPS = tuple(range(24))
-LARGE_CASES = {
-    "csp, pairs": (lambda t: ops.csp(t, STEPS, 2), LARGE, oracle.csp(LARGE, STEPS, 2)),
-    "csp, groups of 16": (lambda t: ops.csp(t, STEPS, 16), LARGE, oracle.csp(LARGE, STEPS, 16)),
-    "shift": (lambda t: ops.channel_shift(t, STEPS), LARGE, oracle.csp(LARGE, STEPS, 1)),
-    "sort": (ops.slice_sort, LARGE, oracle.slice_sort(LARGE, False)),
-    "sort of 1024": (ops.slice_sort, LONG, oracle.slice_sort(LONG, False)),
-    "sort down": (lambda t: ops.slice_sort(t, True), LARGE, oracle.slice_sort(LARGE, True)),
-    "exchange": (ops.max_exchange, LARGE, oracle.max_exchange(LARGE)),
-}
+# name -> (operator, tokens, the sources of the oracle from the tokens)
+CASES = {
+    "csp, pairs": (lambda t: ops.csp(t, STEPS, 2), LARGE, lambda x: oracle.csp(x, STEPS, 2)),
+    "csp, groups of 16": (
+        lambda t: ops.csp(t, STEPS, 16), LARGE, lambda x: oracle.csp(x, STEPS, 16)
+    ),
+    "shift": (lambda t: ops.channel_shift(t, STEPS), LARGE, lambda x: oracle.csp(x, STEPS, 1)),
+    "sort": (ops.slice_sort, LARGE, oracle.slice_sort),
+    "sort of 1024": (ops.slice_sort, LONG, oracle.slice_sort),
+    "sort down": (lambda t: ops.slice_sort(t, True), LARGE, lambda x: oracle.slice_sort(x, True)),
+    "exchange": (ops.max_exchange, LARGE, oracle.max_exchange),
+}  # fmt: skip
+SOURCES = {case: sources for case, (_, _, sources) in CASES.items()}
+LARGE_CASES = {case: (function, x, sources(x)) for case, (function, x, sources) in CASES.items()}
 
 
 @pytest.mark.parametrize("case", LARGE_CASES)
@@ -169,6 +174,21 @@ def test_reference_is_the_oracle(case, monkeypatch):
     monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "reference")
     function, x, sources = LARGE_CASES[case]
     check(function, x, "float32", sources)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX compiles for TPUs")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", [case for case in LARGE_CASES if case != "exchange"])
+def test_xla_for_tpus_is_the_oracle(case, dtype, monkeypatch):
+    """In plain XLA, which runs on a CPU as well."""
+    rows = "keras_permix.ops.backend.jax.rows"
+    monkeypatch.setattr(f"{rows}.device", lambda x: ("tpu", 1))
+    monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "tpu_xla")
+    function, x, sources = LARGE_CASES[case]
+    if dtype == "bfloat16":  # many ties, and what it can hold
+        x = np.random.default_rng(2).integers(-3, 4, x.shape).astype("float32")
+        sources = SOURCES[case](x)
+    check(function, x, dtype, sources)
 
 
 def test_subnormal_numbers_are_no_zeros():

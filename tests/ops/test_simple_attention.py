@@ -82,6 +82,20 @@ def test_what_comes_later_changes_nothing_in_a_causal_call():
     assert not np.allclose(first[:, 50:], second[:, 50:])
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(0, 40, 2, 3), (2, 0, 2, 3), (0, 0, 2, 3)], ids=str)
+def test_no_samples_and_no_tokens_give_a_result_of_their_shape(shape, causal, masked):
+    mask = np.ones(shape[:2], bool) if masked else None
+    stacked = np.zeros((3, *shape), "float32")
+    value, gradient = value_and_gradient(
+        lambda t: ops.simple_attention(*t, scale="valid", mask=mask, causal=causal),
+        stacked,
+        stacked[0],
+    )
+    assert value.shape == shape and gradient.shape == (3, *shape)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_long_sums_fit_in_low_precision(dtype, causal):

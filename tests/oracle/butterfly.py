@@ -65,13 +65,15 @@ def butterfly(x, block, stages):
 def attend(x, query, key, value, output, allowed):
     """Softmax attention of (tokens, channels), one head at a time.
 
-    Projections are (kernel, bias); `allowed` is (heads, tokens, tokens).
+    Projections are (kernel, bias); `allowed` is (heads, tokens, tokens). Where nothing is allowed,
+    everything is.
     """
     query, key, value = (x @ kernel + bias for kernel, bias in (query, key, value))
     split = (np.split(t, len(allowed), axis=-1) for t in (query, key, value))
     outs = []
     for q, k, v, mask in zip(*split, allowed, strict=True):
-        scores = np.where(mask, q @ k.T / math.sqrt(q.shape[-1]), -1e6)
+        mask = mask | ~mask.any(axis=1, keepdims=True)
+        scores = np.where(mask, q @ k.T / math.sqrt(q.shape[-1]), -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         outs.append(weights / weights.sum(-1, keepdims=True) @ v)
     return np.concatenate(outs, axis=-1) @ output[0] + output[1]

@@ -38,8 +38,15 @@ def _edge(values, tables):
     return np.mean(rows, axis=0)
 
 
-def block(tokens, bias, weights, sort=None, descending=False):
-    """What a block makes of the tokens of one graph; `sort` is None, "paper" or "release"."""
+def block(tokens, bias, weights, sort=None, descending=False, real=None):
+    """What a block makes of the tokens of one graph; `sort` is None, "paper" or "release".
+
+    Padding is not `real`. A query that may see nothing sees everything, with a bias of 0 for -inf.
+    """
+    real = np.ones(len(tokens), bool) if real is None else real
+    allowed = np.isfinite(bias) & real
+    allowed = allowed | ~allowed.any(axis=-1, keepdims=True)
+    bias = np.where(np.isfinite(bias), bias, 0)
     normed = _norm(tokens, weights["mixer_norm"])
     heads, width = len(bias), tokens.shape[1]
     values = _dense(normed, weights["value"])
@@ -53,12 +60,13 @@ def block(tokens, bias, weights, sort=None, descending=False):
                 _dense(normed, weights["key"])[part],
             )
             scores = scores + query @ key.T / np.sqrt(width // heads)
+        scores = np.where(allowed[head], scores, -np.inf)
         maps = np.exp(scores - scores.max(axis=1, keepdims=True))
         mixed[part] = maps / maps.sum(axis=1, keepdims=True) @ values[part]
     if sort == "paper":
-        mixed = _sort(mixed, descending)
+        mixed = _sort(mixed, descending, real)
     if sort == "release":
-        mixed = mixed + _sort(values, descending)
+        mixed = mixed + _sort(values, descending, real)
     tokens = tokens + _dense(mixed, weights["output"])
     hidden = _dense(_norm(tokens, weights["mlp_norm"]), weights["mlp_in"])
     hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
@@ -76,5 +84,7 @@ def _dense(x, weights):
     return x @ kernel + bias
 
 
-def _sort(x, descending):
-    return np.where(descending, -np.sort(-x, axis=0), np.sort(x, axis=0))
+def _sort(x, descending, real):
+    out = np.zeros_like(x)
+    out[real] = np.where(descending, -np.sort(-x[real], axis=0), np.sort(x[real], axis=0))
+    return out

@@ -10,9 +10,9 @@ import sys
 import keras
 import numpy as np
 
-from keras_permix.data import ImageData
+from keras_permix.data import Dataset
 from keras_permix.recipe import DEFAULTS, merge
-from keras_permix.training import train
+from keras_permix.training import fit_recipe, make_model
 
 RECIPE = merge(
     DEFAULTS,
@@ -44,7 +44,13 @@ def make_images():
     rng = np.random.default_rng(0)
     labels = np.arange(96, dtype="int32") % 3
     images = (rng.uniform(0, 100, (96, 8, 8, 3)) + 70 * labels[:, None, None, None]).astype("uint8")
-    return ImageData("made", (images[:80], labels[:80]), (images[80:], labels[80:]), tuple("abc"))
+    return Dataset("made", (images[:80], labels[:80]), (images[80:], labels[80:]), tuple("abc"))
+
+
+def train(recipe, dataset, out, **kwargs):
+    """Train the model of a recipe in the folder `out`. Returns it and the rows of the log."""
+    model = make_model(recipe)
+    return model, fit_recipe(model, recipe, dataset, out, **kwargs)
 
 
 class Killer(keras.callbacks.Callback):

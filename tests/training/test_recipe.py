@@ -3,8 +3,7 @@
 import pytest
 
 from keras_permix.recipe import merge
-from keras_permix.training import list_recipes, load_recipe
-from keras_permix.training.run import make_model
+from keras_permix.training import list_recipes, load_recipe, make_model
 
 
 def write(folder, text):

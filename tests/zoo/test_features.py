@@ -1,4 +1,4 @@
-"""What Keras offers a model works on ours: LoRA, int8, rematerialisation, XLA."""
+"""What Keras offers a model works on ours: LoRA, int8, rematerialization, XLA."""
 
 import keras
 import numpy as np
@@ -63,7 +63,7 @@ def test_int8_stays_close_and_is_saved(class_name, tmp_path):
 
 @pytest.mark.skipif(ON == "tensorflow", reason="Keras cannot train under RematScope there")
 @pytest.mark.parametrize("mode", ["full", "activations"])
-def test_rematerialisation_trains_alike(mode):
+def test_rematerialization_trains_alike(mode):
     with keras.RematScope(mode=mode):
         model = tiny()
         loss = fit_classifier(model, IMAGES)
@@ -73,7 +73,7 @@ def test_rematerialisation_trains_alike(mode):
         assert_close(to_numpy(weight), to_numpy(other), kind="model")
 
 
-def test_rematerialised_model_predicts():
+def test_rematerialized_model_predicts():
     with keras.RematScope(mode="full"):
         model = tiny()
     assert_close(to_numpy(model(IMAGES)), to_numpy(tiny()(IMAGES)), kind="model")

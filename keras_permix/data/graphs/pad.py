@@ -46,14 +46,15 @@ def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
             unknown distance, or `nodes` smaller than a graph.
 
     Example:
-        >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
-        >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
-        >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)
-        >>> batch = pad_graphs([one], nodes=2)
-        >>> batch["x"].tolist(), batch["spatial_pos"].tolist()
-        ([[[6], [0]]], [[[1, 0], [0, 0]]])
-        >>> batch["attn_bias"].tolist()
-        [[[0.0, 0.0, -inf], [0.0, 0.0, -inf], [0.0, 0.0, -inf]]]
+
+    >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
+    >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
+    >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)
+    >>> batch = pad_graphs([one], nodes=2)
+    >>> batch["x"].tolist(), batch["spatial_pos"].tolist()
+    ([[[6], [0]]], [[[1, 0], [0, 0]]])
+    >>> batch["attn_bias"].tolist()
+    [[[0.0, 0.0, -inf], [0.0, 0.0, -inf], [0.0, 0.0, -inf]]]
 
     Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
     and the released code.

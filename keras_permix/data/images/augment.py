@@ -46,18 +46,18 @@ def make_augmentation(spec, seed, num_classes):
         num_classes: number of classes, for labels that are mixed.
 
     Returns:
-        An `Augmentation`, to be given to `ImagePipeline`.
+        An `Augmentation`, to be given to `Pipeline`.
 
     Raises:
         ValueError: for a key that is not known, or a value out of range.
 
     Example:
 
-    ```python
-    spec = dict(crop_padding=4, flip=True, randaugment=dict(num_ops=2, factor=0.3), mixup=0.2)
-    augment = make_augmentation(spec, seed=0, num_classes=10)
-    images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), epoch=0, index=0)
-    ```
+    >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
+    >>> augment = make_augmentation(spec, seed=0, num_classes=10)
+    >>> images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), 0, 0)
+    >>> labels.shape
+    (8, 10)
 
     Source: [RandAugment](https://arxiv.org/abs/1909.13719),
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
@@ -105,6 +105,11 @@ class Augmentation:
     """Augmentation of a batch; `make_augmentation` makes one.
 
     What a batch becomes depends on nothing but the seed, the epoch and the index of the batch.
+
+    Args:
+        spec: the dict that `make_augmentation` has checked.
+        seed: int ≥ 0.
+        num_classes: number of classes, for labels that are mixed.
     """
 
     def __init__(self, spec, seed, num_classes):

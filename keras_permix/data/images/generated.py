@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from keras_permix.data.images.sets import ImageData
+from keras_permix.data.dataset import Dataset
 
 
 def generated_images(shape, num_classes, count, seed=0):
-    """Make images of any shape whose class can be learnt.
+    """Make images of any shape whose class can be learned.
 
-    Each class is a coarse pattern of colours of its own, under noise.
+    Each class is a coarse pattern of colors of its own, under noise.
 
     Args:
         shape: `(height, width, channels)`.
@@ -17,16 +17,15 @@ def generated_images(shape, num_classes, count, seed=0):
         seed: int ≥ 0; the same seed gives the same images.
 
     Returns:
-        An `ImageData`; its classes take turns.
+        A `Dataset`; its classes take turns.
 
     Raises:
         ValueError: if an argument is out of range.
 
     Example:
 
-    ```python
-    data = generated_images((32, 32, 3), num_classes=10, count=64)
-    ```
+    >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+    (64, 32, 32, 3)
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(
@@ -37,7 +36,7 @@ def generated_images(shape, num_classes, count, seed=0):
     coarse = rng.integers(40, 216, (num_classes, 4, 4, shape[2]))
     parts = [_noisy(coarse, shape, n, rng) for n in (count, max(1, count // 4))]
     labels = tuple(f"class {number}" for number in range(num_classes))
-    return ImageData("generated", *parts, labels)
+    return Dataset("generated", *parts, labels)
 
 
 def _noisy(coarse, shape, count, rng):

@@ -38,10 +38,9 @@ class RandAugment(keras.layers.Layer):
 
     Example:
 
-    ```python
-    images = np.zeros((8, 32, 32, 3), "uint8")
-    changed = RandAugment(num_ops=2, factor=0.3, seed=0)(images, training=True)
-    ```
+    >>> images = np.zeros((8, 32, 32, 3), "uint8")
+    >>> RandAugment(num_ops=2, factor=0.3, seed=0)(images, training=True).shape == images.shape
+    True
 
     Source: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """
@@ -128,11 +127,11 @@ def _warp(images, chosen, amounts):
 
 
 def _blend(images, chosen, amounts):
-    grey = _grey(images)
-    contrast = ops.mean(grey, axis=(1, 2, 3), keepdims=True)
+    gray = _gray(images)
+    contrast = ops.mean(gray, axis=(1, 2, 3), keepdims=True)
     for name, dull in (
         ("brightness", ops.zeros_like(images)),
-        ("color", grey),
+        ("color", gray),
         ("contrast", contrast),
         ("sharpness", _smooth(images)),
     ):
@@ -141,7 +140,7 @@ def _blend(images, chosen, amounts):
     return images
 
 
-def _grey(images):
+def _gray(images):
     """Luma of ITU-R BT.601 for three channels, else the mean of the channels."""
     if images.shape[-1] != 3:
         return ops.mean(images, axis=-1, keepdims=True)

@@ -9,7 +9,7 @@ STREAM = 2
 
 
 class RecordSource:
-    """Labelled images that are read when a batch wants them, for `ImagePipeline`.
+    """Labeled images that are read when a batch wants them, for `Pipeline`.
 
     `source[start:stop]` is a source of some of its records, `len(source)` their number.
 
@@ -22,11 +22,11 @@ class RecordSource:
 
     Example:
 
-    ```python
-    records = [{"image": np.zeros((40, 30, 3), "uint8"), "label": 0}]
-    source = RecordSource(records, ResizeCrop(24))
-    images, labels = source.read([0])     # uint8 (1, 24, 24, 3), int32 (1,)
-    ```
+    >>> from keras_permix.data import ResizeCrop
+    >>> records = [{"image": np.zeros((40, 30, 3), "uint8"), "label": 0}]
+    >>> images, labels = RecordSource(records, ResizeCrop(24)).read([0])
+    >>> images.shape, labels.shape
+    ((1, 24, 24, 3), (1,))
     """
 
     def __init__(self, records, transform=None, seed=0):

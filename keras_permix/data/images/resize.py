@@ -26,10 +26,9 @@ class ResizeCrop:
 
     Example:
 
-    ```python
-    crop = ResizeCrop(224, random=True)
-    image = crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0))   # (224, 224, 3)
-    ```
+    >>> crop = ResizeCrop(224, random=True)
+    >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
+    (224, 224, 3)
 
     Source: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
     """

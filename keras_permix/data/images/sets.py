@@ -1,6 +1,5 @@
 """CIFAR-10, CIFAR-100 and MNIST as arrays."""
 
-import dataclasses
 import gzip
 import io
 import zipfile
@@ -8,31 +7,10 @@ import zipfile
 import keras
 import numpy as np
 
+from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_folder, read_verified
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
 from keras_permix.data.images.pillow import pillow_image
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageData:
-    """A labelled image set.
-
-    Args:
-        name: what the set is called.
-        train: `(x, y)`; x uint8 `(images, height, width, channels)` with levels 0 to 255,
-            y int32 `(images,)`, an index into `labels`; or `(source, None)` of a `RecordSource`.
-        test: the same, for testing.
-        labels: the names of the classes, a tuple of str.
-    """
-
-    name: str
-    train: tuple
-    test: tuple
-    labels: tuple
-
-    @property
-    def num_classes(self):
-        return len(self.labels)
 
 
 def load_images(name, data_dir=None):
@@ -49,7 +27,9 @@ def load_images(name, data_dir=None):
         data_dir: folder of the files, or None.
 
     Returns:
-        An `ImageData`. MNIST images are `(28, 28, 1)`, the others `(32, 32, 3)`.
+        A `Dataset` of parts `(x, y)`: x uint8 `(images, height, width, channels)`, levels 0 to
+        255; y int32 `(images,)`, an index into `labels`. MNIST images are `(28, 28, 1)`, the
+        others `(32, 32, 3)`.
 
     Raises:
         ValueError: for an unknown name, or a file whose checksum is wrong.
@@ -59,10 +39,9 @@ def load_images(name, data_dir=None):
 
     Example:
 
-    ```python
-    data = load_images("mnist")
-    x, y = data.train           # uint8 (60000, 28, 28, 1), int32 (60000,)
-    ```
+    >>> images, labels = load_images("mnist").train  # doctest: +SKIP
+    >>> images.shape, labels.shape  # doctest: +SKIP
+    ((60000, 28, 28, 1), (60000,))
 
     Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST.
@@ -77,7 +56,7 @@ def load_images(name, data_dir=None):
     folder = find_folder(data_dir, files) if files else None
     parts = _download(name, module) if folder is None else read(folder)
     train, test = (_standardized(*part) for part in parts)
-    return ImageData(name, train, test, labels)
+    return Dataset(name, train, test, labels)
 
 
 def _standardized(x, y):

@@ -1,4 +1,4 @@
-"""Small labelled images on a contact sheet: a PNG, and a JSON file beside it."""
+"""Small labeled images on a contact sheet: a PNG, and a JSON file beside it."""
 
 import json
 from pathlib import Path
@@ -28,9 +28,7 @@ def load_sheet(path):
 
     Example:
 
-    ```python
-    x, y, labels = load_sheet("examples/images/cifar10_test.png")
-    ```
+    >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
     """
     path = Path(path)
     for file in (path, path.with_suffix(".json")):

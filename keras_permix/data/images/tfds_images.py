@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.images.sets import ImageData
 
 # TFDS' `data_dir` default, spelled out to name it in an error.
 DEFAULT_DIR = "~/tensorflow_datasets"
@@ -34,10 +34,8 @@ def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
 
     Example:
 
-    ```python
-    train = tfds_source("imagenet2012", "train", transform=ResizeCrop(224, random=True))
-    batches = ImagePipeline(train, None, batch_size=256, num_classes=1000, shuffle=True)
-    ```
+    >>> train = tfds_source("imagenet2012", "train", ResizeCrop(224))  # doctest: +SKIP
+    >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     builder = _prepared(name, data_dir)
     features = builder.info.features
@@ -59,7 +57,7 @@ def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
 def tfds_images(
     name, image_size, data_dir=None, *, splits=("train", "test"), seed=0, random_crop=True
 ):
-    """Give the training and the test split of a TFDS set as `ImageData`.
+    """Give the training and the test split of a TFDS set as a `Dataset`.
 
     Its parts are `(source, None)`: the labels are in the records.
 
@@ -72,13 +70,13 @@ def tfds_images(
         random_crop: whether training images are cut at random; test images are cut in the middle.
 
     Returns:
-        An `ImageData`.
+        A `Dataset`.
     """
     train, test = (
         tfds_source(name, split, data_dir, transform=ResizeCrop(image_size, cut), seed=seed)
         for split, cut in zip(splits, (random_crop, False), strict=True)
     )
-    return ImageData(name, (train, None), (test, None), train.labels)
+    return Dataset(name, (train, None), (test, None), train.labels)
 
 
 def _prepared(name, data_dir):
@@ -97,7 +95,7 @@ def _prepared(name, data_dir):
         raise ConnectionError(
             f"{name} could not be downloaded and prepared in {folder}. It is done once, with a "
             "connection and with TensorFlow installed; some sets must be fetched by hand, as "
-            f"TFDS' catalogue tells. Received: {type(error).__name__}: {error}"
+            f"TFDS' catalog tells. Received: {type(error).__name__}: {error}"
         ) from error
     return builder
 

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.checks import (
+    check_positive,
+    check_positive_or_none,
+    check_rate,
+    check_tokens,
+)
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 
@@ -18,7 +23,7 @@ class SelfAttention(keras.layers.Layer):
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width, with a bias. Without it
             the heads must fill the input width, and no dropout is applied after them.
@@ -37,7 +42,7 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = check_positive("num_heads", num_heads)
-        self.head_dim = None if head_dim is None else check_positive("head_dim", head_dim)
+        self.head_dim = check_positive_or_none("head_dim", head_dim)
         self.use_qkv_bias = use_qkv_bias
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)
@@ -69,13 +74,13 @@ class SelfAttention(keras.layers.Layer):
         """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
         qkv = self.qkv_dense(inputs)
         head_dim = qkv.shape[2] // (3 * self.num_heads)
-        shape = (-1, ops.shape(qkv)[1], self.num_heads, head_dim)
+        shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
         return tuple(ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
 
     def merge_heads(self, attended):
         """From `(batch, tokens, heads, head_dim)` back to `(batch, tokens, channels)`."""
         inner = attended.shape[2] * attended.shape[3]
-        merged = ops.reshape(attended, (-1, ops.shape(attended)[1], inner))
+        merged = ops.reshape(attended, (*ops.shape(attended)[:2], inner))
         if not self.use_output_projection:
             return merged
         return self.output_dropout(self.output_dense(merged))

@@ -21,7 +21,7 @@ class SimpleAttention(SelfAttention):
 
     Args:
         num_heads: Number of heads. It changes no weight.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width, with a bias ("linear
             layer behind the q-k-v product"). Without it the heads must fill the input width, and
@@ -56,7 +56,12 @@ class SimpleAttention(SelfAttention):
         **kwargs,
     ):
         super().__init__(
-            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
+            num_heads=num_heads,
+            head_dim=head_dim,
+            use_qkv_bias=use_qkv_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
         )
         self.scale = check_choice("scale", scale, ("length", "valid", None))
         self.causal = causal

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -18,11 +19,11 @@ class SoftmaxAttention(SelfAttention):
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
     the others are never attended to. An `attention_mask` `(batch, heads or 1, tokens, tokens)` is
     True where the query of a row may attend to the key of a column. A query that may attend to
-    nothing attends to everything alike.
+    nothing attends as if nothing were masked.
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width. Without it the heads must
             fill the input width.
@@ -55,7 +56,12 @@ class SoftmaxAttention(SelfAttention):
         **kwargs,
     ):
         super().__init__(
-            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
+            num_heads=num_heads,
+            head_dim=head_dim,
+            use_qkv_bias=use_qkv_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
         )
         self.fused = fused
 
@@ -67,7 +73,8 @@ class SoftmaxAttention(SelfAttention):
         query, key, value = self.split_heads(inputs)
         allowed = _allowed(mask, attention_mask)
         if self.fused and not (self.dropout and training):
-            attended = ops.dot_product_attention(query, key, value, mask=allowed)
+            visible = None if allowed is None else visible_keys(allowed)
+            attended = ops.dot_product_attention(query, key, value, mask=visible)
         else:
             weights = self.map_dropout(_weights(query, key, allowed))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
@@ -91,7 +98,4 @@ def _allowed(mask, attention_mask):
 
 def _weights(query, key, allowed):
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
-    if allowed is not None:
-        # Finite, so that a query that may attend to nothing gives no NaN; float16 can hold it.
-        scores = ops.where(allowed, scores, ops.cast(-3e4, scores.dtype))
-    return ops.softmax(scores)
+    return masked_softmax(scores, allowed)

@@ -30,7 +30,7 @@ class ButterflyBlock(keras.layers.Layer):
     Args:
         block: The layer: any that keeps the number of axes and the size of the one that is cut.
             Keras' `MultiHeadAttention` and `GroupQueryAttention` attend to the block itself.
-        block_size: Entries of a block, at least 2; it divides the size of the axis.
+        block_size: Entries per block, at least 2; it divides the size of the axis.
         stage: 0-based index of this layer in its network. Stages repeat after
             `ops.butterfly_stages(size, block_size)` layers.
         axis: What is cut: 1 for tokens, -1 for channels, or any other axis but that of the batch.

@@ -1,19 +1,37 @@
 """Learned positions, and a class token."""
 
+import math
+
 import keras
 from keras import ops
+
+from keras_permix.layers.parts.checks import check_tokens
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PositionEmbedding(keras.layers.Layer):
     """Add a learned position to every token, and prepend a class token where one is used.
 
-    Input: `(batch, tokens, channels)`. Output: the same, or one token more.
+    Input: `(batch, tokens, channels)`, of a known number of tokens. Output: the same, or one token
+    more.
 
     Args:
         use_class_token: Whether to prepend a learned class token.
         keep_unused: Without a class token, hold its weights and the position row that it would
             have all the same, so that parameter counts equal the papers'.
+
+    Raises:
+        ValueError: for a wrong shape, or an unknown number of tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import PositionEmbedding
+    >>> tuple(PositionEmbedding(use_class_token=True)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 65, 32)
+
+    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; the weights without use are
+    those of the released code of CSP.
     """
 
     def __init__(self, use_class_token=False, keep_unused=False, **kwargs):
@@ -22,7 +40,12 @@ class PositionEmbedding(keras.layers.Layer):
         self.keep_unused = keep_unused
 
     def build(self, input_shape):
-        _, tokens, width = input_shape
+        _, tokens, width = check_tokens("PositionEmbedding", input_shape)
+        if tokens is None:
+            raise ValueError(
+                "PositionEmbedding needs a known number of tokens. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
         has_class_token = self.use_class_token or self.keep_unused
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         self.table = self.add_weight(
@@ -49,3 +72,38 @@ class PositionEmbedding(keras.layers.Layer):
     def get_config(self):
         config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
         return {**super().get_config(), **config}
+
+
+def resize_table(table, before, after):
+    """Resize the square grid of positions of a table bicubically.
+
+    Args:
+        table: The table of `before`, `(1, rows, width)`.
+        before, after: `PositionEmbedding`s, built for the old and for the new number of patches.
+            A class token's row, in front of the grid or unused behind it, is kept as it is.
+
+    Returns:
+        `(1, rows of after, width)`, or `None` where one has a row for a class token elsewhere.
+    """
+    if _extra_rows(before) != _extra_rows(after):
+        return None
+    first, last = _extra_rows(before)
+    old, new = (math.isqrt(layer.table.shape[1] - first - last) for layer in (before, after))
+    if old == new:
+        return ops.convert_to_tensor(table)
+    width = table.shape[2]
+    table = ops.cast(table, "float32")
+    end = first + old * old
+    grid = ops.reshape(table[:, first:end], (1, old, old, width))
+    # Without antialiasing the backends' bicubic filters differ.
+    grid = ops.image.resize(
+        grid, (new, new), interpolation="bicubic", antialias=True, data_format="channels_last"
+    )
+    grid = ops.reshape(grid, (1, new * new, width))
+    return ops.concatenate([table[:, :first], grid, table[:, end:]], axis=1)
+
+
+def _extra_rows(layer):
+    """Rows in front of the grid and behind it."""
+    first = int(layer.use_class_token)
+    return first, int(layer.keep_unused and not first)

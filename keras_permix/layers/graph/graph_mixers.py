@@ -6,6 +6,7 @@ from keras import ops
 from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.masks import masked_softmax
 from keras_permix.ops import interleave_order, slice_sort
 
 ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
@@ -18,8 +19,10 @@ class GraphAttention(keras.layers.Layer):
 
     All four projections have biases.
 
-    Input: tokens `(batch, tokens, channels)` and bias `(batch, num_heads, tokens, tokens)`.
-    Output: like the tokens. A mask `(batch, tokens)` is True at real tokens, which alone are seen.
+    Input: tokens `(batch, tokens, channels)` and bias `(batch, num_heads, tokens, tokens)`, -inf
+    where the query of a row may not see the key of a column. Output: like the tokens. A mask
+    `(batch, tokens)` is True at real tokens, which alone are seen. A query that may see nothing
+    attends as if nothing were masked: as if there were no mask, and 0 in place of -inf.
 
     Args:
         num_heads: Number of heads; it divides the channels.
@@ -56,14 +59,14 @@ class GraphAttention(keras.layers.Layer):
 
     def call(self, tokens, bias, tokens_mask=None):
         values = self.value_dense(tokens)
-        scores = self.scores(tokens, bias)
+        allowed = bias > -float("inf")
+        scores = self.scores(tokens, ops.where(allowed, bias, ops.zeros_like(bias)))
         if tokens_mask is not None:
-            seen = ops.cast(tokens_mask, "bool")[:, None, None, :]
-            scores = ops.where(seen, scores, ops.cast(-float("inf"), scores.dtype))
-        weights = self.map_dropout(ops.softmax(scores))
+            allowed = ops.logical_and(allowed, ops.cast(tokens_mask, "bool")[:, None, None, :])
+        weights = self.map_dropout(masked_softmax(scores, allowed))
         mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
         mixed = ops.reshape(mixed, ops.shape(values))
-        return self.output_dense(self.finish(mixed, values, tokens_mask))
+        return self.output_dense(self.finish(mixed, values, tokens_mask, bias))
 
     def scores(self, tokens, bias):
         """What the softmax is taken of."""
@@ -71,7 +74,7 @@ class GraphAttention(keras.layers.Layer):
         key = self.split_heads(self.key_dense(tokens))
         return ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5 + bias
 
-    def finish(self, mixed, values, mask):
+    def finish(self, mixed, values, mask, bias):
         """What is done to the mixed values before the output projection."""
         return mixed
 
@@ -96,7 +99,8 @@ class GraphSliceSort(GraphAttention):
     * `sort(mixed)` with `mode="paper"`,
     * `mixed + sort(value)` with `mode="release"`, as the released code does.
 
-    Sorting goes over all real tokens, the virtual node included.
+    Sorting goes over all real tokens, the virtual node included. Without a mask these are the
+    tokens that any query sees: the bias of padded graphs is -inf in the columns of padding.
 
     Args:
         num_heads, dropout, layers: as of `GraphAttention`.
@@ -117,7 +121,7 @@ class GraphSliceSort(GraphAttention):
         layer=0,
         **kwargs,
     ):
-        super().__init__(num_heads, dropout, layers, **kwargs)
+        super().__init__(num_heads=num_heads, dropout=dropout, layers=layers, **kwargs)
         self.mode = check_choice("mode", mode, MODES)
         self.order = check_choice("order", order, ORDERS)
         self.layer = layer
@@ -125,7 +129,8 @@ class GraphSliceSort(GraphAttention):
     def scores(self, tokens, bias):
         return bias
 
-    def finish(self, mixed, values, mask):
+    def finish(self, mixed, values, mask, bias):
+        mask = ops.any(bias > -float("inf"), axis=(1, 2)) if mask is None else mask
         descending = self.descending(mixed.shape[-1])
         if self.mode == "paper":
             return slice_sort(mixed, descending, mask=mask)

@@ -3,7 +3,12 @@
 import keras
 
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.checks import check_layer_index, check_positive, check_rate
+from keras_permix.layers.parts.checks import (
+    check_layer_index,
+    check_named,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
@@ -18,7 +23,9 @@ class GraphormerBlock(keras.layers.Layer):
     Input: tokens `(batch, nodes + 1, channels)`, the virtual node first, and the bias
     `(batch, num_heads, nodes + 1, nodes + 1)` of `GraphormerBias`. Output: like the tokens. A mask
     `(batch, nodes + 1)` of the tokens is True at real tokens; Keras brings it, or it is given as
-    `tokens_mask`. Only real tokens are seen and sorted.
+    `tokens_mask`. Only real tokens are seen and sorted. Without a mask, tokens that nobody sees,
+    columns of -inf in the bias, count as padding. A query that may see nothing attends as if
+    nothing were masked.
 
     Args:
         num_heads: Number of heads; it divides the channels.
@@ -29,7 +36,7 @@ class GraphormerBlock(keras.layers.Layer):
             "descend", "interleave", "interleave_haar"; see `SliceSort`).
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
-        epsilon: Epsilon of the layer normalisations.
+        epsilon: Epsilon of the layer normalizations.
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
 
@@ -64,8 +71,8 @@ class GraphormerBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
-        self.mlp_dim = None if mlp_dim is None else check_positive("mlp_dim", mlp_dim)
-        self.mixer_spec = dict(mixer) if isinstance(mixer, dict) else {"name": mixer}
+        self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
+        self.mixer_spec = check_named("mixer", mixer, MIXERS)
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = epsilon
@@ -76,16 +83,17 @@ class GraphormerBlock(keras.layers.Layer):
 
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
-        name = arguments.pop("name", None)
-        if name not in MIXERS:
-            raise ValueError(
-                f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
-                f"Received: mixer={self.mixer_spec!r}"
-            )
+        name = arguments.pop("name")
         if name == "slice_sort":
             arguments["layer"] = self.layer
-        shared = (self.num_heads, self.attention_dropout, self.layers)
-        return MIXERS[name](*shared, **arguments, dtype=self.dtype_policy, name="mixer")
+        return MIXERS[name](
+            num_heads=self.num_heads,
+            dropout=self.attention_dropout,
+            layers=self.layers,
+            **arguments,
+            dtype=self.dtype_policy,
+            name="mixer",
+        )
 
     def build(self, tokens_shape, bias_shape):
         width, policy = tokens_shape[-1], self.dtype_policy

@@ -7,28 +7,18 @@ choice is made while tracing and costs nothing in a compiled function.
 """
 
 import os
-from importlib import import_module
 
 import keras
 
+from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
 from keras_permix.ops.dispatch.rows import UNKNOWN, Call
 
-
-def _import_native(backend):
-    if backend not in ("jax", "tensorflow", "torch"):
-        raise ValueError(
-            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
-            f"Received: KERAS_BACKEND={backend!r}"
-        )
-    return import_module(f"keras_permix.ops.backend.{backend}.rows")
-
-
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
-NATIVE = _import_native(keras.backend.backend())
+NATIVE = running.module("rows")
 REFERENCE = "reference"
 
 

@@ -7,10 +7,10 @@ later, the tap of that lag. Inside, channels come first and tokens last.
 import math
 from functools import wraps
 
-import keras
 import numpy as np
 from keras import ops
 
+from keras_permix.ops.reference.precision import full_precision
 from keras_permix.ops.reference.toeplitz import toeplitz
 
 CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
@@ -38,14 +38,15 @@ def as_implementation(average):
 
 def in_full_precision(*tensors):
     """Cast to float32, or to float64 where the first is: a decay is too near to 1 for less."""
-    dtype = keras.backend.result_type(tensors[0].dtype, "float32")
+    dtype = full_precision(tensors[0].dtype)
     return tuple(ops.cast(tensor, dtype) for tensor in tensors)
 
 
 def coefficients(delta, alpha, beta, gamma):
     """The weight of a token and the logarithm of its decay, each (rows, dim)."""
     share = ops.sigmoid(delta)
-    lost = ops.minimum(share * ops.sigmoid(alpha), 1 - 2**-24)  # a decay of 0 has no logarithm
+    # A decay of 0 has no logarithm. (Keras' `minimum` makes float32 of float64 on PyTorch.)
+    lost = ops.clip(share * ops.sigmoid(alpha), 0.0, 1 - 2**-24)
     return share * beta * gamma / math.sqrt(delta.shape[-1]), ops.log1p(-lost)
 
 
@@ -104,7 +105,7 @@ def _block(distance, weight, log_decay, size, truncation, backward):
 
 
 def _product(x, matrices):
-    """Multiply (channels, batch, chunks, n) by one matrix (n, m) a channel."""
+    """Multiply (channels, batch, chunks, n) by one matrix (n, m) per channel."""
     return ops.einsum("abcn,anm->abcm", x, matrices)
 
 
@@ -177,7 +178,7 @@ def _taps(weight, log_decay, tokens, truncation):
     """Taps of lags 0 … tokens - 1, (channels, tokens), from products of short and long lags."""
     long = weight[..., None] * _powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
     short = _powers(log_decay, np.arange(CHUNK))
-    taps = ops.matmul(ops.transpose(long, (0, 2, 1)), short)
+    taps = ops.einsum("ans,ant->ast", long, short)  # `matmul` would lose float64 on PyTorch
     taps = ops.reshape(taps, (weight.shape[0], -1))[:, :tokens]
     if truncation is None:
         return taps

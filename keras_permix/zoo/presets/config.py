@@ -42,7 +42,8 @@ def model_class(spec, path):
     """
     name, module = spec.get("class_name"), spec.get("module")
     right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
-    if name not in MODELS or not right or not isinstance(spec.get("config"), dict):
+    known = isinstance(name, str) and name in MODELS
+    if not known or not right or not isinstance(spec.get("config"), dict):
         raise ValueError(
             "The configuration of a preset must be of a class of keras_permix.zoo "
             f"({', '.join(MODELS)}); nothing else is built. "
@@ -66,9 +67,9 @@ def arguments(cls):
 
 
 def is_quantized(config):
-    """Whether layers of the configured model have quantised weights."""
+    """Whether layers of the configured model have quantized weights."""
     dtype = config.get("dtype")
-    return isinstance(dtype, dict) and dtype["class_name"] == "DTypePolicyMap"
+    return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"
 
 
 def _check_plain(value, path):

@@ -1,54 +1,96 @@
 """Files from the web, each with a checksum known beforehand."""
 
+import hashlib
+import http.client
 import os
+import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import keras
+from keras_permix.safe_files import write_bytes
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TIMEOUT = 30.0  # seconds without an answer
 
 
-def fetch(url, name, sha256):
+def fetch(url, name, sha256, size, exact=True):
     """Fetch a file into Keras' cache, or find it there; its SHA-256 is verified either way.
 
     Args:
         url: `https://…`; `http://` only on this machine.
-        name: Plain name of the file in the cache.
+        name: Relative POSIX path of the file in the cache.
         sha256: 64 hex digits.
+        size: Bytes of the file. No more are read.
+        exact: Whether it has just that many, and not fewer.
 
     Returns:
         Its path.
 
     Raises:
-        ValueError: for another kind of URL, or a file with another checksum.
+        ValueError: for another kind of URL, or a file of another size or checksum.
         ConnectionError: if it cannot be fetched.
+        OSError: if the cache cannot be written.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "https" and (parts.scheme, parts.hostname in LOOPBACK) != ("http", True):
-        raise ValueError(f"A preset's file is fetched over https only. Received: {url}")
-    try:
-        return _cached(url, name, sha256)
-    except ValueError as error:
+    _check_address(url)
+    path = _cache() / sha256[:16] / name
+    if path.is_file() and path.stat().st_size <= size and _sha256(path.read_bytes()) == sha256:
+        return path
+    content = _download(url, name, sha256, size + 1)
+    if len(content) > size or (exact and len(content) < size):
+        raise ValueError(
+            f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, and check "
+            f"the address. Received: {'more' if len(content) > size else len(content)} from {url}"
+        )
+    if _sha256(content) != sha256:
         raise ValueError(
             f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
             f"Received: another file from {url}"
+        )
+    _keep(path, content)
+    return path
+
+
+def _keep(path, content):
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+    except OSError as error:
+        raise OSError(
+            "What is fetched is kept in `.keras` at home, or in the folder that `KERAS_HOME` "
+            f"names, which must be one that can be written. Received: {path} ({error})"
         ) from error
-    except Exception as error:  # Keras raises a bare Exception where the network fails.
+
+
+def _download(url, name, sha256, limit):
+    """The first `limit` bytes of what lies at a URL."""
+    try:
+        with urllib.request.build_opener(_Redirects).open(url, timeout=TIMEOUT) as response:
+            return response.read(limit)
+    except (OSError, http.client.HTTPException) as error:
         raise ConnectionError(
             f"`{name}` could not be fetched. Connect to the internet, or put the file with SHA-256 "
-            f"{sha256} into the preset's folder yourself. Received: {error}"
+            f"{sha256} into the preset's folder yourself. Received: {error} from {url}"
         ) from error
 
 
-def _cached(url, name, sha256):
-    return Path(
-        keras.utils.get_file(
-            name,
-            url,
-            file_hash=sha256,
-            hash_algorithm="sha256",
-            cache_subdir=f"keras_permix/{sha256[:16]}",
-            cache_dir=os.environ.get("KERAS_HOME"),
-        )
-    )
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirections that lead nowhere else than a preset's own addresses may."""
+
+    def redirect_request(self, request, file, code, message, headers, url):
+        _check_address(url)
+        return super().redirect_request(request, file, code, message, headers, url)
+
+
+def _check_address(url):
+    parts = urlsplit(url)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname in LOOPBACK) != ("http", True):
+        raise ValueError(f"A preset's file is fetched over https only. Received: {url}")
+
+
+def _cache():
+    home = os.environ.get("KERAS_HOME")
+    return (Path(home) if home else Path.home() / ".keras") / "keras_permix"
+
+
+def _sha256(content):
+    return hashlib.sha256(content).hexdigest()

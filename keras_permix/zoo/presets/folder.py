@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from keras_permix.zoo.presets.fetch import fetch
 
@@ -15,7 +15,11 @@ TASK_FILE = "task.json"
 WEIGHTS_FILE = "model.weights.h5"
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
+METADATA_LIMIT = 2**24  # bytes
+JSON_DEPTH = 64  # objects and lists inside each other
 SHA256 = re.compile(r"[0-9a-f]{64}")
+PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
+FILE_NAME = re.compile(f"{PLAIN_NAME}(/{PLAIN_NAME})*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +27,7 @@ class PresetFiles:
     """A preset on disk, or partly on the web.
 
     Args:
-        folder: Where its files lie.
+        folder: Where its files lie, some of them in sub-folders.
         metadata: What its `metadata.json` says.
         url: Where files lie that the folder lacks and whose own URL is null, or None.
         root: Folder that no file of the preset may leave; `None`: `folder`. (The Hugging Face
@@ -34,10 +38,11 @@ class PresetFiles:
     metadata: dict
     url: str | None = None
     root: Path | None = None
+    _read_files: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self):
-        """Names of all files but `metadata.json`."""
+        """Names of all files but `metadata.json`, as relative POSIX paths."""
         return list(self.metadata["files"])
 
     def has(self, name):
@@ -53,20 +58,11 @@ class PresetFiles:
             ConnectionError: if it cannot be fetched.
             ValueError: if it is not listed, truncated, corrupt, or outside the folder.
         """
-        if name not in self.metadata["files"]:
-            raise ValueError(
-                f"The preset {self.folder} must list `{name}` in its {METADATA_FILE}. "
-                f"Received: {self.names}"
-            )
-        entry, path = self.metadata["files"][name], self.folder / name
-        if not path.exists():
-            path = self._fetched(name, entry)
-        elif not path.resolve().is_relative_to((self.root or self.folder).resolve()):
-            raise ValueError(
-                "A file of a preset must lie inside its folder. "
-                f"Received: {path}, a link to {path.resolve()}"
-            )
-        return verified(path, entry)
+        return self._read(name)[0]
+
+    def content(self, name):
+        """The bytes of the file `name`, verified; raises as `path` does."""
+        return self._read(name)[1]
 
     def verify(self, skip=()):
         """Fetch and verify every file that `skip` does not name; raises as `path` does."""
@@ -76,7 +72,29 @@ class PresetFiles:
 
     def json(self, name):
         """The object that the verified JSON file `name` holds."""
-        return read_json(self.path(name))
+        return parse_json(self.content(name), self.folder / name)
+
+    def _read(self, name):
+        """Path and content of a file; all but the weights are read and hashed once."""
+        if name not in self._read_files:
+            read = self._read_anew(name)
+            if name == WEIGHTS_FILE:
+                return read
+            self._read_files[name] = read
+        return self._read_files[name]
+
+    def _read_anew(self, name):
+        if name not in self.metadata["files"]:
+            raise ValueError(
+                f"The preset {self.folder} must list `{name}` in its {METADATA_FILE}. "
+                f"Received: {self.names}"
+            )
+        entry, path = self.metadata["files"][name], self.folder / name
+        if path.exists():
+            _check_inside(path, self.root or self.folder)
+        else:
+            path = self._fetched(name, entry)
+        return path, read_verified(path, entry)
 
     def _source(self, name):
         own = self.metadata["files"][name].get("url")
@@ -90,7 +108,7 @@ class PresetFiles:
                 f"{entry['sha256']}), and names no URL to fetch it from. Copy the preset again. "
                 f"Received: a folder without {self.folder / name}"
             )
-        return fetch(url, name, entry["sha256"])
+        return fetch(url, name, entry["sha256"], entry["bytes"])
 
 
 def open_preset(folder, url=None, root=None):
@@ -108,6 +126,7 @@ def open_preset(folder, url=None, root=None):
             f"A preset folder must hold `{METADATA_FILE}`; write one with `model.save_to_preset`. "
             f"Received: {folder} with {found}"
         )
+    _check_inside(path, root or folder)
     metadata = read_json(path)
     _check_metadata(metadata, path)
     return PresetFiles(folder, metadata, url, root)
@@ -115,9 +134,21 @@ def open_preset(folder, url=None, root=None):
 
 def read_json(path):
     """The object in a JSON file."""
+    with open(path, "rb") as file:
+        content = file.read(METADATA_LIMIT + 1)
+    if len(content) > METADATA_LIMIT:
+        raise ValueError(
+            f"`{path}` must hold no more than {METADATA_LIMIT:,} bytes. Received: a longer file"
+        )
+    return parse_json(content, path)
+
+
+def parse_json(content, path):
+    """The object in the bytes of a JSON file; `path` is for the error."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+        value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        _check_depth(value)
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"`{path}` must be a JSON file; it is truncated or corrupt. Copy or fetch it again. "
             f"Received: {error}"
@@ -129,26 +160,55 @@ def read_json(path):
 
 def checksum(path):
     """The `metadata.json` entry of a file."""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest, "url": None}
+    return entry_of(Path(path).read_bytes())
 
 
-def verified(path, entry):
-    """Return `path` if it has the size and the SHA-256 of `entry`."""
+def entry_of(content):
+    """The `metadata.json` entry of a file with these bytes."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "url": None}
+
+
+def read_verified(path, entry):
+    """The bytes of a file, if it has the size and the SHA-256 of `entry`."""
     size = path.stat().st_size
-    if size != entry["bytes"]:
+    if not path.is_file() or size != entry["bytes"]:
         raise ValueError(
             f"`{path}` must hold {entry['bytes']:,} bytes; it is truncated or of another version. "
             f"Copy or fetch it again. Received: {size:,} bytes"
         )
-    digest = checksum(path)["sha256"]
+    with open(path, "rb") as file:
+        content = file.read(size)
+    digest = entry_of(content)["sha256"]
     if digest != entry["sha256"]:
         raise ValueError(
             f"`{path}` must have the SHA-256 {entry['sha256']}; it is corrupt or of another "
             f"version. Copy or fetch it again. Received: {digest}"
         )
-    return path
+    return content
+
+
+def check_file_names(names, source):
+    """Refuse names of a preset's files that are not relative POSIX paths inside its folder."""
+    for name in names:
+        if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+            raise ValueError(
+                "A preset may only name files inside its own folder, by plain names. "
+                f"Received: {name!r} in {source}"
+            )
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    if wrong := sorted(set(names) & {METADATA_FILE, *folders}):
+        raise ValueError(
+            f"A preset may not list `{METADATA_FILE}`, nor a file that is a folder of another. "
+            f"Received: {wrong} in {source}"
+        )
+
+
+def _check_inside(path, root):
+    if not path.resolve().is_relative_to(Path(root).resolve()):
+        raise ValueError(
+            "A file of a preset must lie inside its folder. "
+            f"Received: {path}, a link to {path.resolve()}"
+        )
 
 
 def _check_metadata(metadata, path):
@@ -158,17 +218,37 @@ def _check_metadata(metadata, path):
             f"`{path}` must list the preset's `files` with bytes and SHA-256. "
             f"Received: the keys {sorted(metadata)}"
         )
+    if type(metadata.get("parameter_count")) is not int:
+        raise ValueError(
+            f"`{path}` must give the `parameter_count`, an integer. "
+            f"Received: {metadata.get('parameter_count')!r}"
+        )
+    check_file_names(files, path)
     for name, entry in files.items():
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", name):
-            raise ValueError(
-                "A preset may only name files inside its own folder, by plain names. "
-                f"Received: {name!r} in {path}"
-            )
         entry = entry if isinstance(entry, dict) else {}
         size, digest, url = entry.get("bytes"), entry.get("sha256"), entry.get("url")
-        right = isinstance(size, int) and SHA256.fullmatch(str(digest))
+        right = type(size) is int and size >= 0 and SHA256.fullmatch(str(digest))
         if not right or not isinstance(url, str | None):
             raise ValueError(
                 f"`files` of {path} must give bytes (an integer), sha256 (64 lower-case hex "
                 f"digits) and url (a string or null) of `{name}`. Received: {entry}"
             )
+
+
+def _check_depth(value):
+    level = [value]
+    for _ in range(JSON_DEPTH):
+        level = [part for outer in level for part in _parts(outer)]
+        if not level:
+            return
+    raise ValueError(f"more than {JSON_DEPTH} objects and lists inside each other")
+
+
+def _parts(value):
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name}, which JSON does not have")

@@ -2,10 +2,12 @@
 
 import re
 import zipfile
+import zlib
 from pathlib import Path
 
+from keras_permix.safe_files import write_bytes
 from keras_permix.zoo.presets.fetch import fetch
-from keras_permix.zoo.presets.folder import METADATA_FILE, PRESET_FILES, open_preset
+from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, open_preset
 
 FORMS = (
     "hf://USER/MODEL",
@@ -13,6 +15,7 @@ FORMS = (
     f"https://…/{METADATA_FILE}#sha256=…",
     "https://….zip#sha256=…",
 )
+ARCHIVE_LIMIT = 2**32  # bytes
 
 
 def open_handle(handle):
@@ -35,10 +38,10 @@ def open_handle(handle):
     address, _, digest = handle.partition("#sha256=")
     if re.fullmatch(r"[0-9a-f]{64}", digest):
         if address.endswith(f"/{METADATA_FILE}"):
-            folder = fetch(address, METADATA_FILE, digest).parent
-            return open_preset(folder, url=address.rpartition("/")[0])
+            path = fetch(address, METADATA_FILE, digest, METADATA_LIMIT, exact=False)
+            return open_preset(path.parent, url=address.rpartition("/")[0])
         if address.endswith(".zip"):
-            return open_preset(unpack(fetch(address, "preset.zip", digest)))
+            return unpack(fetch(address, "preset.zip", digest, ARCHIVE_LIMIT, exact=False))
     raise ValueError(
         f"A preset on the web is named as one of {', '.join(FORMS)}; the SHA-256 is 64 lower-case "
         f"hex digits. Received: {handle!r}"
@@ -46,25 +49,54 @@ def open_handle(handle):
 
 
 def unpack(archive):
-    """Unpack a preset from a zip file into a folder beside it; returns the folder.
+    """Unpack a preset from a zip file into a folder beside it, and open it.
 
-    Only the files of a preset are read from the archive, whatever else it holds, and written under
-    their plain names.
+    Only the files that its metadata lists are read from the archive, no longer than is listed.
+
+    Raises:
+        ValueError: if the archive is damaged, or holds no metadata or more than one.
     """
     folder = Path(archive).with_suffix("")
     folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(archive) as zipped:
-        roots = [n for n in zipped.namelist() if n.rpartition("/")[2] == METADATA_FILE]
-        if len(roots) != 1:
-            raise ValueError(
-                f"The archive of a preset must hold one `{METADATA_FILE}`. "
-                f"Received: {archive} with {zipped.namelist()[:8]}"
-            )
-        root = roots[0].removesuffix(METADATA_FILE)
-        for name in PRESET_FILES:
-            if root + name in zipped.namelist():
-                (folder / name).write_bytes(zipped.read(root + name))
-    return folder
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            return _unpack(zipped, folder)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise ValueError(
+            "The archive of a preset must be a zip file that can be read. "
+            f"Received: {archive} ({error})"
+        ) from error
+
+
+def _unpack(zipped, folder):
+    held = zipped.namelist()
+    roots = [name for name in held if name.rpartition("/")[2] == METADATA_FILE]
+    if len(roots) != 1:
+        raise ValueError(
+            f"The archive of a preset must hold one `{METADATA_FILE}`. "
+            f"Received: {zipped.filename} with {held[:8]}"
+        )
+    root = roots[0].removesuffix(METADATA_FILE)
+    write_bytes(folder / METADATA_FILE, _inflate(zipped, roots[0], METADATA_LIMIT))
+    files = open_preset(folder)
+    for name, entry in files.metadata["files"].items():
+        if root + name in held:
+            content = _inflate(zipped, root + name, entry["bytes"])
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(folder / name, content)
+    return files
+
+
+def _inflate(zipped, name, size):
+    """A file of an archive, of which no more than `size` bytes are unpacked."""
+    with zipped.open(name) as file:
+        content = file.read(size + 1)
+    if len(content) > size:
+        raise ValueError(
+            f"`{name}` must hold no more than {size:,} bytes. "
+            f"Received: more in the archive {zipped.filename}"
+        )
+    return content
 
 
 def _open_hugging_face(handle, repository):
@@ -72,8 +104,15 @@ def _open_hugging_face(handle, repository):
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ImportError(_needs_hub(handle, "huggingface_hub")) from error
-    folder = Path(_download(snapshot_download, handle, repository, allow_patterns=PRESET_FILES))
-    return open_preset(folder, root=folder.parent.parent)
+
+    def download(names, **kwargs):
+        kwargs.update(allow_patterns=names)
+        return Path(_download(snapshot_download, handle, repository, **kwargs))
+
+    folder = download([METADATA_FILE])
+    files = open_preset(folder, root=folder.parent.parent)
+    download(files.names, revision=folder.name)  # A snapshot is named for its commit.
+    return files
 
 
 def _open_kaggle(handle, model):

@@ -5,6 +5,7 @@ import difflib
 from pathlib import Path
 
 from keras_permix.recipe import list_recipes, load_recipe
+from keras_permix.safe_files import recover_folder, recover_folders
 from keras_permix.zoo.presets.config import arguments, is_quantized, model_class
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
@@ -15,6 +16,7 @@ from keras_permix.zoo.presets.folder import (
 )
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.presets.transfer import transfer_weights
+from keras_permix.zoo.presets.weights import load_weights_content
 from keras_permix.zoo.registry import MODELS
 
 # Arguments that a preset may be loaded with as it is stored.
@@ -104,7 +106,7 @@ def load_preset(cls, preset, *, load_weights=True, **overrides):
 
     Args:
         cls: The class that the preset must be of, or `None` for any.
-        preset: Name, folder or handle.
+        preset: Name, folder or handle, or the `PresetInfo` of one.
         load_weights: Whether to load the weights.
         **overrides: Arguments of the model to change.
     """
@@ -123,25 +125,45 @@ def load_preset(cls, preset, *, load_weights=True, **overrides):
     config = info.config
     _check_overrides(found, config, overrides)
     if info.files:
-        info.files.verify(skip=() if load_weights else (WEIGHTS_FILE,))
-    model = found.from_config({**config, **overrides})
+        info.files.verify(skip=(WEIGHTS_FILE,))
+    changed = {key: value for key, value in overrides.items() if config.get(key) != value}
+    if info.files and set(changed) <= HARMLESS:
+        model = stored = _stored_model(info, found, config, overrides)
+    else:
+        model, stored = found.from_config({**config, **overrides}), None
     if load_weights:
-        changed = {key: value for key, value in overrides.items() if config.get(key) != value}
-        _load_weights(model, info.files.path(WEIGHTS_FILE), config, changed)
+        stored = stored or _stored_model(info, found, config)
+        content = info.files.content(WEIGHTS_FILE)
+        load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
+        if stored is not model:
+            transfer_weights(stored, model, changed)
     return model
 
 
-def _load_weights(model, path, config, changed):
-    """Load stored weights into a model whose configuration differs in `changed` from `config`."""
-    if set(changed) <= HARMLESS:
-        model.load_weights(path)
-        return
-    source = model.from_config(config)
-    source.load_weights(path)
-    transfer_weights(source, model, changed)
+def _stored_model(info, cls, config, overrides=None):
+    """The model of a preset, with fresh weights, as many as the preset says."""
+    path = info.files.folder / CONFIG_FILE
+    try:
+        model = cls.from_config({**config, **(overrides or {})})
+    except Exception as error:  # Of wrong values, each layer and backend makes its own.
+        if overrides:
+            raise
+        raise ValueError(
+            f"`{path}` must hold a configuration that a {cls.__name__} can be built from. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+    if model.count_params() != info.parameters:
+        raise ValueError(
+            f"The `parameter_count` of {info.files.folder / METADATA_FILE} must be that of the "
+            f"model which {path} configures, {model.count_params():,}. "
+            f"Received: {info.parameters:,}"
+        )
+    return model
 
 
 def _find(preset, cls):
+    if isinstance(preset, PresetInfo):
+        return preset
     if "://" in str(preset):
         return _info_of_files(str(preset), open_handle(str(preset)))
     name = str(preset)
@@ -150,6 +172,7 @@ def _find(preset, cls):
     known = {} if isinstance(preset, Path) else _known()
     if name in known:
         return _info(name, known[name])
+    recover_folder(preset)
     if Path(preset).is_dir():
         return _info(str(preset), preset)
     raise ValueError(_unknown(str(preset), name, cls))
@@ -164,10 +187,10 @@ def _known():
     folders = {name: None for name in list_recipes() if name.split("/")[0] in classes}
     package = Path(__file__).resolve().parents[2]
     for weights in (package.parent / "weights", package / "weights"):
-        for path in weights.glob(f"*/*/{METADATA_FILE}"):
-            class_folder, preset = path.parent.parts[-2:]
-            if class_folder in classes:
-                folders[f"{class_folder}/{preset}"] = path.parent
+        for class_folder in classes:
+            recover_folders(weights / class_folder)
+            for path in weights.glob(f"{class_folder}/[!.]*/{METADATA_FILE}"):
+                folders[f"{class_folder}/{path.parent.name}"] = path.parent
     return folders
 
 
@@ -201,7 +224,7 @@ def _check_overrides(cls, config, overrides):
         )
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
         raise ValueError(
-            "A quantised preset is loaded as it is: its weights fit no other dtype, head or size. "
+            "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
             f"Received: {overrides}"
         )
 

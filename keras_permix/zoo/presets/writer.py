@@ -3,14 +3,13 @@
 import contextlib
 import datetime
 import json
+import math
 import os
-import shutil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-import h5py
 import keras
-import numpy as np
 
+from keras_permix.safe_files import LEFTOVER, replacing_folder, write_bytes
 from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
@@ -19,12 +18,22 @@ from keras_permix.zoo.presets.folder import (
     PRESET_FILES,
     TASK_FILE,
     WEIGHTS_FILE,
-    checksum,
+    check_file_names,
+    entry_of,
+    open_preset,
     read_json,
 )
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
+from keras_permix.zoo.presets.weights import (
+    check_finite_weights,
+    load_weights_content,
+    pack_weights,
+    weights_content,
+)
 
-METADATA_KEYS = ("labels", "data", "recipe", "commit", "license", "scores")
+METADATA_KEYS = (
+    "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
+)  # fmt: skip
 WEIGHTS_DTYPES = (None, "float16", "float32")
 
 
@@ -36,36 +45,43 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
             f"`weights_dtype` must be one of {list(WEIGHTS_DTYPES)}. Received: {weights_dtype!r}"
         )
     _check_known("metadata", metadata, METADATA_KEYS)
-    _check_known("urls", urls or {}, PRESET_FILES)
     labels = metadata.get("labels")
     if labels is not None and len(labels) != model.output_shape[-1]:
         raise ValueError(
-            "`labels` must hold one name a class. "
-            f"Received: {len(labels)} labels for {model.output_shape[-1]} classes"
+            "`labels` must hold one name per class or output. "
+            f"Received: {len(labels)} labels for {model.output_shape[-1]} outputs"
         )
-    with _writing(folder) as partial:
-        write_json(partial / CONFIG_FILE, spec)
-        preprocessor = model.get_layer("preprocessor")
-        write_json(partial / PREPROCESSOR_FILE, _serialize_preprocessor(preprocessor))
-        write_json(partial / TASK_FILE, _task(model, labels))
-        model.save_weights(partial / f"full.{WEIGHTS_FILE}")
-        pack_weights(partial / f"full.{WEIGHTS_FILE}", partial / WEIGHTS_FILE, weights_dtype)
-        (partial / f"full.{WEIGHTS_FILE}").unlink()
-        files = {path.name: checksum(path) for path in sorted(partial.iterdir())}
-        for name, url in (urls or {}).items():
-            files[name]["url"] = url
-        write_json(
-            partial / METADATA_FILE,
-            {
-                "keras_version": keras.__version__,
-                "parameter_count": model.count_params(),
-                "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
-                "files": files,
-                "input": _input(preprocessor),
-                **{key: metadata.get(key) for key in METADATA_KEYS},
-                "probe": _probe(partial),
-            },
-        )
+    with _explained(folder):
+        _check_replaceable(folder)
+    check_finite_weights(model)
+    task = {"task": model.task, **model.describe_output(), "labels": labels}
+    contents = {
+        CONFIG_FILE: json_content(spec, CONFIG_FILE),
+        **_preprocessor(model),
+        TASK_FILE: json_content(task, TASK_FILE),
+        WEIGHTS_FILE: pack_weights(weights_content(model), weights_dtype),
+        **_assets(model),
+    }
+    check_file_names(contents, "`model.assets()`")
+    files = {name: entry_of(content) for name, content in sorted(contents.items())}
+    _check_known("urls", urls or {}, files)
+    for name, url in (urls or {}).items():
+        files[name]["url"] = url
+    stored = _stored_model(spec, contents[WEIGHTS_FILE])
+    contents[METADATA_FILE] = json_content(
+        {
+            "keras_version": keras.__version__,
+            "parameter_count": stored.count_params(),
+            "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+            "files": files,
+            "input": model.describe_input(),
+            **{key: metadata.get(key) for key in METADATA_KEYS},
+            "probe": make_probe(stored, atol=QUANTIZED_ATOL if _is_quantized(spec) else ATOL),
+        },
+        METADATA_FILE,
+    )
+    with _explained(folder):
+        _write_folder(folder, contents)
 
 
 def update_metadata(folder, **changes):
@@ -73,78 +89,87 @@ def update_metadata(folder, **changes):
 
     Args:
         folder: Folder of the preset.
-        **changes: `labels`, `data`, `recipe`, `commit`, `license` or `scores`.
+        **changes: Some of `METADATA_KEYS`, such as `scores`.
     """
     _check_known("changes", changes, METADATA_KEYS)
     path = Path(folder) / METADATA_FILE
-    changed = path.with_name(f".{path.name}.{os.getpid()}")
-    write_json(changed, {**read_json(path), **changes})
-    os.replace(changed, path)
+    write_bytes(path, json_content({**read_json(path), **changes}, METADATA_FILE))
 
 
-def pack_weights(source, target, dtype=None):
-    """Copy an HDF5 weights file compactly, without optimizer, floating arrays cast to `dtype`.
+def json_content(value, name):
+    """An object as the bytes of a JSON file that people can read.
 
     Raises:
-        ValueError: if a weight is too large for `dtype`.
+        ValueError: for NaN and infinity, which JSON does not have.
     """
-    # Groups in the format of HDF5 1.8 take a third of the space, which counts in small models.
-    with h5py.File(source) as old, h5py.File(target, "w", libver=("v108", "latest")) as new:
-        _copy_group(old, new, dtype)
+    value = json.loads(json.dumps(value, default=lambda array: array.tolist()))
+    if wrong := _first_not_finite(value):
+        raise ValueError(f"`{name}` must hold finite numbers only. Received: {wrong}")
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _copy_group(old, new, dtype):
-    new.attrs.update(old.attrs)
-    for name, item in old.items():
-        if item.name == "/optimizer":
-            continue
-        if isinstance(item, h5py.Group):
-            _copy_group(item, new.create_group(name), dtype)
-            continue
-        value = item[()]
-        if dtype and value.dtype.kind == "f":
-            if np.isfinite(value).all() and np.abs(value).max(initial=0) > np.finfo(dtype).max:
-                raise ValueError(
-                    f"`weights_dtype` must hold every weight. Received: {dtype} for {item.name} "
-                    f"with values up to {np.abs(value).max()}"
-                )
-            value = value.astype(dtype)
-        new.create_dataset(name, data=value).attrs.update(item.attrs)
+def _first_not_finite(value, where=""):
+    """Where in a JSON value the first number stands that is not finite, and which; else None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{where.lstrip('.')} = {value}"
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value) if isinstance(value, list) else parts
+    return next(filter(None, (_first_not_finite(v, f"{where}.{k}") for k, v in parts)), None)
 
 
-def write_json(path, value):
-    """Write an object as a JSON file that people can read."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=lambda array: array.tolist())
-    path.write_text(text + "\n", encoding="utf-8")
+def _write_folder(folder, contents):
+    with replacing_folder(folder) as partial:
+        for name, content in contents.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(partial / name, content)
+        _check_replaceable(folder)
+
+
+def _check_replaceable(folder):
+    """Refuse a folder with anything but a preset's files: what is replaced is removed."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file")
+    known = {*PRESET_FILES, *_listed(folder)}
+    folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+    foreign = []
+    for path, inner, files in os.walk(folder):
+        relative = Path(path).relative_to(folder)
+        foreign += {(relative / name).as_posix() for name in inner} - folders
+        foreign += {(relative / name).as_posix() for name in files} - known
+    foreign = sorted(name for name in foreign if not LEFTOVER.fullmatch(name))
+    if foreign:
+        raise ValueError(
+            "`folder` must be new, empty, or hold a preset, which is replaced. "
+            f"Received: {folder} with {foreign[:8]}"
+        )
+
+
+def _listed(folder):
+    """Names of the files that the metadata in a folder lists, if it is that of a preset."""
+    try:
+        return open_preset(folder).names
+    except (OSError, ValueError):
+        return []
 
 
 @contextlib.contextmanager
-def _writing(folder):
-    """Give a folder to write in, which takes the place of `folder` when all is written."""
-    folder = Path(os.path.abspath(folder))
-    partial, old = (folder.with_name(f".{folder.name}.{n}.{os.getpid()}") for n in ("new", "old"))
+def _explained(folder):
     try:
-        foreign = set(os.listdir(folder)) - set(PRESET_FILES) if folder.exists() else None
-        if foreign:
-            raise ValueError(
-                "`folder` must be new, empty, or hold a preset, which is replaced. "
-                f"Received: {folder} with {sorted(foreign)[:8]}"
-            )
-        partial.mkdir(parents=True)
-        yield partial
-        if folder.exists():
-            os.rename(folder, old)
-        os.rename(partial, folder)
+        yield
     except OSError as error:
         raise OSError(
             "`folder` must be a folder that can be written. Choose another, or make room. "
             f"Received: {folder} ({error})"
         ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if old.exists() and not folder.exists():
-            os.rename(old, folder)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _assets(model):
+    """Further files of a model, such as a vocabulary, by their paths in the preset's folder."""
+    assets = model.assets()
+    if wrong := sorted(set(assets) & set(PRESET_FILES)):
+        raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
+    return assets
 
 
 def _check_known(argument, given, known):
@@ -153,30 +178,24 @@ def _check_known(argument, given, known):
         raise ValueError(f"`{argument}` may hold {', '.join(known)}. Received: {unknown}")
 
 
-def _serialize_preprocessor(layer):
-    spec = keras.layers.serialize(layer)
-    return {key: spec[key] for key in ("module", "class_name", "config", "registered_name")}
+def _preprocessor(model):
+    """What `preprocessor.json` holds, of a model that has such a layer."""
+    for layer in model.layers:
+        if layer.name == "preprocessor":
+            spec = keras.layers.serialize(layer)
+            keys = ("module", "class_name", "config", "registered_name")
+            content = json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)
+            return {PREPROCESSOR_FILE: content}
+    return {}
 
 
-def _task(model, labels):
-    return {
-        "task": "image_classification",
-        "outputs": "logits",
-        "num_classes": model.output_shape[-1],
-        "labels": labels,
-    }
+def _is_quantized(spec):
+    return is_quantized(spec["config"])
 
 
-def _input(preprocessor):
-    config = preprocessor.get_config()
-    return {"size": config["image_size"], "mean": config["mean"], "std": config["std"]}
-
-
-def _probe(folder):
-    """The probe of the preset in `folder`, in float32 where its weights are not quantised."""
-    spec = read_json(folder / CONFIG_FILE)
-    quantized = is_quantized(spec["config"])
-    config = spec["config"] if quantized else {**spec["config"], "dtype": "float32"}
-    stored = model_class(spec, folder / CONFIG_FILE).from_config(config)
-    stored.load_weights(folder / WEIGHTS_FILE)
-    return make_probe(stored, atol=QUANTIZED_ATOL if quantized else ATOL)
+def _stored_model(spec, content):
+    """The model with its weights as stored, in float32 where they are not quantized."""
+    changes = {} if _is_quantized(spec) else {"dtype": "float32"}
+    stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
+    load_weights_content(stored, content, WEIGHTS_FILE)
+    return stored

@@ -8,17 +8,17 @@ from keras_permix.data import pad_graphs
 def make_graph(edges, nodes, seed=0):
     """A graph of random features, preprocessed by breadth-first search."""
     rng = np.random.default_rng(seed)
-    neighbours = {node: [] for node in range(nodes)}
+    neighbors = {node: [] for node in range(nodes)}
     edge_type = np.zeros((nodes, nodes, 2), int)
     for a, b in edges:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
+        neighbors[a].append(b)
+        neighbors[b].append(a)
         edge_type[a, b] = edge_type[b, a] = rng.integers(1, 1025, 2)
     paths = {(node, node): [node] for node in range(nodes)}
     for start in range(nodes):
         reached = [start]
         for node in reached:
-            for other in neighbours[node]:
+            for other in neighbors[node]:
                 if (start, other) not in paths:
                     paths[start, other] = [*paths[start, node], other]
                     reached.append(other)
@@ -31,7 +31,7 @@ def make_graph(edges, nodes, seed=0):
             edge_input[a, b, hop] = edge_type[path[hop], path[hop + 1]]
     return {
         "x": rng.integers(1, 1024, (nodes, 3)),
-        "in_degree": np.array([len(neighbours[node]) for node in range(nodes)]),
+        "in_degree": np.array([len(neighbors[node]) for node in range(nodes)]),
         "spatial_pos": distance,
         "attn_edge_type": edge_type,
         "edge_input": edge_input,

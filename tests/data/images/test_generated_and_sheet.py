@@ -9,14 +9,14 @@ from PIL import Image
 
 from keras_permix.data import generated_images, load_sheet
 
-SHEET = Path(__file__).parents[2] / "examples/images/cifar10_test.png"
+SHEET = Path(__file__).parents[3] / "examples/images/cifar10_test.png"
 
 
 def test_generated_images_have_the_shape_asked_for():
     data = generated_images((20, 30, 1), num_classes=6, count=40)
     assert data.train[0].shape == (40, 20, 30, 1) and data.test[0].shape == (10, 20, 30, 1)
     assert (data.train[0].dtype, data.train[1].dtype) == ("uint8", "int32")
-    assert set(data.train[1]) == set(range(6)) and data.num_classes == 6
+    assert set(data.train[1]) == set(range(6)) and len(data.labels) == 6
 
 
 def test_generated_images_depend_on_the_seed():

@@ -31,7 +31,7 @@ def test_reads_what_the_files_hold(name, by, tmp_path, monkeypatch, no_folder):
         assert x.ndim == 4
         np.testing.assert_array_equal(x.reshape(made_x.shape), made_x)
         np.testing.assert_array_equal(y, made_y)
-    assert (data.name, data.num_classes) == (name, 10)
+    assert (data.name, len(data.labels)) == (name, 10)
 
 
 @pytest.mark.parametrize("name", WRITERS)

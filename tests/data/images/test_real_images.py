@@ -12,7 +12,7 @@ from keras_permix.data.files import DATA_VARIABLE
 pytestmark = pytest.mark.skipif(
     DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder of data files"
 )
-SHEET = Path(__file__).parents[2] / "examples/images/cifar10_test.png"
+SHEET = Path(__file__).parents[3] / "examples/images/cifar10_test.png"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_permix.data import ImagePipeline, RecordSource, ResizeCrop
+from keras_permix.data import Pipeline, RecordSource, ResizeCrop
 
 
 def ramp(height, width, channels=3):
@@ -51,7 +51,7 @@ def test_an_image_too_long_for_any_rectangle_is_cut_in_the_middle():
 def test_a_pipeline_of_records_is_a_function_of_seed_and_epoch():
     def batches(epoch, seed=0):
         source = RecordSource(RECORDS, ResizeCrop(16, random=True), seed)
-        made = ImagePipeline(source, None, batch_size=4, num_classes=3, shuffle=True, epoch=epoch)
+        made = Pipeline(source, None, batch_size=4, num_classes=3, shuffle=True, epoch=epoch)
         return [made[2], made[0]]
 
     (tail, tail_labels), (head, _) = batches(1)
@@ -70,7 +70,7 @@ def test_the_same_records_are_cut_elsewhere_in_another_batch(place):
 
 def test_labels_follow_their_images():
     source = RecordSource([{"image": np.full((2, 2, 1), i), "label": i} for i in range(9)])
-    images, labels = ImagePipeline(source, None, batch_size=9, num_classes=9, shuffle=True)[0]
+    images, labels = Pipeline(source, None, batch_size=9, num_classes=9, shuffle=True)[0]
     np.testing.assert_array_equal(images[:, 0, 0, 0], labels)
     assert sorted(labels) == list(range(9)) and list(labels) != list(range(9))
 

@@ -11,7 +11,7 @@ import pytest
 from keras_permix.data import tfds_source
 
 pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run(step, folder):

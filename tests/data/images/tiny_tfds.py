@@ -67,11 +67,10 @@ def prepare(folder):
 
 def read(folder):
     """Print as JSON what a pipeline of the set gives, and whether TensorFlow came in."""
-    from keras_permix.data import ImagePipeline
-    from keras_permix.data.images import tfds_images
+    from keras_permix.data import Pipeline, tfds_images
 
     data = tfds_images("tiny", 16, folder)
-    batches = ImagePipeline(*data.train, batch_size=6, num_classes=2, shuffle=True, seed=1)
+    batches = Pipeline(*data.train, batch_size=6, num_classes=2, shuffle=True, seed=1)
     images, labels = batches[0]
     about = {
         "labels": data.labels,

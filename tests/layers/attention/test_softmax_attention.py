@@ -4,21 +4,25 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import SoftmaxAttention
+from tests.backends import value_and_gradient
 from tests.harness import assert_close, to_numpy
+from tests.oracle.attention import change
 
 X = np.random.default_rng(0).normal(size=(3, 7, 8)).astype("float32")
 MASK = np.arange(7) < np.array([[7], [4], [1]])
 
 
 def attend(layer, inputs, head_dim, mask):
-    """Attention in float64, one head at a time."""
+    """Attention in float64, one head at a time; where no key is real, all are."""
+    mask = mask | ~mask.any(axis=1, keepdims=True)
     kernel, *bias = (weight.numpy().astype("float64") for weight in layer.qkv_dense.weights)
     query, key, value = np.split(inputs @ kernel + (bias[0] if bias else 0), 3, axis=-1)
     heads = []
     for start in range(0, query.shape[-1], head_dim):
         part = np.s_[..., start : start + head_dim]
         scores = query[part] @ key[part].swapaxes(1, 2) / np.sqrt(head_dim)
-        weights = np.where(mask[:, None, :], np.exp(scores), 0)
+        scores = np.where(mask[:, None, :], scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
         heads.append(weights / weights.sum(-1, keepdims=True) @ value[part])
     kernel, bias = (weight.numpy() for weight in layer.output_dense.weights)
     return np.concatenate(heads, axis=-1) @ kernel + bias
@@ -38,6 +42,32 @@ def test_layer_gives_the_values_of_numpy(arguments, head_dim, fused, masked):
     mask = MASK if masked else None
     wanted = attend(layer, X, head_dim, MASK if masked else np.ones_like(MASK))
     assert_close(to_numpy(layer(X, mask=mask)), wanted)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradient_of_a_sample_without_real_tokens(fused):
+    layer = SoftmaxAttention(2, fused=fused)
+    layer.build(X.shape)
+    mask = MASK & [[True], [False], [True]]
+    cotangent, direction = np.random.default_rng(1).normal(size=(2, *X.shape))
+    value, gradient = value_and_gradient(
+        lambda x: layer(x, mask=mask), X, cotangent.astype("float32")
+    )
+    assert_close(to_numpy(value), attend(layer, X, 4, mask))
+    wanted = change(lambda x: attend(layer, x, 4, mask), X, direction, cotangent)
+    np.testing.assert_allclose((to_numpy(gradient) * direction).sum(), wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_padding_is_not_seen_however_low_the_scores_are(fused):
+    """Real tokens that are alike have equal scores, here far below those of padding."""
+    layer = SoftmaxAttention(1, use_qkv_bias=True, fused=fused)
+    layer.build(X.shape)
+    kernel, bias = (np.zeros(weight.shape) for weight in layer.qkv_dense.weights)
+    bias[:8], bias[8:16] = 1e3, -1e3
+    kernel[:, 16:] = np.eye(8)
+    layer.qkv_dense.set_weights([kernel, bias])
+    assert_close(to_numpy(layer(X, mask=MASK)), attend(layer, X, 8, MASK))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, ButterflyBlock, RandomOrder, SoftmaxAttention
-from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers import CSP, ButterflyBlock, MixerBlock, RandomOrder, SoftmaxAttention
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import butterfly as oracle
 
@@ -109,7 +108,7 @@ def expected(block, stage, mask=None, block_mask=None):
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_both_hosts_give_the_values_of_numpy(norm_first, stage, mask, block_mask, fused):
-    """To the last padded token: where nothing may be attended to, everything is, alike."""
+    """To the last padded token: where nothing may be attended to, nothing is masked."""
     block = host(norm_first, fused=fused)
     layer = ButterflyBlock(block, 4, stage)
     layer.build(X.shape)

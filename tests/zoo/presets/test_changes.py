@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.presets.transfer import resize_table
+from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from tests.zoo.models import logits, tiny, weights
 
 
@@ -60,7 +60,10 @@ def test_new_image_size(preset):
 
 def test_class_token_row_is_kept():
     table = np.random.default_rng(0).normal(size=(1, 17, 8)).astype("float32")
-    resized = keras.ops.convert_to_numpy(resize_table(table, 26, (1, 0), (1, 0)))
+    before, after = PositionEmbedding(True), PositionEmbedding(True)
+    before.build((None, 16, 8))
+    after.build((None, 25, 8))
+    resized = keras.ops.convert_to_numpy(resize_table(table, before, after))
     np.testing.assert_array_equal(resized[0, 0], table[0, 0])
     np.testing.assert_allclose(resized[0, 1:], resized_grid(table[0, 1:], 4, 5), atol=1e-5)
 

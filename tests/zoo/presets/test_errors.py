@@ -1,10 +1,10 @@
 """Damaged, wrong and dangerous presets: each is one clear error, and nothing of them runs."""
 
+import errno
 import json
 import os
 import shutil
 
-import keras
 import pytest
 
 from keras_permix import zoo
@@ -175,10 +175,10 @@ def test_folder_with_other_files(tmp_path):
 def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
     before = json.loads((preset / "metadata.json").read_text())
 
-    def full_disk(*args, **kwargs):
-        raise OSError("No space left on device")
+    def full_disk(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(keras.Model, "save_weights", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="or make room. Received: .*No space left"):
         tiny().save_to_preset(preset)
     assert json.loads((preset / "metadata.json").read_text()) == before
@@ -190,7 +190,7 @@ def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
     [
         ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .* Received: 'int4'"),
         ({"label": ["a"]}, r"`metadata` may hold labels, .* Received: \['label'\]"),
-        ({"labels": ["a"]}, "one name a class. Received: 1 labels for 3 classes"),
+        ({"labels": ["a"]}, "one name per class or output. Received: 1 labels for 3 outputs"),
         ({"urls": {"a.h5": "https://x"}}, r"`urls` may hold .* Received: \['a.h5'\]"),
     ],
 )  # fmt: skip

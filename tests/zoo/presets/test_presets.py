@@ -66,7 +66,7 @@ def test_metadata(tmp_path):
     assert metadata["commit"] is None and metadata["recipe"] is None
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype="uint8")
     np.testing.assert_allclose(
-        metadata["probe"]["logits"], model.predict(images, verbose=0), atol=1e-4
+        metadata["probe"]["outputs"], model.predict(images, verbose=0), atol=1e-4
     )
     config = json.loads(files["config.json"].read_text())
     assert sorted(config) == ["class_name", "config", "module", "registered_name"]
@@ -112,7 +112,7 @@ def test_quantized_model(tmp_path):
     loaded = zoo.ViT.from_preset(tmp_path / "preset")
     np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
     assert loaded.get_layer("head").kernel.dtype == "int8"
-    with pytest.raises(ValueError, match="quantised preset is loaded as it is.* Received: .*dtype"):
+    with pytest.raises(ValueError, match="quantized preset is loaded as it is.* Received: .*dtype"):
         zoo.ViT.from_preset(tmp_path / "preset", dtype="bfloat16")
 
 

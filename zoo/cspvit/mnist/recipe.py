@@ -28,4 +28,4 @@ batch_size = 128
 epochs = 10
 seed = 0
 precision = "mixed_bfloat16"
-validation_images = 2000
+validation_samples = 2000

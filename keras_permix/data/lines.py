@@ -1,0 +1,93 @@
+"""Data files of one sample per line: JSON lines, or tab-separated values under a header."""
+
+import csv
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+from keras_permix.data.files import DATA_VARIABLE, SHA256, find_folder, read_verified
+
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
+
+
+def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
+    """Read the training and the test rows of a set.
+
+    A set of `known` is looked for in `data_dir`, else in the folder that the environment variable
+    `KERAS_PERMIX_DATA` names. Another set names its own files, relative to `data_dir`.
+
+    Args:
+        name: What the set is called.
+        known: Dict from names of sets to `train`, `test` and `splits` of their files.
+        data_dir: Folder of the files, or `None`.
+        train, test: Files of a set that is not known; they may be the same one.
+        splits: What the rows of either part say under "split"; `None`: all rows of the file.
+
+    Returns:
+        Two lists of dicts.
+
+    Raises:
+        ValueError: for a set that is neither known nor names its files, or a damaged file.
+        FileNotFoundError: for a missing file.
+    """
+    if train is None and test is None and name in known:
+        files = known[name]
+        names = (files["train"], files["test"])
+        return _parts(find_folder(data_dir, names), names, files["splits"])
+    if train is None or test is None:
+        raise ValueError(
+            f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
+            f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
+        )
+    return _parts(Path(data_dir or "."), (train, test), splits)
+
+
+def read_rows(path):
+    """The rows of a `.jsonl` or `.tsv` file, perhaps with `.gz` or `.xz`, as a list of dicts."""
+    path = Path(path)
+    blob = read_verified(path) if path.name in SHA256 else _read(path)
+    try:
+        text = UNPACK.get(path.suffix, bytes)(blob).decode("utf-8")
+        return _rows(text, path)
+    except (ValueError, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(
+            "A data file must be whole: JSON objects, one per line (.jsonl), or tab-separated "
+            f"values under a header (.tsv), in UTF-8. Received: {path} ({error})"
+        ) from error
+
+
+def _parts(folder, names, splits):
+    if folder is None:
+        raise FileNotFoundError(
+            f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds {', '.join(set(names))}. "
+            "Received: no folder with these files"
+        )
+    read = {name: read_rows(folder / name) for name in dict.fromkeys(names)}
+    parts = [
+        [row for row in read[name] if split is None or row.get("split") == split]
+        for name, split in zip(names, splits, strict=True)
+    ]
+    if not all(parts):
+        raise ValueError(
+            "`train` and `test` must hold a row each. "
+            f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with splits={splits}"
+        )
+    return parts
+
+
+def _read(path):
+    if not path.is_file():
+        raise FileNotFoundError(f"The data file must exist. Received: {path}")
+    return path.read_bytes()
+
+
+def _rows(text, path):
+    kinds = [suffix for suffix in path.suffixes if suffix not in UNPACK]
+    if kinds[-1:] == [".tsv"]:
+        lines = text.splitlines()
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("not every line is a JSON object")
+    return rows

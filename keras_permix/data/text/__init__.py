@@ -1,0 +1,1 @@
+"""Texts: readers, and batches of padded tokens."""

@@ -1,0 +1,78 @@
+"""Sets of labeled texts, in files of one sample per line."""
+
+from keras_permix.data.dataset import Dataset
+from keras_permix.data.lines import read_parts
+from keras_permix.data.text.tokens import TextSource
+
+SENTIMENT = ("negative", "positive")
+# name -> files, and what the rows of each part say under "split"
+FILES = {
+    "imdb": {
+        "train": "imdb_train.jsonl.xz", "test": "imdb_test.jsonl.xz", "splits": (None, None)
+    },
+    "sst2": {
+        "train": "sst2.jsonl.xz", "test": "sst2.jsonl.xz", "splits": ("train", "validation")
+    },
+}  # fmt: skip
+LABELS = {"imdb": SENTIMENT, "sst2": SENTIMENT}
+
+
+def load_texts(name, max_length, data_dir=None, *, fields=("text",), **files):
+    """Load a set of labeled texts, as bytes.
+
+    A row of a file says under each name of `fields` a text, and under "label" its class: a number
+    from 0, or a name.
+
+    Args:
+        name: `"imdb"`, `"sst2"`, or a name of your own with the files `train` and `test`.
+        max_length: Tokens of a padded row; longer texts are cut.
+        data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
+        fields: `("text",)`, or two names for pairs of texts.
+        **files: `train`, `test` and `splits`, as in `read_parts`.
+
+    Returns:
+        A `Dataset` whose parts are `(TextSource, None)`.
+
+    Raises:
+        ValueError: for an unknown name, a damaged file, or a row without a text or a label.
+        FileNotFoundError: for a missing file.
+
+    Source: [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
+    [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
+    """
+    parts = read_parts(name, FILES, data_dir, **files)
+    for row in (row for rows in parts for row in rows):
+        _check_row(row, fields)
+    given = [str(row["label"]) for rows in parts for row in rows]
+    labels = LABELS.get(name) if not files else None
+    labels = labels or _label_names(given)
+    numbers = {**{label: i for i, label in enumerate(labels)}, **_numbers(len(labels), given)}
+    train, test = (_source(rows, numbers, fields, max_length) for rows in parts)
+    return Dataset(name, (train, None), (test, None), tuple(labels))
+
+
+def _source(rows, numbers, fields, max_length):
+    texts = [tuple(row[field] for field in fields) for row in rows]
+    texts = [text[0] for text in texts] if len(fields) == 1 else texts
+    return TextSource(texts, [numbers[str(row["label"])] for row in rows], max_length)
+
+
+def _label_names(given):
+    """The names of the classes: the numbers up to the largest, or all names in order."""
+    if all(label.isdecimal() for label in given):
+        return tuple(str(number) for number in range(max(map(int, given)) + 1))
+    return tuple(sorted(set(given)))
+
+
+def _numbers(count, given):
+    """What a label that is a number means, where labels are numbers."""
+    return {label: int(label) for label in set(given) if label.isdecimal() and int(label) < count}
+
+
+def _check_row(row, fields):
+    texts = [row.get(field) for field in fields]
+    if not all(isinstance(text, str) for text in texts) or row.get("label") is None:
+        raise ValueError(
+            f"Every row must have a text under each of {list(fields)}, and a `label`. "
+            f"Received: {str(row)[:200]}"
+        )

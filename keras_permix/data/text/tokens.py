@@ -1,0 +1,101 @@
+"""Texts as padded rows of token ids."""
+
+import copy
+
+import numpy as np
+
+BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
+
+
+def encode_bytes(text):
+    """The UTF-8 bytes of a text as token ids: byte + 1, so that 0 is padding.
+
+    Args:
+        text: A string.
+
+    Returns:
+        int32 array of one token per byte.
+
+    Example:
+
+    >>> from keras_permix.data import encode_bytes
+    >>> encode_bytes("ab").tolist()
+    [98, 99]
+
+    Source: Tay et al., "Long Range Arena", 2020, and the released code.
+    """
+    return np.frombuffer(text.encode("utf-8"), "uint8").astype("int32") + 1
+
+
+def pad_tokens(samples, max_length):
+    """Pad rows of token ids to one length; longer ones are cut.
+
+    Args:
+        samples: A list with a row of ids for each sample, or a tuple of rows (a pair of texts).
+        max_length: Tokens of a padded row.
+
+    Returns:
+        A dict of "tokens", int32 `(batch, max_length)`, 0 where there is padding, and "mask", bool
+        of the same shape, True at real tokens; `(batch, rows, max_length)` for tuples.
+
+    Example:
+
+    >>> from keras_permix.data import pad_tokens
+    >>> pad_tokens([[5, 6], [7]], max_length=3)["tokens"].tolist()
+    [[5, 6, 0], [7, 0, 0]]
+    """
+    rows = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    tokens = np.zeros((len(rows), len(rows[0]), max_length), "int32")
+    mask = np.zeros(tokens.shape, bool)
+    for index, parts in enumerate(rows):
+        for number, part in enumerate(parts):
+            part = part[:max_length]
+            tokens[index, number, : len(part)] = part
+            mask[index, number, : len(part)] = True
+    if isinstance(samples[0], tuple):
+        return {"tokens": tokens, "mask": mask}
+    return {"tokens": tokens[:, 0], "mask": mask[:, 0]}
+
+
+class TextSource:
+    """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
+
+    `source[start:stop]` is a source of some of the texts, `len(source)` their number.
+
+    Args:
+        texts: A list of str, or of tuples of str (pairs).
+        labels: int array `(texts,)`.
+        max_length: Tokens of a padded row.
+        encode: Function from a text to its token ids.
+
+    Example:
+
+    >>> from keras_permix.data import TextSource
+    >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_length=4).read([1])
+    >>> inputs["tokens"].tolist(), labels.tolist()
+    ([[122, 102, 116, 0]], [1])
+    """
+
+    def __init__(self, texts, labels, max_length, encode=encode_bytes):
+        self.texts, self.labels = texts, np.asarray(labels, "int32")
+        self.max_length, self.encode = max_length, encode
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, part):
+        some = copy.copy(self)
+        some.texts, some.labels = self.texts[part], self.labels[part]
+        return some
+
+    def read(self, indices, epoch=0, index=0):
+        """Read texts as one batch: `(inputs of pad_tokens, int32 labels)`."""
+        texts = [self.texts[int(i)] for i in indices]
+        return pad_tokens([self._encode(text) for text in texts], self.max_length), self.labels[
+            np.asarray(indices, int)
+        ]
+
+    def _encode(self, text):
+        if isinstance(text, tuple):
+            return tuple(self.encode(part) for part in text)
+        return self.encode(text)

@@ -1,0 +1,28 @@
+"""What masks of attention mean to a softmax: one rule for all attentions."""
+
+from keras import ops
+
+
+def visible_keys(allowed):
+    """Which keys queries attend to: those they may, or all keys where there is none of these.
+
+    A query that may attend to nothing attends as if nothing were masked. So its values and its
+    gradient are finite and belong together, also where a backend would add a large negative number
+    to all of its scores alike.
+
+    Args:
+        allowed: booleans whose last axis is that of the keys, True where a query may attend.
+
+    Returns:
+        Booleans like `allowed`, of which every row has one that is True.
+    """
+    blind = ops.logical_not(ops.any(allowed, axis=-1, keepdims=True))
+    return ops.logical_or(allowed, blind)
+
+
+def masked_softmax(scores, allowed=None):
+    """The softmax of scores over the `visible_keys` of booleans that broadcast to them."""
+    if allowed is not None:
+        nothing = ops.cast(-float("inf"), scores.dtype)  # which no dtype rounds
+        scores = ops.where(visible_keys(allowed), scores, nothing)
+    return ops.softmax(scores)

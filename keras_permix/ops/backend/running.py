@@ -1,0 +1,31 @@
+"""The backend that runs. Keras chooses it when it is imported, and it stays."""
+
+from importlib import import_module
+
+import keras
+
+BACKENDS = ("jax", "tensorflow", "torch")
+
+
+def name():
+    """The name of the backend."""
+    return keras.config.backend()
+
+
+def version():
+    """The version of the backend's package."""
+    return import_module(name()).__version__
+
+
+def module(file):
+    """Import what the backend has in a file of a given name, and no other backend's.
+
+    Raises:
+        ValueError: if it is no backend of this package.
+    """
+    if name() not in BACKENDS:
+        raise ValueError(
+            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
+            f"Received: KERAS_BACKEND={name()!r}"
+        )
+    return import_module(f"keras_permix.ops.backend.{name()}.{file}")

@@ -1,0 +1,24 @@
+"""A function or a layer as a training step on TensorFlow runs it: see `bench.runners`."""
+
+import tensorflow as tf
+
+
+def make(function, x, weights):
+    """A forward call, and one with gradients for `x` and for the weights."""
+
+    @tf.function(jit_compile=True)
+    def both(x, cotangent):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = function(x)
+        return [result, *tape.gradient(result, [x, *weights], output_gradients=cotangent)]
+
+    forward = tf.function(lambda x: [function(x)], jit_compile=True)
+    # An argument, since XLA would compute the gradient of a constant while compiling.
+    cotangent = tf.ones_like(function(x))
+    return lambda: _numpy(forward(x)), lambda: _numpy(both(x, cotangent))
+
+
+def _numpy(tensors):
+    """Wait for the results, which share memory with the arrays on a CPU."""
+    return [tensor.numpy() for tensor in tensors]

@@ -1,0 +1,28 @@
+"""A function or a layer as a training step on PyTorch runs it: see `bench.runners`."""
+
+import torch
+
+
+def make(function, x, weights):
+    """A forward call, and one with gradients for `x` and for the weights."""
+    leaf = x.clone().requires_grad_()
+
+    def forward():
+        with torch.no_grad():
+            return _done([function(x)])
+
+    cotangent = torch.ones_like(*forward())
+
+    def both():
+        result = function(leaf)
+        gradients = torch.autograd.grad(result, [leaf, *weights], cotangent)
+        return _done([result.detach(), *gradients])
+
+    return forward, both
+
+
+def _done(results):
+    """Wait for a GPU; a CPU has finished."""
+    if results[0].is_cuda:
+        torch.cuda.synchronize()
+    return results

@@ -1,0 +1,221 @@
+"""Files and folders that are written whole or not at all, whatever is killed or full meanwhile.
+
+What is being written has a hidden name of its own, `.NAME.TOKEN.new`, until it is on the disk; what
+it replaces is `.NAME.TOKEN.old` for a moment. Both are leftovers where a process was killed.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing is locked.
+    fcntl = None
+
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
+
+_held = {}  # Lock file -> (process, open file), of the folders that this process holds.
+_one_thread = threading.Lock()  # Locks of files are between processes.
+
+
+def write_bytes(path, content):
+    """Write a file whole, flushed to the disk; what stood there stays until then.
+
+    A link to a file stays a link: the file it leads to is written.
+
+    Raises:
+        OSError: if the file cannot be written; what stood there is unharmed.
+    """
+    target = Path(os.path.realpath(path))
+    partial = _hidden(target, "new")
+    try:
+        try:
+            with open(partial, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+        _flush_folder(target.parent)
+    except OSError as error:
+        raise OSError(
+            f"`{path}` must be a file that can be written. Choose another place, or make room. "
+            f"Received: {error.strerror or error}"
+        ) from error
+
+
+def write_text(path, text):
+    """Write a text file as `write_bytes` does, in UTF-8 whatever the locale."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def replacing_folder(folder):
+    """Give an empty folder to write in, which takes the place of `folder` when all is written.
+
+    Other processes that replace the same folder wait. A link to a folder stays a link.
+
+    Raises:
+        OSError: if a folder cannot be made or renamed; the old one is unharmed.
+    """
+    folder = Path(os.path.realpath(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(_lock_file(folder)):
+        _settle(folder)
+        partial = _hidden(folder, "new")
+        partial.mkdir()
+        try:
+            yield partial
+            _flush_tree(partial)
+            if folder.is_dir():
+                os.rename(folder, _hidden(folder, "old"))
+            os.rename(partial, folder)
+            _flush_folder(folder.parent)
+        finally:
+            _settle(folder)
+
+
+def recover_folder(folder):
+    """Take back a folder that is absent because its replacement was killed between two renames."""
+    folder = Path(os.path.realpath(folder))
+    if not folder.exists() and _leftovers(folder, "old"):
+        with _locked(_lock_file(folder)):
+            _settle(folder)
+
+
+def recover_folders(parent):
+    """Take back each folder in `parent` that is absent for that reason."""
+    for path in Path(parent).glob(".*.old"):
+        if found := LEFTOVER.fullmatch(path.name):
+            recover_folder(path.with_name(found["name"]))
+
+
+def sweep(folder):
+    """Remove what killed processes left in a folder in which nobody else writes."""
+    for path in Path(folder).iterdir():
+        if LEFTOVER.fullmatch(path.name):
+            _remove(path)
+
+
+def hold_folder(folder):
+    """Lock a folder for this process, until `release_folder` or its end.
+
+    Returns:
+        Whether it is this process's now. Where a file system knows no locks, it always is.
+    """
+    path = _lock_in(folder)
+    if _held.get(path, (None,))[0] == os.getpid():
+        return True
+    file = open(path, "ab")
+    if not _lock(file, wait=False):
+        file.close()
+        return False
+    _held[path] = os.getpid(), file
+    return True
+
+
+def release_folder(folder):
+    """Let other processes have a folder that this one holds."""
+    _, file = _held.pop(_lock_in(folder), (None, None))
+    if file is not None:
+        file.close()
+
+
+def _hidden(path, state):
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{state}")
+
+
+def _leftovers(path, state):
+    """What killed writers of `path` left beside it, the newest first."""
+    candidates = path.parent.glob(f".*.{state}") if path.parent.is_dir() else ()
+    found = [
+        other
+        for other in candidates
+        if (match := LEFTOVER.fullmatch(other.name)) and match["name"] == path.name
+    ]
+    return sorted(found, key=lambda other: other.stat().st_mtime, reverse=True)
+
+
+def _settle(folder):
+    """Make what was left of `folder` it again where it is absent, and remove the rest."""
+    if not folder.exists():
+        for old in _leftovers(folder, "old")[:1]:
+            os.rename(old, folder)
+    for state in ("new", "old"):
+        for path in _leftovers(folder, state):
+            _remove(path)
+
+
+def _remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _lock_in(folder):
+    return Path(os.path.realpath(folder)) / ".lock"
+
+
+def _lock_file(folder):
+    return folder.with_name(f".{folder.name}.lock")
+
+
+@contextlib.contextmanager
+def _locked(path):
+    """Hold a lock file, which is there no longer than that."""
+    if fcntl is None:
+        yield
+        return
+    with _one_thread:
+        file = _open_locked(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            file.close()
+
+
+def _open_locked(path):
+    while True:
+        file = open(path, "ab")
+        _lock(file, wait=True)
+        # Who held it before may have removed the file that was waited for.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
+
+
+def _lock(file, wait):
+    if fcntl is None:
+        return True
+    try:
+        # Record locks end with their process; those of `flock` live on in its forks.
+        fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # A file system without locks.
+        return True
+    return True
+
+
+def _flush_tree(folder):
+    for path, _, _ in os.walk(folder):
+        _flush_folder(path)
+
+
+def _flush_folder(folder):
+    if fcntl is None:  # Windows flushes no folders.
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,52 @@
+"""Tasks: what a model is for, and all that training, measuring and predicting must know of it.
+
+A model of the zoo says its task by name (`ZooModel.task`); everything above asks the task.
+"""
+
+from keras_permix.tasks.graph_regression import GraphRegression
+from keras_permix.tasks.image_classification import ImageClassification
+from keras_permix.tasks.pair_classification import PairClassification
+from keras_permix.tasks.task import Task
+from keras_permix.tasks.text_classification import TextClassification
+
+TASKS = {
+    task.name: task
+    for task in (ImageClassification, TextClassification, PairClassification, GraphRegression)
+}
+
+
+def task_of(model):
+    """The task of a model of the zoo.
+
+    Args:
+        model: A `ZooModel`.
+
+    Returns:
+        A `Task` for this model.
+
+    Raises:
+        ValueError: if its class names no task.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import CSPViT
+    >>> task_of(CSPViT.from_preset("test")).name
+    'image_classification'
+    """
+    if model.task not in TASKS:
+        raise ValueError(
+            f"`{type(model).__name__}.task` must be one of {list(TASKS)}. Received: {model.task!r}"
+        )
+    return TASKS[model.task](model)
+
+
+__all__ = [
+    "TASKS",
+    "GraphRegression",
+    "ImageClassification",
+    "PairClassification",
+    "Task",
+    "TextClassification",
+    "task_of",
+]

@@ -1,0 +1,61 @@
+"""What tasks whose answer is one of several classes share."""
+
+import keras
+import numpy as np
+
+from keras_permix.data import Pipeline
+from keras_permix.tasks.task import Task
+
+
+class Classification(Task):
+    """A task of models that give a logit for each of `num_classes` classes."""
+
+    @property
+    def num_classes(self):
+        return self.config["num_classes"]
+
+    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+        return Pipeline(
+            *part,
+            batch_size=batch_size,
+            num_classes=self.num_classes,
+            shuffle=training,
+            drop_remainder=training,
+            seed=seed,
+            epoch=epoch,
+            augment=OneHot(self.augment(augmentation, seed), self.num_classes),
+        )
+
+    def augment(self, augmentation, seed):
+        """The function of `Pipeline` that a recipe's dict describes, or `None`."""
+        self.refuse_augmentation(augmentation)
+
+    def loss(self, label_smoothing=0.0):
+        return keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=label_smoothing
+        )
+
+    def metrics(self):
+        return [keras.metrics.CategoricalAccuracy(name="accuracy")]
+
+    def answer(self, output, labels, top):
+        labels = labels or [str(number) for number in range(len(output))]
+        shifted = np.exp(output.astype("float64") - output.max())
+        probabilities = shifted / shifted.sum()
+        best = np.argsort(-probabilities)[:top]
+        return [f"{100 * probabilities[number]:6.2f} %  {labels[number]}" for number in best]
+
+
+class OneHot:
+    """Augment a batch, then make its labels one-hot where the augmentation has not."""
+
+    def __init__(self, augment, num_classes):
+        self.augment = augment
+        self.num_classes = num_classes
+
+    def __call__(self, inputs, labels, epoch, index):
+        if self.augment is not None:
+            inputs, labels = self.augment(inputs, labels, epoch, index)
+        if labels.ndim == 1:
+            labels = np.eye(self.num_classes, dtype="float32")[labels]
+        return inputs, labels

@@ -1,0 +1,92 @@
+"""Numbers that belong to a graph, such as a molecule's properties."""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_permix.data import Dataset, Pipeline, load_graphs, pad_graphs
+from keras_permix.data.graphs.sets import read_graph
+from keras_permix.tasks.task import Task
+
+
+class GraphRegression(Task):
+    """Graphs to `(batch, targets)`.
+
+    A model takes a dict of arrays of `keras_permix.data.pad_graphs`: "x", and any of the others.
+    The loss is the mean absolute error, in the units of the data.
+    """
+
+    name = "graph_regression"
+
+    def load(self, spec, data_dir=None, seed=0):
+        spec = dict(spec)
+        dataset = load_graphs(spec.pop("name"), data_dir, **spec)
+        if len(dataset.labels) != self.model.output_shape[-1]:
+            raise ValueError(
+                "`labels` of the recipe's `data` must name one target per output of the model. "
+                f"Received: labels={dataset.labels}, {self.model.output_shape[-1]} outputs"
+            )
+        return dataset
+
+    def generate(self, count, seed=0):
+        """Random graphs; every target is their mean degree."""
+        inputs = self.model.make_inputs(seed, count + max(1, count // 4))
+        degree = inputs["in_degree"]
+        mean = ((degree - 1) * (degree > 0)).sum(1) / np.maximum((degree > 0).sum(1), 1)
+        outputs = self.model.output_shape[-1]
+        targets = np.repeat(mean[:, None], outputs, axis=1).astype("float32")
+        parts = [
+            ({name: array[some] for name, array in inputs.items()}, targets[some])
+            for some in (slice(count), slice(count, None))
+        ]
+        return Dataset("generated", *parts, tuple(f"y{number}" for number in range(outputs)))
+
+    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+        self.refuse_augmentation(augmentation)
+        return Pipeline(
+            *part,
+            batch_size=batch_size,
+            shuffle=training,
+            drop_remainder=training,
+            seed=seed,
+            epoch=epoch,
+            augment=self._only_what_is_taken,
+        )
+
+    def _only_what_is_taken(self, inputs, targets, epoch, index):
+        return {name: inputs[name] for name in self.model.input}, targets
+
+    def loss(self, label_smoothing=0.0):
+        if label_smoothing:
+            raise ValueError(
+                f"`label_smoothing` must be 0 for {self.name}. Received: {label_smoothing}"
+            )
+        return keras.losses.MeanAbsoluteError()
+
+    def metrics(self):
+        return [keras.metrics.MeanAbsoluteError(name="mae")]
+
+    def read(self, arguments):
+        """A JSON file of one graph, in the form that `keras_permix.data.load_graphs` reads."""
+        path = Path(arguments[0])
+        try:
+            row = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"`INPUT` must be a JSON file of one graph. Received: {path} ({error})"
+            ) from error
+        taken = self.model.input
+        edges = taken["attn_edge_type"].shape[-1] if "attn_edge_type" in taken else None
+        batch = pad_graphs([read_graph(row, edge_features=edges)])
+        if batch["x"].shape[-1] != taken["x"].shape[-1]:
+            raise ValueError(
+                f"The model takes nodes of {taken['x'].shape[-1]} features. "
+                f"Received: {batch['x'].shape[-1]} in {path}"
+            )
+        return {name: batch[name] for name in taken}
+
+    def answer(self, output, labels, top):
+        labels = labels or [f"y{number}" for number in range(len(output))]
+        return [f"{value:.6g}  {label}" for value, label in zip(output, labels, strict=True)]

@@ -1,0 +1,87 @@
+"""What every task knows."""
+
+
+class Task:
+    """What a model is for: its data, loss, metrics, and how people ask and are answered.
+
+    Args:
+        model: The `ZooModel` that the task is done with; its configuration and inputs say which
+            sizes data must have.
+    """
+
+    name = None
+    arguments_per_input = 1  # of a command line
+
+    def __init__(self, model):
+        self.model = model
+        self.config = model.get_config()
+
+    def load(self, spec, data_dir=None, seed=0):
+        """Load a data set.
+
+        Args:
+            spec: `data` of a recipe: a dict of the set's "name" and how it is read.
+            data_dir: Folder of the files, or `None`.
+            seed: Integer ≥ 0, of what is random about reading.
+
+        Returns:
+            A `keras_permix.data.Dataset`.
+        """
+        raise NotImplementedError
+
+    def generate(self, count, seed=0):
+        """Make up a data set that can be learned, of `count` samples and a quarter for testing."""
+        raise NotImplementedError
+
+    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+        """A `Pipeline` of a part of a data set; shuffled, whole batches only, for training.
+
+        Args:
+            part: `train` or `test` of a `Dataset`.
+            batch_size: Samples in a batch.
+            training: Whether to shuffle and augment.
+            seed: Integer ≥ 0.
+            epoch: The epoch to start with.
+            augmentation: The recipe's dict, or `None`.
+        """
+        raise NotImplementedError
+
+    def loss(self, label_smoothing=0.0):
+        """The Keras loss."""
+        raise NotImplementedError
+
+    def metrics(self):
+        """New Keras metrics; their names become those of scores."""
+        raise NotImplementedError
+
+    def read(self, arguments):
+        """Read one input, given by `arguments_per_input` words of a command line.
+
+        Returns:
+            What the model takes, with a batch axis of one.
+        """
+        raise NotImplementedError
+
+    def answer(self, output, labels, top):
+        """What to print for the model's output of one input: a list of lines.
+
+        Args:
+            output: NumPy array, without the batch axis.
+            labels: Names of classes or outputs, or `None`.
+            top: Number of classes to name.
+        """
+        raise NotImplementedError
+
+    def evaluate(self, part, batch_size, verbose=0):
+        """Measure the model on a part of a data set: a dict from metrics to floats."""
+        self.model.compile(loss=self.loss(), metrics=self.metrics())
+        batches = self.batches(part, batch_size)
+        measured = self.model.evaluate(batches, return_dict=True, verbose=verbose)
+        return {name: float(value) for name, value in measured.items() if name != "loss"}
+
+    def refuse_augmentation(self, augmentation):
+        """Raise if a recipe asks this task for augmentation, which it has none of."""
+        if augmentation:
+            raise ValueError(
+                f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
+            )

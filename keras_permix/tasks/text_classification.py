@@ -1,0 +1,57 @@
+"""Which of several classes a text is of."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix.data import Dataset, encode_bytes, load_texts, pad_tokens
+from keras_permix.tasks.classification import Classification
+
+
+class TextClassification(Classification):
+    """Texts to logits.
+
+    A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
+    shape, True at real tokens; its configuration says `max_length` and `num_classes`. A text
+    becomes its UTF-8 bytes, counted from 1.
+    """
+
+    name = "text_classification"
+    fields = ("text",)  # of a row in a data file
+
+    def load(self, spec, data_dir=None, seed=0):
+        spec = {"fields": self.fields, **spec}
+        name = spec.pop("name")
+        return load_texts(name, self.config["max_length"], data_dir, **spec)
+
+    def generate(self, count, seed=0):
+        """Random tokens; the class is how large they are on average, in equal parts."""
+        total = count + max(1, count // 4)
+        inputs = self.model.make_inputs(seed, total)
+        axes = tuple(range(1, inputs["tokens"].ndim))
+        sizes = np.mean(inputs["tokens"], axis=axes, where=inputs["mask"])
+        targets = (np.argsort(np.argsort(sizes)) * self.num_classes // total).astype("int32")
+        parts = [
+            ({name: array[some] for name, array in inputs.items()}, targets[some])
+            for some in (slice(count), slice(count, None))
+        ]
+        labels = tuple(f"class {number}" for number in range(self.num_classes))
+        return Dataset("generated", *parts, labels)
+
+    def read(self, arguments):
+        """The text itself, or `@FILE` for what a file says."""
+        parts = tuple(encode_bytes(_text(argument)) for argument in arguments)
+        sample = parts if len(self.fields) > 1 else parts[0]
+        return pad_tokens([sample], self.config["max_length"])
+
+
+def _text(argument):
+    if not argument.startswith("@"):
+        return argument
+    try:
+        return Path(argument[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            "`INPUT` must be a text, or `@FILE` with a text file in UTF-8. "
+            f"Received: {argument} ({error})"
+        ) from error

@@ -1,0 +1,58 @@
+"""The model card of a preset, as Markdown."""
+
+import datetime
+
+import keras
+
+from keras_permix.machine import machine
+from keras_permix.ops.backend import running
+from keras_permix.tasks.scores import format_score
+
+
+def write_card(model, run, dataset, scores, rows, record):
+    """The card: what it is, scores beside the paper's, time, machine, commit, limits."""
+    class_name, preset = model.__class__.__name__, run.name.split("/")[-1]
+    paper, values = run.values["paper"] or {}, run.values
+    minutes = sum(row["seconds"] for row in rows) / 60
+    table = "\n".join(
+        f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"
+        for key, value in scores.items()
+    )
+    commits = ", ".join(f"`{commit}`" for commit in record["commits"])
+    return f"""# {run.name}
+
+`{class_name}`, {model.count_params():,} parameters, {values["epochs"]} epochs of {dataset.name}.
+
+```python
+from keras_permix.zoo import {class_name}
+
+model = {class_name}.from_preset("{preset}")
+```
+
+| score | measured | paper |
+| --- | --- | --- |
+{table}
+
+{paper.get("note", "No paper reports this configuration.")}
+
+* Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
+{_some(dataset.labels)}.
+* Scores are of the stored float16 weights, run in float32, on the whole test set, after the last \
+epoch; no epoch was chosen by test scores.
+* Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
+`{run.command}`.
+* Log: `log.csv`, one row per epoch; curves: `curves.png`.
+* Trained {datetime.date.today().isoformat()} in {minutes:.0f} minutes of wall time on \
+{machine()}, Keras {keras.__version__} on {running.name()}, {values["precision"]}, \
+{f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
+* Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
+for decisions about people or safety.
+"""
+
+
+def _in_words(description):
+    return ", ".join(f"{key} {value}" for key, value in description.items()) or "see the class"
+
+
+def _some(labels):
+    return ", ".join([*labels[:10], *(["…"] if len(labels) > 10 else [])])

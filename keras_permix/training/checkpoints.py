@@ -1,0 +1,92 @@
+"""Checkpoints of a run: the last two, each whole or not at all, with checksums."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import warnings
+from pathlib import Path
+
+from keras_permix.safe_files import replacing_folder, write_bytes
+
+GENERATIONS = 2
+STATE_FILE = "state.json"
+WEIGHTS_FILE = "state.weights.h5"
+SUMS_FILE = "SHA256SUMS"  # as `sha256sum --check` reads it
+
+
+def save_checkpoint(folder, epoch, state, weights):
+    """Write the checkpoint of an epoch, and remove all but it and the one before.
+
+    Args:
+        folder: Folder of all checkpoints.
+        epoch: Number of finished epochs.
+        state: What JSON can hold.
+        weights: Bytes of a weights file.
+
+    Raises:
+        OSError: if it cannot be written; the checkpoint before is unharmed.
+    """
+    files = {STATE_FILE: json.dumps(state, indent=1).encode("utf-8"), WEIGHTS_FILE: weights}
+    files[SUMS_FILE] = "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()
+    ).encode("ascii")
+    with replacing_folder(Path(folder) / f"epoch_{epoch:04d}") as partial:
+        for name, content in files.items():
+            write_bytes(partial / name, content)
+    for path in _newest_first(folder)[GENERATIONS:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def load_checkpoint(folder):
+    """The newest checkpoint that is whole, with a warning for a newer one that is damaged.
+
+    Returns:
+        `(state, weights, path)`: what was saved and the file of the weights, or None where nothing
+        was saved yet.
+
+    Raises:
+        ValueError: if there are checkpoints and all are damaged; names the files.
+    """
+    problems = []
+    for path in _newest_first(folder):
+        try:
+            state, weights = _read(path)
+        except (OSError, ValueError) as error:
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            warnings.warn(f"The run goes on from {path.name}: {problem}", stacklevel=2)
+        return state, weights, path / WEIGHTS_FILE
+    if problems:
+        raise ValueError(
+            "A run is resumed from a checkpoint that is whole. Remove the folder to begin anew. "
+            f"Received: {folder}, where {'; '.join(problems)}"
+        )
+    return None
+
+
+def _newest_first(folder):
+    """Folders of checkpoints, whole or not; removing one may have been cut short."""
+    names = os.listdir(folder) if Path(folder).is_dir() else []
+    epochs = (re.fullmatch(r"epoch_(\d+)", name) for name in names)
+    return [
+        Path(folder) / found[0]
+        for found in sorted(filter(None, epochs), key=lambda found: int(found[1]), reverse=True)
+    ]
+
+
+def _read(path):
+    lines = (path / SUMS_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+    sums = dict(reversed(line.split("  ", 1)) for line in lines if "  " in line)
+    state, weights = (_read_verified(path / name, sums) for name in (STATE_FILE, WEIGHTS_FILE))
+    return json.loads(state), weights
+
+
+def _read_verified(path, sums):
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sums.get(path.name):
+        raise ValueError(f"`{path}` is damaged: its SHA-256 is {digest}, not {sums.get(path.name)}")
+    return content

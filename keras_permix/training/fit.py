@@ -1,0 +1,85 @@
+"""From a recipe's values to a trained model."""
+
+import keras
+
+from keras_permix import zoo
+from keras_permix.data.dataset import first
+from keras_permix.tasks import task_of
+from keras_permix.training.finite import StopWhereNotFinite
+from keras_permix.training.run_folder import RunFolder
+from keras_permix.training.schedules import make_optimizer
+
+
+def make_model(recipe):
+    """The model of a recipe, in the recipe's precision, with weights made from its seed.
+
+    Args:
+        recipe: A dict as `load_recipe` gives it.
+
+    Returns:
+        A `ZooModel`.
+
+    Raises:
+        ValueError: if the recipe names no model class of the zoo.
+    """
+    spec = dict(recipe["model"])
+    name = spec.pop("class_name", None)
+    if name not in zoo.MODELS:
+        raise ValueError(
+            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
+        )
+    keras.utils.set_random_seed(recipe["seed"])
+    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+
+
+def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
+    """Train a model by a recipe, from where the folder `out` left off.
+
+    Args:
+        model: The recipe's model, fresh from `make_model`.
+        recipe: A dict as `load_recipe` gives it.
+        dataset: The `keras_permix.data.Dataset` to train and test on.
+        out: Folder of the run.
+        verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
+        callbacks: More Keras callbacks for `fit`.
+
+    Returns:
+        The rows of the log, one per epoch.
+
+    Raises:
+        ValueError: if the folder holds a run of another recipe.
+        FloatingPointError: if loss or weights are no longer finite; the folder keeps the last
+            epoch in which they were.
+    """
+    folder = RunFolder(out, recipe)
+    try:
+        _fit(model, recipe, dataset, folder, verbose, callbacks)
+    finally:
+        folder.release()
+    return folder.rows
+
+
+def _fit(model, recipe, dataset, folder, verbose, callbacks):
+    task = task_of(model)
+    size, seed = recipe["batch_size"], recipe["seed"]
+    training = task.batches(
+        dataset.train, size, training=True, seed=seed, epoch=folder.epoch,
+        augmentation=recipe["augmentation"],
+    )  # fmt: skip
+    model.compile(
+        optimizer=make_optimizer(recipe, len(training)),
+        loss=task.loss(recipe["label_smoothing"]),
+        metrics=task.metrics(),
+    )
+    folder.restore(model)
+    callbacks = [StopWhereNotFinite(folder.path), folder, *callbacks]
+    if recipe["ema"] is not None:
+        callbacks.append(keras.callbacks.SwapEMAWeights())
+    model.fit(
+        training,
+        validation_data=task.batches(first(dataset.test, recipe["validation_samples"]), size),
+        initial_epoch=folder.epoch,
+        epochs=recipe["epochs"],
+        callbacks=callbacks,
+        verbose=verbose,
+    )

@@ -1,0 +1,78 @@
+"""What a run folder says of its run: name, command, and the commit that trained it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import keras
+
+from keras_permix._version import __version__
+from keras_permix.safe_files import write_text
+
+FILE = "run.json"
+
+
+class Recorder(keras.callbacks.Callback):
+    """Note in a run folder what is trained there, and the commit, when an epoch begins.
+
+    The commit is that of this process's code. A run that another commit goes on with has both.
+
+    Args:
+        folder: The run folder.
+        run: The `Run`.
+    """
+
+    def __init__(self, folder, run):
+        super().__init__()
+        self.folder = Path(folder)
+        self.commit = current_commit()
+        self.record = {
+            "name": run.name,
+            "recipe": run.source,
+            "command": run.command,
+            "smoke": run.smoke,
+            "version": __version__,
+            "commits": [],
+        }
+        if (self.folder / FILE).is_file():
+            self.record = read_record(folder)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.commit is not None and self.commit not in self.record["commits"]:
+            self.record["commits"].append(self.commit)
+        write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
+
+
+def read_record(folder):
+    """The record of a run folder.
+
+    Raises:
+        ValueError: if the folder holds none.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise ValueError(f"`{FILE}` must lie in the folder of a run. Received: {folder}")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def current_commit():
+    """The commit that this package is checked out at, "-dirty" where files differ from it.
+
+    Returns:
+        40 hex digits and perhaps "-dirty"; `None` for an installed package.
+    """
+    package = Path(__file__).resolve().parents[1]
+    tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")
+    if tracked is None:
+        return None
+    return _git(package, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
+
+
+def _git(folder, *arguments):
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,161 @@
+"""Weights files in memory: made in one piece, and checked before a layer takes anything.
+
+Made on the disk, an HDF5 file meets a full one inside the HDF5 library, which may crash.
+"""
+
+import collections
+import io
+
+import h5py
+import keras
+import numpy as np
+
+LARGEST_ITEM = 8  # bytes of one number
+BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
+
+
+class _WeightsFile(io.BytesIO):
+    """A file in memory that Keras takes for one on the disk, which it knows by its ending."""
+
+    def __str__(self):
+        return "in_memory.weights.h5"
+
+
+def weights_content(model):
+    """The bytes of the model's `.weights.h5` file, its optimizer's state included."""
+    file = _WeightsFile()
+    model.save_weights(file)
+    return file.getvalue()
+
+
+def pack_weights(content, dtype=None):
+    """A weights file made compact, without optimizer, floating arrays cast to `dtype`.
+
+    Raises:
+        ValueError: if a weight is too large for `dtype`.
+    """
+    packed = io.BytesIO()
+    # Groups in the format of HDF5 1.8 take a third of the space, which counts in small models.
+    with (
+        h5py.File(io.BytesIO(content)) as old,
+        h5py.File(packed, "w", libver=("v108", "latest")) as new,
+    ):
+        _copy_group(old, new, dtype)
+    return packed.getvalue()
+
+
+def check_finite_weights(model):
+    """Refuse a model that has turned to NaN or infinity.
+
+    Raises:
+        ValueError: names the first weight that is not finite.
+    """
+    for weight in model.weights:
+        if "float" in keras.backend.standardize_dtype(weight.dtype):
+            value = keras.ops.convert_to_numpy(weight).astype("float32")
+            if not np.isfinite(value).all():
+                raise ValueError(
+                    "The weights of a preset must be finite. Train again from before they were "
+                    f"not. Received: `{weight.path}` with {value[~np.isfinite(value)][0]}"
+                )
+
+
+def load_weights_content(model, content, path):
+    """Load the bytes of a weights file, which must hold what the model needs and nothing else.
+
+    Shapes are compared before an array is read.
+
+    Args:
+        model: A model that is built.
+        content: The bytes of the file.
+        path: Where they come from, for the error.
+
+    Raises:
+        ValueError: for a damaged file or one of another model, and weights that are not finite.
+    """
+    try:
+        with h5py.File(io.BytesIO(content)) as file:
+            _check_datasets(_datasets(file), model)
+        model.load_weights(_WeightsFile(content))  # Which array is whose, Keras checks.
+    except Exception as error:  # h5py raises what comes to hand for a damaged file.
+        raise ValueError(
+            f"`{path}` must hold the weights of its model, all finite, and nothing else; it is "
+            f"damaged or of another model. Copy or fetch it again. Received: {_describe(error)}"
+        ) from error
+
+
+def _copy_group(old, new, dtype):
+    new.attrs.update(old.attrs)
+    for name, item in old.items():
+        if item.name == "/optimizer":
+            continue
+        if isinstance(item, h5py.Group):
+            _copy_group(item, new.create_group(name), dtype)
+            continue
+        value = item[()]
+        if dtype and value.dtype.kind == "f":
+            if np.abs(value).max(initial=0) > np.finfo(dtype).max:
+                raise ValueError(
+                    f"`weights_dtype` must hold every weight. Received: {dtype} for {item.name} "
+                    f"with values up to {np.abs(value).max()}"
+                )
+            value = value.astype(dtype)
+        new.create_dataset(name, data=value).attrs.update(item.attrs)
+
+
+def _datasets(file):
+    """The arrays of an HDF5 file by their paths. Links that lead elsewhere are not followed."""
+    found = {}
+
+    def visit(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = item
+
+    file.visititems(visit)
+    return found
+
+
+def _check_datasets(found, model):
+    """Refuse arrays of other shapes than the model's weights have, before any is read."""
+    for name, dataset in found.items():
+        if not _is_plain(dataset):
+            raise ValueError(f"`{name}`, {dataset.dtype}, which is no plain array")
+    optimizer = getattr(model, "optimizer", None)
+    needed = collections.Counter(
+        (tuple(weight.shape), "float" in keras.backend.standardize_dtype(weight.dtype))
+        for weight in [*model.weights, *getattr(optimizer, "variables", ())]
+    )
+    for name, dataset in sorted(found.items()):
+        key = dataset.shape, _is_float(dataset)
+        if not needed[key]:
+            raise ValueError(
+                f"`{name}`, {dataset.dtype} of shape {dataset.shape}, which no layer takes"
+            )
+        needed[key] -= 1
+    if missing := [shape for shape, _ in needed.elements()]:
+        raise ValueError(f"a file without {len(missing)} weights, of shapes {missing[:4]}")
+    for name, dataset in found.items():
+        if not _is_finite(dataset):
+            raise ValueError(f"`{name}`, which is not finite")
+
+
+def _is_float(dataset):
+    return dataset.dtype.kind in "fV"  # Keras stores bfloat16 as two bytes without a meaning.
+
+
+def _is_plain(dataset):
+    kind, size = dataset.dtype.kind, dataset.dtype.itemsize
+    right = dataset.dtype == "V2" if kind == "V" else kind in "fiub" and size <= LARGEST_ITEM
+    return right and not dataset.external and not dataset.is_virtual
+
+
+def _is_finite(dataset):
+    value = np.asarray(dataset[()])
+    if value.dtype.kind == "V":
+        return bool(((value.view("uint16") & BFLOAT16_EXPONENT) != BFLOAT16_EXPONENT).all())
+    return bool(np.isfinite(value).all())
+
+
+def _describe(error):
+    kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+    return f"{kind}{error}"

@@ -1,0 +1,74 @@
+"""Graphs are preprocessed as the authors' code does, and read from files of JSON lines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline, load_graphs, preprocess_graph
+from keras_permix.data.graphs.preprocess import shortest_paths
+from tests.data.graphs.graphs import GRAPHS
+from tests.harness import load_golden
+
+GOLDEN = load_golden("graphormer")
+NAMES = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
+
+
+def golden_edges(index):
+    """Each undirected edge of a golden graph once, with its features."""
+    ends, features = (GOLDEN[f"g{index}_raw_edge_{kind}"] for kind in ("index", "attr"))
+    edges = np.concatenate([ends.T, features], axis=1)
+    return edges[edges[:, 0] < edges[:, 1]]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_graph_is_that_of_the_authors(index):
+    graph = preprocess_graph(GOLDEN[f"g{index}_raw_x"], golden_edges(index))
+    for name in NAMES:
+        np.testing.assert_array_equal(graph[name], GOLDEN[f"g{index}_{name}"], err_msg=name)
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{len(graph['x'])} nodes")
+def test_distances_are_those_of_a_breadth_first_search(graph):
+    distance, _ = shortest_paths(graph["attn_edge_type"].any(-1))
+    np.testing.assert_array_equal(distance, graph["spatial_pos"])
+
+
+def write(path, rows):
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+
+
+ROWS = [
+    {"nodes": [[6], [6], [8]], "edges": [[0, 1, 1], [1, 2, 2]], "gap": 0.5, "mass": 44},
+    {"nodes": [[6]], "edges": [], "gap": -1.0, "mass": 16},
+]
+
+
+def test_batches_of_a_file(tmp_path):
+    write(tmp_path / "graphs.jsonl", ROWS)
+    files = dict(train="graphs.jsonl", test="graphs.jsonl", labels=("gap", "mass"))
+    data = load_graphs("mine", tmp_path, **files)
+    inputs, targets = Pipeline(*data.train, batch_size=2)[0]
+    np.testing.assert_array_equal(targets, np.array([[0.5, 44], [-1, 16]], "float32"))
+    np.testing.assert_array_equal(inputs["spatial_pos"][0], [[1, 2, 3], [2, 1, 2], [3, 2, 1]])
+    assert inputs["x"][1].tolist() == [[8], [0], [0]]
+    assert "y" not in inputs and inputs["attn_bias"].shape == (2, 4, 4)
+    one, _ = Pipeline(*data.test, batch_size=1)[1]
+    assert one["x"].shape == (1, 3, 1), "every batch is padded to the largest graph of the set"
+    assert data.labels == ("gap", "mass") and data.train[0][1:].graphs[0]["y"].tolist() == [-1, 16]
+
+
+@pytest.mark.parametrize(
+    ("row", "rule"),
+    [
+        ({"edges": [], "y": 0}, "must have `nodes`, `edges`, `y`. Received: .*KeyError: 'nodes'"),
+        ({"nodes": [[1]], "edges": []}, "KeyError: 'y'"),
+        ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "the ends of an edge numbers of nodes"),
+        ({"nodes": [[511]], "edges": [], "y": 0}, "must be 0 … 510"),
+        ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
+    ],
+)
+def test_a_row_that_is_no_graph(tmp_path, row, rule):
+    write(tmp_path / "graphs.jsonl", [row])
+    with pytest.raises(ValueError, match=rule):
+        load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")

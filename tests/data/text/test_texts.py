@@ -1,0 +1,129 @@
+"""Texts are read from their files, and padded to one length with a mask."""
+
+import gzip
+import json
+import lzma
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline, encode_bytes, load_texts, pad_tokens
+from keras_permix.data.dataset import first
+from tests.data.images.miniature import trust
+
+ROWS = [("a film", 0), ("schön", 1), ("no", 0), ("", 1)]
+
+
+def write(path, rows=ROWS, **more):
+    """Write rows as JSON lines, packed as the name says."""
+    lines = [json.dumps({"text": text, "label": label, **more}) for text, label in rows]
+    pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack("\n".join(lines).encode()))
+    return path
+
+
+def oracle(text, length):
+    """Byte + 1, cut and filled with zeros."""
+    row = [byte + 1 for byte in text.encode("utf-8")][:length]
+    return row + [0] * (length - len(row))
+
+
+def test_bytes_are_counted_from_one():
+    assert encode_bytes("aé\x00").tolist() == [98, 196, 170, 1]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.xz", "a.jsonl.gz"])
+def test_batches_of_json_lines(tmp_path, name):
+    write(tmp_path / name)
+    data = load_texts("mine", 5, tmp_path, train=name, test=name)
+    inputs, labels = Pipeline(*data.train, batch_size=4)[0]
+    np.testing.assert_array_equal(inputs["tokens"], [oracle(text, 5) for text, _ in ROWS])
+    np.testing.assert_array_equal(inputs["mask"], inputs["tokens"] != 0)
+    assert inputs["tokens"].dtype == "int32" and inputs["mask"].dtype == bool
+    np.testing.assert_array_equal(labels, [label for _, label in ROWS])
+    assert (data.name, data.labels) == ("mine", ("0", "1"))
+
+
+def test_pairs_in_tab_separated_values(tmp_path):
+    lines = ["text\tother\tlabel", 'the "one"\ttwo\tyes', "three\tfour five\tno"]
+    (tmp_path / "a.tsv").write_text("\n".join(lines), encoding="utf-8")
+    files = dict(train="a.tsv", test="a.tsv", fields=("text", "other"))
+    data = load_texts("mine", 9, tmp_path, **files)
+    inputs, labels = Pipeline(*data.test, batch_size=2)[0]
+    texts = [('the "one"', "two"), ("three", "four five")]
+    rows = [[oracle(text, 9) for text in pair] for pair in texts]
+    np.testing.assert_array_equal(inputs["tokens"], rows)
+    np.testing.assert_array_equal(inputs["mask"], np.array(rows) != 0)
+    assert data.labels == ("no", "yes") and labels.tolist() == [1, 0]
+
+
+def test_a_real_zero_is_not_padding():
+    padded = pad_tokens([[0, 7]], 3)
+    assert padded["mask"].tolist() == [[True, True, False]]
+
+
+def test_known_set_of_one_file_and_two_splits(tmp_path, monkeypatch):
+    lines = [
+        json.dumps({"split": split, "text": split[:3], "label": label})
+        for split, label in [("train", 1), ("validation", 0), ("train", 0)]
+    ]
+    (tmp_path / "sst2.jsonl.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    trust(monkeypatch, tmp_path)
+    data = load_texts("sst2", 4, tmp_path)
+    assert data.train[0].texts == ["tra", "tra"] and data.test[0].texts == ["val"]
+    assert data.train[0].labels.tolist() == [1, 0]
+    assert data.labels == ("negative", "positive")
+
+
+def test_first_of_a_part(tmp_path):
+    write(tmp_path / "a.jsonl")
+    data = load_texts("mine", 5, tmp_path, train="a.jsonl", test="a.jsonl")
+    source, targets = first(data.train, 2)
+    assert source.texts == ["a film", "schön"] and targets is None
+    assert len(first(data.train, None)[0]) == 4
+    x, y = first(({"a": np.arange(5)}, np.arange(5)), 3)
+    assert x["a"].tolist() == y.tolist() == [0, 1, 2]
+
+
+BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "error", "rule"),
+    [
+        ("{}", {}, ValueError, r"`name` must be one of imdb, sst2, or .* Received: name='mine'"),
+        ("{}", {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
+        ('{"text": "a"}', BOTH, ValueError, "and a `label`"),
+        ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),
+        ("[1]", BOTH, ValueError, "must be whole.*JSON object"),
+        ('{"te', BOTH, ValueError, "must be whole.*a.jsonl"),
+        ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
+        ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
+    ],
+)
+def test_bad_files(tmp_path, content, arguments, error, rule):
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(error, match=rule):
+        load_texts("mine", 5, tmp_path, **arguments)
+
+
+def test_known_set_without_its_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* sst2.jsonl.xz"):
+        load_texts("sst2", 5)
+    with pytest.raises(FileNotFoundError, match="a folder without .*sst2.jsonl.xz"):
+        load_texts("sst2", 5, tmp_path)
+
+
+FOLDER = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"))
+
+
+@pytest.mark.skipif(
+    not (FOLDER / "sst2.jsonl.xz").is_file(), reason="KERAS_PERMIX_DATA holds no SST-2"
+)
+def test_the_real_sst2():
+    data = load_texts("sst2", 64)
+    counts = [(len(part[0]), int(part[0].labels.sum())) for part in (data.train, data.test)]
+    assert counts == [(67349, 37569), (872, 444)]

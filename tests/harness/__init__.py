@@ -1,0 +1,22 @@
+"""Checks that tests share, one function per kind of thing. They assert by themselves."""
+
+from tests.harness.layers import check_layer, functional
+from tests.harness.models import check_model, fit_classifier
+from tests.harness.other_backend import BACKENDS, check_other_backend, other_backend
+from tests.harness.presets import check_preset
+from tests.harness.values import ROOT, assert_close, load_golden, to_numpy
+
+__all__ = [
+    "BACKENDS",
+    "ROOT",
+    "assert_close",
+    "check_layer",
+    "check_model",
+    "check_other_backend",
+    "check_preset",
+    "fit_classifier",
+    "functional",
+    "load_golden",
+    "other_backend",
+    "to_numpy",
+]

@@ -1,0 +1,49 @@
+"""Files written on one backend are read on another."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.backends import BACKEND
+from tests.harness.layers import functional
+from tests.harness.values import ROOT, assert_close, to_numpy
+
+BACKENDS = ("jax", "tensorflow", "torch")
+
+
+def check_other_backend(layers, shape):
+    """Models of one layer, saved here, give the same on another backend that is installed.
+
+    Args:
+        layers: From names to functions that make the layers.
+        shape: (batch, tokens, channels) to call them with.
+    """
+    backend = other_backend()
+    inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
+    outputs = {}
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "inputs.npy"), inputs)
+        for name, make in layers.items():
+            model = functional(make(), shape[1:])
+            model.save(Path(folder, f"{name}.keras"))
+            outputs[name] = to_numpy(model(inputs))
+        environment = {**os.environ, "KERAS_BACKEND": backend}
+        command = [sys.executable, "-m", "tests.reload", folder]
+        subprocess.run(command, env=environment, cwd=ROOT, check=True)
+        for name, output in outputs.items():
+            assert_close(np.load(Path(folder, f"{name}.npy")), output)
+
+
+def other_backend():
+    """Another installed backend than this process has; without one the test is skipped."""
+    here = BACKENDS.index(BACKEND)
+    for name in (*BACKENDS[here + 1 :], *BACKENDS[:here]):
+        if importlib.util.find_spec(name):
+            return name
+    pytest.skip("no other backend is installed")

@@ -1,0 +1,243 @@
+"""Sequences, pairs and graphs go all the way that images go, and no file knows of them."""
+
+import json
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from keras_permix.cli import main
+from keras_permix.tasks import task_of
+from keras_permix.training import train
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets.probe import verify_probe
+from tests.tasks import toys
+
+METRICS = {"text": "accuracy", "pairs": "accuracy", "graphs": "mae"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered():
+    with toys.registered():
+        yield
+
+
+@pytest.fixture(scope="module", params=toys.KINDS)
+def project(request, tmp_path_factory):
+    """`(kind, folder, recipe, Trained)` of a run that went through."""
+    folder = tmp_path_factory.mktemp(request.param)
+    recipe = toys.write_project(folder, request.param)
+    done = train(recipe, out=folder / "run", data_dir=folder, verbose=0)
+    return request.param, folder, recipe, done
+
+
+def oracle_answer(kind, model, inputs):
+    """What `permix predict` must print for one input, from the model's own output."""
+    output = keras.ops.convert_to_numpy(model(inputs, training=False))[0].astype("float64")
+    if kind == "graphs":
+        return [f"  {v:.6g}  {n}" for v, n in zip(output, ("degree", "feature"), strict=True)]
+    probabilities = np.exp(output) / np.exp(output).sum()
+    best = np.argsort(-probabilities)
+    return [f"  {100 * probabilities[i]:6.2f} %  many {'ab'[i]}" for i in best]
+
+
+def test_it_learns_and_leaves_a_record(project):
+    kind, folder, _, done = project
+    first, last = done.rows[0], done.rows[-1]
+    assert last["loss"] < first["loss"] and last["val_loss"] < first["val_loss"]
+    key = f"toy_{kind}/test/{METRICS[kind]}"
+    assert list(done.scores) == [key]
+    if kind == "graphs":
+        assert done.scores[key] < first["val_mae"]
+    else:
+        assert done.scores[key] >= 0.9
+    assert (folder / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert f"val_{METRICS[kind]}" in (folder / "run" / "log.csv").read_text().splitlines()[0]
+
+
+def test_preset_says_what_it_is(project):
+    kind, folder, recipe, done = project
+    preset = folder / "run" / "preset"
+    metadata = json.loads((preset / "metadata.json").read_text())
+    task = json.loads((preset / "task.json").read_text())
+    assert task["task"] == done.model.task
+    labels = ["degree", "feature"] if kind == "graphs" else ["many a", "many b"]
+    assert metadata["labels"] == task["labels"] == labels
+    outputs = {"outputs": "values", "targets": 2}
+    assert outputs.items() <= task.items() or task["num_classes"] == 2
+    expected = {} if kind == "graphs" else {"max_length": 16, "vocabulary": "bytes"}
+    assert metadata["input"] == expected
+    assert metadata["scores"] == done.scores and metadata["data"] == f"toy_{kind}"
+    assert metadata["data_options"]["train"] == "train.jsonl"
+    assert metadata["recipe"] == str(recipe) and metadata["command"] == f"permix train {recipe}"
+    assert not (preset / "preprocessor.json").exists()
+
+
+def test_card_fits(project):
+    kind, folder, _, done = project
+    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
+    name = type(done.model).__name__
+    assert card.startswith(f"# {name.lower()}/tiny\n") and f'{name}.from_preset("tiny")' in card
+    score = next(iter(done.scores.values()))
+    shown = f"{score:.4g}" if kind == "graphs" else f"{100 * score:.2f} %"
+    assert f"| toy_{kind}/test/{METRICS[kind]} | {shown} | – |" in card
+    assert done.model.task.replace("_", " ") in card and "image" not in card
+
+
+def test_it_is_loaded_and_verified(project, capsys):
+    _, folder, _, done = project
+    preset = folder / "run" / "preset"
+    loaded = ZooModel.from_preset(preset)
+    assert type(loaded) is type(done.model)
+    inputs = loaded.make_inputs(5, 3)
+    for ours, trained in zip(loaded.get_weights(), done.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, trained.astype("float16").astype("float32"))
+    error, atol = verify_probe(preset)
+    assert error <= atol
+    assert main(["verify", "--here", str(preset)]) == 0
+    assert json.loads(capsys.readouterr().out)["error"] == error
+    (tokens,) = loaded.features(inputs)
+    assert tokens.shape[0] == 3 and tokens.shape[-1] == 8
+
+
+def test_wrong_weights_are_noticed(project, tmp_path):
+    _, _, _, done = project
+    done.model.save_to_preset(tmp_path / "preset")
+    path = tmp_path / "preset" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    metadata["probe"]["outputs"][1][0] += 1
+    path.write_text(json.dumps(metadata))
+    error, atol = verify_probe(tmp_path / "preset")
+    assert error == pytest.approx(1, abs=1e-3) and error > atol
+
+
+def test_a_new_head(project):
+    kind, folder, _, done = project
+    change = {"targets": 3} if kind == "graphs" else {"num_classes": 3}
+    model = ZooModel.from_preset(folder / "run" / "preset", **change)
+    assert model.output_shape == (None, 3)
+    kept = {weight.path: weight for weight in model.weights}["embedding/embeddings"]
+    stored = {weight.path: weight for weight in done.model.weights}["embedding/embeddings"]
+    expected = keras.ops.convert_to_numpy(stored).astype("float16").astype("float32")
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(kept), expected)
+
+
+def test_stopped_run_goes_on_to_the_same_result(project, tmp_path):
+    _, folder, recipe, done = project
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, out=tmp_path, data_dir=folder, verbose=0, callbacks=[Stop()])
+    again = train(recipe, out=tmp_path, data_dir=folder, verbose=0)
+    assert [{**row, "seconds": 0} for row in again.rows] == [
+        {**row, "seconds": 0} for row in done.rows
+    ]
+    for ours, theirs in zip(again.model.get_weights(), done.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_evaluate(project, capsys):
+    kind, folder, _, done = project
+    assert main(["evaluate", str(folder / "run" / "preset"), "--data-dir", str(folder)]) == 0
+    ((key, score),) = done.scores.items()
+    shown = f"{score:.4g}" if kind == "graphs" else f"{100 * score:.2f} %"
+    assert f"{key}: {shown}" in capsys.readouterr().out
+
+
+def test_predict(project, tmp_path, capsys):
+    kind, folder, _, _ = project
+    preset = folder / "run" / "preset"
+    model = ZooModel.from_preset(preset)
+    row = json.loads((folder / "test.jsonl").read_text().splitlines()[0])
+    if kind == "graphs":
+        (tmp_path / "graph.json").write_text(json.dumps(row))
+        words = [str(tmp_path / "graph.json")]
+        ids = np.array(row["nodes"])[None] + 2
+        degree = np.bincount(np.array(row["edges"])[:, :2].ravel())[None] + 1
+        inputs = {"x": ids, "in_degree": degree}
+    else:
+        (tmp_path / "text.txt").write_text(row["text"])
+        words = [f"@{tmp_path / 'text.txt'}", *([row["text2"]] if kind == "pairs" else [])]
+        texts = [row["text"], *([row["text2"]] if kind == "pairs" else [])]
+        tokens = [[byte + 1 for byte in text.encode()] for text in texts]
+        tokens = np.array([ids + [0] * (16 - len(ids)) for ids in tokens])[None]
+        tokens = tokens if kind == "pairs" else tokens[:, 0]
+        inputs = {"tokens": tokens, "mask": tokens > 0}
+    assert main(["predict", str(preset), *words, *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    answer = [" ".join(words), *oracle_answer(kind, model, inputs)]
+    assert lines == answer + answer
+
+
+def test_smoke_run(project, tmp_path, capsys, monkeypatch):
+    kind, _, recipe, _ = project
+    monkeypatch.chdir(tmp_path)  # where there is no data
+    assert main(["train", str(recipe), "--smoke", "--verbose", "0"]) == 0
+    (out,) = tmp_path.glob("runs/*/*")
+    assert out.name == "tiny_smoke" and not (out / "README.md").exists()
+    assert f"generated/test/{METRICS[kind]}" in capsys.readouterr().out
+    metadata = json.loads((out / "preset" / "metadata.json").read_text())
+    assert metadata["data"] == "generated" and metadata["data_options"] is None
+    assert metadata["command"].endswith("--smoke")
+
+
+def test_generated_data_can_be_learned(project):
+    kind, _, _, done = project
+    task = task_of(done.model)
+    data = task.generate(64)
+    inputs, targets = data.train
+    if kind == "graphs":
+        degree = inputs["in_degree"]
+        means = [(row[row > 0] - 1).mean() for row in degree]
+        np.testing.assert_allclose(targets[:, 0], means, rtol=1e-6)
+    else:
+        means = [
+            np.mean(tokens[mask])
+            for tokens, mask in zip(inputs["tokens"], inputs["mask"], strict=True)
+        ]
+        below, above = (np.array(means)[targets == label] for label in (0, 1))
+        assert below.max() <= above.min() and min(len(below), len(above)) > 20
+    assert len(data.test[1]) == 16 and len(data.labels) == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "rule"),
+    [
+        ("augmentation.flip=True", "`augmentation` must be empty for"),
+        ("model.class_name=Nonsense", "Received: 'Nonsense'"),
+    ],
+)
+def test_what_a_recipe_may_not_ask(project, tmp_path, override, rule):
+    _, folder, recipe, _ = project
+    with pytest.raises(ValueError, match=rule):
+        train(recipe, overrides=[override], out=tmp_path, data_dir=folder, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "rule"),
+    [
+        ("text", ["@nowhere.txt"], "`INPUT` must be a text, or `@FILE`.*nowhere.txt"),
+        ("pairs", ["only one"], "`INPUT` must be given 2 times for each answer. Received: 1"),
+        ("graphs", ["nowhere.json"], "`INPUT` must be a JSON file of one graph.*nowhere.json"),
+    ],
+)
+def test_inputs_that_cannot_be_read(kind, words, rule, tmp_path, capsys):
+    model = dict(toys.KINDS[kind][0])
+    zoo.MODELS[model.pop("class_name")](**model).save_to_preset(tmp_path / "preset")
+    assert main(["predict", str(tmp_path / "preset"), *words]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and re.search(rule, error), error
+
+
+def test_model_without_a_task():
+    class Idle(zoo.CSPViT):
+        task = None
+
+    with pytest.raises(ValueError, match="`Idle.task` must be one of .* Received: None"):
+        task_of(Idle(image_size=8, patch_size=2, width=8, depth=1, mlp_dim=8))

@@ -1,0 +1,163 @@
+"""Toy models of tasks other than images, with data files and recipes: no task is special.
+
+Nothing in the package knows them. `registered` puts them among the models of the zoo for a while.
+"""
+
+import contextlib
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.data import pad_graphs, preprocess_graph
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.registry import MODELS, zoo_model
+
+
+class ToyText(ZooModel):
+    """Embedded bytes, averaged over the real ones, to logits."""
+
+    task = "text_classification"
+    rows = ()
+
+    def __init__(self, max_length, num_classes, width=8, dtype=None, **kwargs):
+        config = dict(max_length=max_length, num_classes=num_classes, width=width)
+        shape = (*self.rows, max_length)
+        tokens = keras.Input(shape, dtype="int32", name="tokens")
+        mask = keras.Input(shape, dtype="bool", name="mask")
+        x = keras.layers.Embedding(257, width, dtype=dtype, name="embedding")(tokens)
+        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
+        weights = ops.expand_dims(ops.cast(mask, x.dtype), -1)
+        pooled = ops.sum(x * weights, axis=-2) / (ops.sum(weights, axis=-2) + 1e-3)
+        pooled = keras.layers.Flatten(dtype=dtype)(pooled)
+        logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(pooled)
+        logits = keras.layers.Activation("linear", dtype="float32")(logits)
+        inputs = {"tokens": tokens, "mask": mask}
+        super().__init__(inputs, logits, [x], config, dtype=dtype, **kwargs)
+
+    def make_inputs(self, seed, batch):
+        rng = np.random.default_rng(seed)
+        shape = (batch, *self.input["tokens"].shape[1:])
+        mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+        return {"tokens": (rng.integers(1, 257, shape) * mask).astype("int32"), "mask": mask}
+
+    def describe_input(self):
+        return {"max_length": self.get_config()["max_length"], "vocabulary": "bytes"}
+
+
+class ToyPairs(ToyText):
+    """The same for two texts."""
+
+    task = "pair_classification"
+    rows = (2,)
+
+
+class ToyGraph(ZooModel):
+    """Embedded nodes, with their degree, averaged over the real ones, to numbers."""
+
+    task = "graph_regression"
+
+    def __init__(self, targets, node_features=1, width=8, dtype=None, **kwargs):
+        config = dict(targets=targets, node_features=node_features, width=width)
+        nodes = keras.Input((None, node_features), dtype="int32", name="x")
+        degree = keras.Input((None,), dtype="int32", name="in_degree")
+        rows = 512 * node_features + 1
+        x = keras.layers.Embedding(rows, width, dtype=dtype, name="embedding")(nodes)
+        x = ops.sum(x, axis=2)
+        x = x + keras.layers.Embedding(512, width, dtype=dtype, name="degree")(degree)
+        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
+        real = ops.expand_dims(ops.cast(degree > 0, x.dtype), -1)
+        pooled = ops.sum(x * real, axis=1) / (ops.sum(real, axis=1) + 1e-3)
+        values = keras.layers.Dense(targets, dtype=dtype, name="head")(pooled)
+        values = keras.layers.Activation("linear", dtype="float32")(values)
+        inputs = {"x": nodes, "in_degree": degree}
+        super().__init__(inputs, values, [x], config, dtype=dtype, **kwargs)
+
+    def make_inputs(self, seed, batch):
+        rng = np.random.default_rng(seed)
+        features = self.input["x"].shape[-1]
+        graphs = []
+        for _ in range(batch):
+            nodes = rng.integers(2, 9)
+            edges = [[node, rng.integers(node), 0] for node in range(1, nodes)]
+            graphs.append(preprocess_graph(rng.integers(0, 9, (nodes, features)), edges))
+        padded = pad_graphs(graphs, nodes=8)
+        return {name: padded[name] for name in self.input}
+
+    def describe_output(self):
+        return {"outputs": "values", "targets": self.output_shape[-1]}
+
+
+TOYS = (ToyText, ToyPairs, ToyGraph)
+
+
+@contextlib.contextmanager
+def registered():
+    """The toys as models of the zoo."""
+    for cls in TOYS:
+        zoo_model(cls)
+    try:
+        yield
+    finally:
+        for cls in TOYS:
+            del MODELS[cls.__name__]
+
+
+def text_row(rng, label):
+    """A text of many a or many b, in which the class is easy to see."""
+    letters = rng.choice(list("ab  "), rng.integers(4, 15), p=[0.8, 0.1, 0.05, 0.05])
+    text = "".join(letters)
+    return text if label == "many a" else text.translate({97: 98, 98: 97})
+
+
+def text_rows(rng, count):
+    labels = [("many a", "many b")[number % 2] for number in range(count)]
+    return [{"text": text_row(rng, label), "label": label} for label in labels]
+
+
+def pair_rows(rng, count):
+    return [{**row, "text2": text_row(rng, row["label"])} for row in text_rows(rng, count)]
+
+
+def graph_rows(rng, count):
+    """Rings and stars, whose targets are the mean degree and a feature all nodes share."""
+    rows = []
+    for number in range(count):
+        nodes, feature = int(rng.integers(3, 7)), int(rng.integers(0, 4))
+        ring = [[node, (node + 1) % nodes, 1] for node in range(nodes)]
+        star = [[0, node, 1] for node in range(1, nodes)]
+        edges = ring if number % 2 else star
+        degree = 2 * len(edges) / nodes
+        row = {"nodes": [[feature]] * nodes, "edges": edges, "degree": degree}
+        rows.append({**row, "feature": feature})
+    return rows
+
+
+# kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
+KINDS = {
+    "text": (dict(class_name="ToyText", max_length=16, num_classes=2), text_rows, {}),
+    "pairs": (dict(class_name="ToyPairs", max_length=16, num_classes=2), pair_rows, {}),
+    "graphs": (
+        dict(class_name="ToyGraph", targets=2), graph_rows, {"labels": ("degree", "feature")}
+    ),
+}  # fmt: skip
+
+
+def write_project(folder, kind):
+    """Write data files and a recipe, as a user would. Returns the recipe's path."""
+    model, make_rows, options = KINDS[kind]
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 48), ("test", 20)):
+        lines = [json.dumps(row) for row in make_rows(rng, count)]
+        (folder / f"{part}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    data = dict(name=f"toy_{kind}", train="train.jsonl", test="test.jsonl", **options)
+    recipe = folder / "tiny" / "recipe.py"
+    recipe.parent.mkdir()
+    recipe.write_text(
+        f"model = {model}\ndata = {data}\nbatch_size = 8\nepochs = 4\n"
+        "optimizer = dict(name='adam', learning_rate=2e-2)\n"
+        "options = dict(wide=dict(model=dict(width=16)))\n",
+        encoding="utf-8",
+    )
+    return recipe

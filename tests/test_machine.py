@@ -1,0 +1,50 @@
+"""The machine in words, and freed memory, which stays where a user asks for that."""
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_permix import cli
+from tests.harness import ROOT
+
+pytestmark = pytest.mark.once
+
+# Resident kilobytes that 8 freed blocks of 16 MB leave behind in a process of its own.
+LEFT = """
+import re, sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+from machine import keep_freed_memory
+import numpy as np
+
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+if sys.argv[2] == "kept":
+    keep_freed_memory()
+before = resident()
+blocks = [np.ones(1 << 24, "uint8") for _ in range(8)]
+del blocks
+print(resident() - before)
+"""
+
+
+def left(how):
+    command = [sys.executable, "-c", LEFT, str(ROOT / "keras_permix"), how]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the allocator of Linux")
+def test_freed_memory_is_kept():
+    assert left("plain") < 20_000 < 120_000 < left("kept")
+
+
+@pytest.mark.parametrize(("command", "calls"), [("train", 1), ("list", 0)])
+def test_training_keeps_freed_memory(command, calls, monkeypatch):
+    called = []
+    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append(1))
+    arguments = [command, "no/such"] if command == "train" else [command]
+    cli.main(arguments)
+    assert len(called) == calls

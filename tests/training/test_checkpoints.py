@@ -1,0 +1,194 @@
+"""What survives of a run when it is killed, its disk is full, or its files are damaged."""
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_permix.recipe import merge
+from keras_permix.training import checkpoints
+from keras_permix.training.run_folder import RunFolder
+from tests.harness import ROOT
+from tests.training import runs
+from tests.training.runs import train
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of four epochs, and what it came to."""
+    out = tmp_path_factory.mktemp("finished")
+    model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
+    return out, model, rows
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of the run that a test may spoil."""
+    return shutil.copytree(finished[0], tmp_path / "run")
+
+
+def resume(out):
+    return train(runs.RECIPE, runs.make_images(), out, verbose=0)
+
+
+def same_result(ours, theirs):
+    """Both are `(model, rows)`; only the seconds may differ."""
+    for mine, other in zip(ours[0].get_weights(), theirs[0].get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert [{**row, "seconds": 0} for row in ours[1]] == [
+        {**row, "seconds": 0} for row in theirs[1]
+    ]
+
+
+def test_the_last_two_epochs_are_kept(finished):
+    out = finished[0]
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == [
+        "epoch_0003",
+        "epoch_0004",
+    ]
+    sums = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out / "checkpoints" / "epoch_0004"
+    )
+    assert sums.returncode == 0
+
+
+def test_killed_while_an_old_checkpoint_is_removed(finished, tmp_path, monkeypatch):
+    class Kill(BaseException):
+        """Nobody catches it."""
+
+    def interrupted(path, *args, **kwargs):
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+        if files:
+            files[0].unlink()
+            raise Kill
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(Kill):
+            resume(tmp_path)
+    same_result(resume(tmp_path), finished[1:])
+
+
+@pytest.mark.parametrize("name", ["state.weights.h5", "state.json", "SHA256SUMS"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_damaged_checkpoint_falls_back_to_the_one_before(finished, run, name, damage):
+    path = run / "checkpoints" / "epoch_0004" / name
+    spoil(path, damage)
+    folder = path.parent
+    with pytest.warns(UserWarning, match=f"goes on from epoch_0003: .*{re.escape(str(folder))}"):
+        folder = RunFolder(run, runs.RECIPE)
+    assert folder.epoch == 3 and folder.rows == finished[2][:3]
+
+
+def test_run_that_fell_back_ends_the_same(finished, run):
+    spoil(run / "checkpoints" / "epoch_0004" / "state.weights.h5", "flip")
+    with pytest.warns(UserWarning, match="goes on from epoch_0003"):
+        again = resume(run)
+    same_result(again, finished[1:])
+    assert RunFolder(run, runs.RECIPE).epoch == 4
+
+
+def test_every_checkpoint_damaged(run):
+    for epoch in ("epoch_0003", "epoch_0004"):
+        spoil(run / "checkpoints" / epoch / "state.weights.h5", "truncate")
+    message = (
+        r"Remove the folder to begin anew.*epoch_0004/state\.weights\.h5` is damaged.*epoch_0003"
+    )
+    with pytest.raises(ValueError, match=message):
+        RunFolder(run, runs.RECIPE)
+
+
+def spoil(path, damage):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "truncate":
+        content = content[:-10]
+    path.write_bytes(content)
+    if damage == "remove":
+        path.unlink()
+
+
+HOLD = """
+import sys
+from keras_permix.training.run_folder import RunFolder
+from tests.training import runs
+
+folder = RunFolder(sys.argv[1], runs.RECIPE)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_process_at_a_time(finished, run):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HOLD, str(run)]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        message = f"one process's at a time.*`--out`.* Received: {run}, where another"
+        with pytest.raises(OSError, match=message):
+            resume(run)
+        other.kill()
+    same_result(resume(run), finished[1:])
+
+
+def test_folder_is_free_after_the_run_and_within_its_process(run):
+    RunFolder(run, runs.RECIPE)
+    resume(run)
+    done = subprocess.run(
+        [sys.executable, "-c", HOLD, str(run)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0
+
+
+def test_full_disk_keeps_the_epoch_before(finished, run, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()}
+    folder = RunFolder(run, runs.RECIPE)
+    folder.set_model(finished[1])
+    folder.on_epoch_begin(4)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"epoch_0005.*\.new/.*` must .*No space left"):
+            folder.on_epoch_end(4, {"loss": 0.5})
+    assert {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()} == before
+    assert RunFolder(run, runs.RECIPE).epoch == 4
+
+
+def test_everything_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
+    flushed, fsync, rename = [], os.fsync, os.rename
+
+    def note(descriptor):
+        flushed.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def check(source, target):
+        for path in (source, *source.iterdir()):
+            assert path.stat().st_ino in flushed, path
+        flushed.clear()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "rename", check)
+    checkpoints.save_checkpoint(tmp_path, 1, {"rows": []}, b"weights")
+    assert tmp_path.stat().st_ino in flushed
+    state, weights, path = checkpoints.load_checkpoint(tmp_path)
+    assert (state, weights) == ({"rows": []}, b"weights")
+    assert path == tmp_path / "epoch_0001" / "state.weights.h5"
+
+
+def test_other_recipe_leaves_the_folder_free(run):
+    with pytest.raises(ValueError, match="recipe it began with"):
+        RunFolder(run, merge(runs.RECIPE, dict(epochs=9)))
+    assert json.loads((run / "checkpoints" / "epoch_0004" / "state.json").read_text("utf-8"))
