@@ -17,7 +17,7 @@ def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=Non
     """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
 
     The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
-    is the identity. Only `axis` is permuted: nothing moves from sample to sample. The gradient is
+    is the identity. Only `axis` is permuted: nothing moves along another. The gradient is
     `butterfly_unpermute`, the inverse.
 
     Args:
@@ -37,6 +37,8 @@ def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=Non
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import butterfly_permute
     >>> x = keras.ops.arange(8)
     >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
     [0, 2, 4, 6, 1, 3, 5, 7]
@@ -71,6 +73,8 @@ def butterfly_unpermute(x, block, stage, *, axis, cyclic=False, implementation=N
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import butterfly_unpermute
     >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
     >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7]

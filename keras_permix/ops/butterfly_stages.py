@@ -13,7 +13,7 @@ def butterfly_stages(size, block):
 
     Args:
         size: entries along the mixed axis.
-        block: entries a block, at least 2; it divides `size`.
+        block: entries per block, at least 2; it divides `size`.
 
     Returns:
         A Python integer.
@@ -24,6 +24,7 @@ def butterfly_stages(size, block):
 
     Example:
 
+    >>> from keras_permix.ops import butterfly_stages
     >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
     (2, 3, 2)
 
@@ -42,7 +43,7 @@ def butterfly_mixes(size, block, stages=None):
 
     Args:
         size: entries along the mixed axis.
-        block: entries a block, at least 2; it divides `size`.
+        block: entries per block, at least 2; it divides `size`.
         stages: stages in their order, of any number. None: as many as `butterfly_stages` counts.
 
     Returns:
@@ -53,6 +54,7 @@ def butterfly_mixes(size, block, stages=None):
 
     Example:
 
+    >>> from keras_permix.ops import butterfly_mixes
     >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
     (True, False, True)
 

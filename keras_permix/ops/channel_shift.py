@@ -12,7 +12,7 @@ from keras_permix.ops.shift_steps import check_steps
 def channel_shift(x, steps, *, mask=None, implementation=None):
     """Shift every channel circularly along the tokens by its own step.
 
-    `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`: a positive step moves samples towards
+    `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`: a positive step moves values towards
     larger token indices. The result is equal to the last bit on every backend, and the gradient
     is the shift by the opposite steps.
 
@@ -36,6 +36,8 @@ def channel_shift(x, steps, *, mask=None, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import channel_shift
     >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
     >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
     [[0, 5], [2, 1], [4, 3]]

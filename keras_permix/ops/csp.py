@@ -51,6 +51,8 @@ def csp(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import csp
     >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
     >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
     [1.0, 2.0, 3.0, 4.0]

@@ -23,7 +23,7 @@ def group_sort(
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating or integer.
-        group_size: tokens a group; None sorts all tokens as one group.
+        group_size: tokens per group; None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
         ragged: allow a last group that is shorter.
         mask: booleans of shape (batch, tokens), True for real tokens. Groups are then made of
@@ -39,6 +39,8 @@ def group_sort(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import group_sort
     >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
     >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
     [1.0, 2.0, 0.0, 3.0]

@@ -32,6 +32,7 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
 
     Example:
 
+    >>> from keras_permix.ops import interleave_order
     >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
     [False, False, True, True]
 

@@ -29,6 +29,8 @@ def max_exchange(x, *, mask=None, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import max_exchange
     >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
     >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
     [5.0, 2.0, 1.0]

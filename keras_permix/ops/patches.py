@@ -31,6 +31,8 @@ def patchify(images, size, *, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import patchify
     >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
     >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
     [[0, 1, 4, 5], [2, 3, 6, 7]]
@@ -70,6 +72,8 @@ def unpatchify(patches, size, height, width, *, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import unpatchify
     >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
     >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
     [[0, 1, 2, 3], [4, 5, 6, 7]]

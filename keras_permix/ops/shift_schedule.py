@@ -69,7 +69,8 @@ class ShiftSchedule:
     def at(self, tokens):
         """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
 
-        They are made once. (PyTorch's compiler warns of functions with a cache of Python's own.)
+        They are made once. (PyTorch's compiler warns of functions that Python caches; it compiles
+        once more for a number of tokens that is new.)
         """
         if tokens not in self._known:
             if len(self._known) >= REMEMBERED:

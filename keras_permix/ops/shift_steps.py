@@ -40,6 +40,7 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
 
     Example:
 
+    >>> from keras_permix.ops import shift_steps
     >>> shift_steps("linear", tokens=8, channels=4).tolist()
     [0, 2, 4, 6]
 

@@ -22,7 +22,7 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
 
     Args:
         scores: tensor of shape (..., rows, columns), rows and columns alike, floating.
-        iterations: how often rows and columns are normalised.
+        iterations: how often rows and columns are normalized.
         temperature: a positive number, or a scalar tensor of one.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
@@ -34,6 +34,8 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import sinkhorn
     >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
     >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
     [[1.0, 0.0], [0.0, 1.0]]

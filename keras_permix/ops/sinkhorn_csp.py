@@ -51,6 +51,8 @@ def sinkhorn_csp(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import sinkhorn_csp
     >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
     >>> for temperature in (100.0, 1.0, 0.01):
     ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)

@@ -19,7 +19,7 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
 
     Args:
         x: tensor of shape (batch, tokens, channels), floating or integer.
-        descending: a boolean, or one boolean a channel, as `interleave_order` makes them.
+        descending: a boolean, or one boolean per channel, as `interleave_order` makes them.
         mask: booleans of shape (batch, tokens), True for real tokens. Only these are sorted,
             into the places of real tokens; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
@@ -33,6 +33,8 @@ def slice_sort(x, descending=False, *, mask=None, implementation=None):
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import slice_sort
     >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
     >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
     [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]

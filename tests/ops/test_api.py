@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.dispatch import dispatch
-from keras_permix.ops.dispatch.rows import Row
 from tests.harness import to_numpy
 
 X = np.zeros((2, 8, 4), "float32")
@@ -68,24 +66,12 @@ def test_errors(case):
         call()
 
 
-def test_a_row_that_cannot_serve_says_why(monkeypatch):
-    rows = (Row("csp", "limited", print, max_tokens=4), *dispatch.NATIVE.ROWS)
-    monkeypatch.setattr(dispatch.NATIVE, "ROWS", rows)
-    with pytest.raises(ValueError, match=r"'limited' cannot serve this call of `csp`: it takes at"):
-        ops.csp(X, (0,) * 4, 2, implementation="limited")
-
-
 @pytest.mark.parametrize("name", ["csp", "slice_sort", "channel_shift", "group_sort"])
 def test_the_native_implementation_serves(name):
     arguments = {"csp": ((0,) * 4, 2), "channel_shift": ((0,) * 4,)}.get(name, ())
     explanation = ops.explain(name, X, *arguments)
     assert explanation.chosen != "reference"
     assert f"{explanation.chosen}: serves this call" in str(explanation)
-
-
-def test_environment_forces_an_implementation(monkeypatch):
-    monkeypatch.setattr(dispatch, "FORCED", "reference")
-    assert ops.explain("csp", X, (0,) * 4, 2).chosen == "reference"
 
 
 def test_symbolic_calls():

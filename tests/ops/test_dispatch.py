@@ -59,6 +59,11 @@ def test_what_is_forced_and_cannot_serve_says_why(monkeypatch, served):
             call()
 
 
+def test_what_is_asked_for_and_cannot_serve_says_why(served):
+    with pytest.raises(ValueError, match="(?s)'elsewhere' cannot serve.*abacus.*shape=.2, 8, 4."):
+        ops.group_sort(X, 2, implementation="elsewhere")
+
+
 def test_an_unknown_name_cannot_be_forced(monkeypatch):
     monkeypatch.setattr(dispatch, "FORCED", "magic")
     for call in (lambda: ops.max_exchange(X), lambda: ops.explain("max_exchange", X)):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
+from keras_permix.layers import CSP
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
@@ -29,6 +30,27 @@ def test_compiled_sorts_are_numpys():
     result = torch.compile(sort, backend=record, fullgraph=True)(torch.from_numpy(X))
     np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.group_sort(X, 8)))
     assert any("keras_permix.sort_by_numpy" in name for name in names)
+
+
+def test_a_schedule_compiles_once():
+    import torch
+
+    layer, graphs = CSP(group_size=8), []
+    layer.build(X.shape)
+
+    def record(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def mix(x):
+        return layer.mix(x)
+
+    mixed = torch.compile(mix, backend=record, fullgraph=True)
+    for x in (X, -X, X):
+        result = mixed(torch.from_numpy(x))
+        sources = oracle.csp(x, oracle.schedule("linear", 6), 8)
+        np.testing.assert_array_equal(to_numpy(result), oracle.values(x, sources))
+    assert len(graphs) == 1
 
 
 def test_opaque_ops_are_what_they_say():

@@ -87,6 +87,8 @@ class CSP(TokenMixer):
         shift = self.shift
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._place())
+            if tokens is not None:
+                shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
         self._steps = check_steps(shift, channels)
 
     def steps(self, tokens, channels):

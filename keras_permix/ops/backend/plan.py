@@ -41,13 +41,13 @@ class Plan(NamedTuple):
 def steps_at(steps, tokens):
     """A tuple of steps from 0 to `tokens` - 1, from one of any integers or a `ShiftSchedule`."""
     if isinstance(steps, tuple):
-        return tuple(step % tokens for step in steps)
+        return tuple(step % max(tokens, 1) for step in steps)
     return steps.at(tokens)
 
 
 @lru_cache(maxsize=256)
 def shift_places(steps, tokens, back=False):
-    """Where each sample of the shifted row comes from; a row is tokens * channels samples."""
+    """Where each of `tokens * channels` values, shifted, comes from."""
     steps = np.array(steps) % tokens
     channels = len(steps)
     from_token = (np.arange(tokens)[:, None] + (steps if back else -steps)) % tokens

@@ -61,7 +61,7 @@ class Row:
 
     def objection(self, call):
         """Why this row cannot serve `call`, or None if it can."""
-        tokens = call.shape[1]
+        tokens = call.shape[1] if call.shape[1:] else None
         plan = call.plan or Plan()
         group = tokens if plan.group_size is None else plan.group_size
         if self.devices and call.device not in self.devices and not call.symbolic:

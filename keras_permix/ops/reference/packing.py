@@ -69,7 +69,7 @@ def steps_modulo(steps, lengths, tokens=None):
         An int32 tensor, of the shape of `lengths` with channels in place of 1.
     """
     if isinstance(lengths, int):
-        return ops.convert_to_tensor(steps_at(steps, max(lengths, 1)), "int32")
+        return ops.convert_to_tensor(steps_at(steps, lengths), "int32")
     if not isinstance(steps, tuple):
         steps = steps.steps_for(lengths, tokens)
     lengths = ops.maximum(lengths, 1)

@@ -9,7 +9,7 @@ def as_implementation(repeat):
     def serve(scores, mask, *, iterations, temperature):
         precise = backend.result_type(scores.dtype, "float32")
         logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
-        return ops.cast(ops.exp(repeat(_normalise, logits, iterations)), scores.dtype)
+        return ops.cast(ops.exp(repeat(_normalize, logits, iterations)), scores.dtype)
 
     return serve
 
@@ -20,6 +20,6 @@ def unrolled(function, value, times):
     return value
 
 
-def _normalise(logits):
+def _normalize(logits):
     logits = logits - ops.logsumexp(logits, axis=-1, keepdims=True)
     return logits - ops.logsumexp(logits, axis=-2, keepdims=True)
