@@ -157,7 +157,9 @@ class GraphSliceSort(GraphAttention):
         return bias
 
     def finish(self, mixed, values, mask, bias):
-        mask = ops.any(bias > -float("inf"), axis=(1, 2)) if mask is None else mask
+        if mask is None:
+            seen = ops.any(bias > -float("inf"), axis=(1, 2))
+            mask = ops.broadcast_to(seen, ops.shape(values)[:2])  # one bias may serve all graphs
         descending = self.descending(mixed.shape[-1])
         if self.mode == "paper":
             return slice_sort(mixed, descending, mask=mask)
