@@ -56,7 +56,7 @@ CORE = {
     "csp wide with bias and dropout": partial(
         CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
     ),
-    "mixer_block": partial(mixer_block, CSP),
+    "mixer_block around csp": partial(mixer_block, CSP),
     "mixer_block post-norm with every dropout": partial(
         mixer_block,
         partial(SoftmaxAttention, 2),

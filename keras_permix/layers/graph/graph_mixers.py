@@ -28,6 +28,20 @@ class GraphAttention(keras.layers.Layer):
         num_heads: Number of heads; it divides the channels.
         dropout: Rate of the dropout on the attention map.
         layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+
+    Raises:
+        ValueError: for an argument out of range, channels that `num_heads` does not divide, or a
+            bias of other heads.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.graph.graph_mixers import GraphAttention
+    >>> tokens, bias = np.ones((2, 6, 32), "float32"), np.zeros((2, 4, 6, 6), "float32")
+    >>> tuple(GraphAttention(num_heads=4)(tokens, bias).shape)
+    (2, 6, 32)
+
+    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021.
     """
 
     projections = ("query", "key", "value", "output")
@@ -107,6 +121,19 @@ class GraphSliceSort(GraphAttention):
         mode: "paper" or "release".
         order: "ascend", "descend", "interleave" or "interleave_haar", as of `SliceSort`.
         layer: 0-based index of this layer, used by the interleaved orders.
+
+    Raises:
+        ValueError: as `GraphAttention`, and for an unknown `mode` or `order`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.graph.graph_mixers import GraphSliceSort
+    >>> tokens, bias = np.ones((2, 6, 32), "float32"), np.zeros((2, 4, 6, 6), "float32")
+    >>> tuple(GraphSliceSort(num_heads=4)(tokens, bias).shape)
+    (2, 6, 32)
+
+    Source: Yuan & Xu, "Sliceformer", 2023, and the released code.
     """
 
     projections = ("value", "output")
@@ -130,7 +157,9 @@ class GraphSliceSort(GraphAttention):
         return bias
 
     def finish(self, mixed, values, mask, bias):
-        mask = ops.any(bias > -float("inf"), axis=(1, 2)) if mask is None else mask
+        if mask is None:
+            seen = ops.any(bias > -float("inf"), axis=(1, 2))
+            mask = ops.broadcast_to(seen, ops.shape(values)[:2])  # one bias may serve all graphs
         descending = self.descending(mixed.shape[-1])
         if self.mode == "paper":
             return slice_sort(mixed, descending, mask=mask)

@@ -20,7 +20,9 @@ class MegaAttention(keras.layers.Layer):
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values
     `(batch, tokens, channels)`. Output: like the values. A mask `(batch, tokens)` is True at real
-    tokens; the others are not attended to.
+    tokens; the others are not attended to. With "softmax", a query that sees no token attends as
+    if nothing were masked; with the other functions, whose weights need no sum of 1, it takes
+    nothing.
 
     Args:
         function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
@@ -38,6 +40,14 @@ class MegaAttention(keras.layers.Layer):
 
     Raises:
         ValueError: for an argument out of range, or a number of tokens that does not fit.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.mega.mega_attention import MegaAttention
+    >>> shared, values = np.ones((2, 64, 16), "float32"), np.ones((2, 64, 32), "float32")
+    >>> tuple(MegaAttention(chunk_size=32)(shared, values).shape)
+    (2, 64, 32)
 
     Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, sections 3.2 to 3.5,
     and the released code, which divides by the context where the paper does not.

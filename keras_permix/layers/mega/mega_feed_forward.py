@@ -25,6 +25,13 @@ class MegaFeedForward(keras.layers.Layer):
     Raises:
         ValueError: for an argument out of range.
 
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
+    >>> tuple(MegaFeedForward(mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
     Source: the released code of Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022.
     """
 

@@ -17,6 +17,14 @@ class ScaleNorm(keras.layers.Layer):
     Args:
         epsilon: What is added to the mean.
 
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.mega.norms import ScaleNorm
+    >>> outputs = keras.ops.convert_to_numpy(ScaleNorm()(np.array([[3.0, -3.0]], "float32")))
+    >>> outputs.round(3).tolist()
+    [[1.0, -1.0]]
+
     Source: Nguyen & Salazar, "Transformers without Tears", 2019; with the mean in place of the
     sum, as in the released code of MEGA.
     """
