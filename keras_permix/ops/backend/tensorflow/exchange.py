@@ -22,23 +22,30 @@ def max_exchange(x, mask):
 @compiled
 def _find(x, mask):
     """The first real token and the first of the greatest, both (batch, 1, channels)."""
-    rank, tokens = to_ranks(x), tf.shape(x)[1]
-    place = tf.range(tokens)[None, :, None]
-    real = tf.ones_like(place, "bool") if mask is None else mask
+    rank, first = to_ranks(x), tf.zeros_like(x[:, :1], "int32")
+    if mask is not None:
+        # Padding repeats the first real token, and what is in front of that is no winner.
+        first += _first(mask)
+        rank = tf.where(mask, rank, to_ranks(_take(x, first)))
+    winner = _first(rank == tf.reduce_max(rank, axis=1, keepdims=True))
+    return first, tf.maximum(winner, first)
 
-    def first(real):
-        return tf.reduce_min(tf.where(real, place, tokens), axis=1, keepdims=True)
 
-    top = tf.reduce_max(tf.where(real, rank, rank.dtype.min), axis=1, keepdims=True)
-    winner = first(real & (rank == top))
-    return first(real) + tf.zeros_like(winner), winner
+def _first(marked):
+    """The first token that is marked, or the number of tokens."""
+    tokens = tf.shape(marked)[1]
+    places = tf.where(marked, tf.range(tokens)[None, :, None], tokens)
+    return tf.reduce_min(places, axis=1, keepdims=True)
+
+
+def _take(x, token):
+    return take(x, tf.minimum(token, tf.shape(x)[1] - 1))
 
 
 @compiled
 def _exchange(x, first, winner, mask):
-    tokens = tf.shape(x)[1]
-    place = tf.range(tokens)[None, :, None]
-    start, top = (take(x, tf.minimum(token, tokens - 1)) for token in (first, winner))
+    place = tf.range(tf.shape(x)[1])[None, :, None]
+    start, top = _take(x, first), _take(x, winner)
     out = tf.where(place == first, top, tf.where(place == winner, start, x))
     out = out if mask is None else tf.where(mask, out, tf.zeros_like(out))
     return tf.ensure_shape(out, x.shape)

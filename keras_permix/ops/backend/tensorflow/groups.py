@@ -42,7 +42,16 @@ def _each(function, x, other, dtypes, on_cpu):
     if not on_cpu:
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
     specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec(x.shape[1:], dtype), dtypes)
-    return tf.map_fn(lambda sample: function(*sample), tensors, fn_output_signature=specs)
+    if x.shape[0] is None:
+        tensors = tuple(map(_at_least_one, tensors))
+    mapped = tf.map_fn(lambda sample: function(*sample), tensors, fn_output_signature=specs)
+    return tf.nest.map_structure(lambda out: out[: tf.shape(x)[0]], mapped)
+
+
+def _at_least_one(x):
+    """Without a sample XLA would not know what a map returns."""
+    missing = tf.cast(tf.shape(x)[0] == 0, "int32")
+    return tf.pad(x, [[0, missing], [0, 0], [0, 0]])
 
 
 def _trace_type(tokens):
