@@ -64,7 +64,7 @@ MIXERS = {
     "butterfly_two_stages": lambda: butterfly(2),
     "patch_only": lambda: on_pixels(PatchOnlyMixer((2, 3))),
     "damped_ema": lambda: DampedEMA(),
-    "mega_block": lambda: MegaBlock(shared_dim=16, max_length=TOKENS, chunk_size=12),
+    "mega_block": lambda: MegaBlock(shared_dim=16, attention={"chunk_size": 12}),
     "graphormer_block": lambda: on_a_ring(GraphormerBlock(num_heads=4), 4),
     "softmax_attention": lambda: SoftmaxAttention(4),
 }

@@ -11,6 +11,7 @@ TOLERANCES = {
         "float64": dict(rtol=1e-11, atol=1e-11),
     },
     "layer": {
+        "float64": dict(rtol=1e-11, atol=1e-11),
         "float32": dict(rtol=1e-4, atol=1e-5),
         "float16": dict(rtol=1e-2, atol=1e-2),
         "bfloat16": dict(rtol=5e-2, atol=5e-2),

@@ -13,6 +13,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from keras_permix.tasks.scores import format_score
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -40,19 +42,18 @@ def summary():
 
 def presets():
     """One row per trained preset: parameters and scores."""
-    yield ("preset", "parameters", "data", "top-1", "top-5", "card")
+    yield ("preset", "parameters", "data", "measured", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
-        metadata = json.loads(path.read_text())
+        metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
             continue
         name = "/".join(path.parent.parts[-2:])
-        scores = {key.split("/")[-1]: f"{100 * v:.2f} %" for key, v in metadata["scores"].items()}
+        scores = metadata["scores"].items()
         yield (
             f"`{name}`",
             f"{metadata['parameter_count']:,}",
             metadata["data"],
-            scores.get("top1", "–"),
-            scores.get("top5", "–"),
+            ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
             f"[card]({name}/README.md)",
         )
 
@@ -112,7 +113,7 @@ def models():
 
 def read(machine, name):
     """Rows of a file of measurements."""
-    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="") as file:
+    with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

@@ -29,22 +29,28 @@ IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in
 
 def makers():
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
-    from keras_permix import layers
     from keras_permix.bench.rivals import FourierMixer, LinearAttention, SelfAttention
+    from keras_permix.layers import DampedEMA
 
     return {
         ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
-        "SoftmaxAttention": lambda tokens, dtype: layers.SoftmaxAttention(HEADS, dtype=dtype),
+        "SoftmaxAttention": partial(_mixer, {"name": "attention", "num_heads": HEADS}),
         "LinearAttention": lambda tokens, dtype: LinearAttention(HEADS, dtype=dtype),
         "FourierMixer": lambda tokens, dtype: FourierMixer(dtype=dtype),
-        "CSP": lambda tokens, dtype: layers.CSP(dtype=dtype),
-        "SliceSort": lambda tokens, dtype: layers.SliceSort(dtype=dtype),
-        "SimpleAttention": lambda tokens, dtype: layers.SimpleAttention(HEADS, dtype=dtype),
+        "CSP": partial(_mixer, "csp"),
+        "SliceSort": partial(_mixer, "slice_sort"),
+        "SimpleAttention": partial(_mixer, {"name": "simple_attention", "num_heads": HEADS}),
         "ButterflyAttention": partial(_butterfly, 1),
-        "DampedEMA": lambda tokens, dtype: layers.DampedEMA(dtype=dtype),
+        "DampedEMA": lambda tokens, dtype: DampedEMA(dtype=dtype),
         **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
         BLOCKS: partial(_butterfly, 0),  # what `ButterflyAttention` costs without a permutation
     }
+
+
+def _mixer(spec, tokens, dtype):
+    from keras_permix.layers.mixers import make_mixer
+
+    return make_mixer(spec, dtype=dtype)
 
 
 def _projections(count, tokens, dtype):

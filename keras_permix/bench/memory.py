@@ -21,7 +21,7 @@ def peak_megabytes(function):
 
 def _peak(function):
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # Forget the peak so far.
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # Forget the peak so far.
     before = _resident("VmRSS")
     function()
     return (_resident("VmHWM") - before) / 1e3
@@ -29,5 +29,5 @@ def _peak(function):
 
 def _resident(field):
     """A field of the process's status in kilobytes."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(rf"{field}:\s+(\d+) kB", status)[1])

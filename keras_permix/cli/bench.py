@@ -74,7 +74,7 @@ def run(arguments):
             "freed_memory": "kept" if arguments.keep_memory else "",
         }
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out, "w", newline="") as file:
+        with open(arguments.out, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
             writer.writeheader()
             writer.writerows({**row, **about} for row in rows)

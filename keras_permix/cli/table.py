@@ -1,7 +1,5 @@
 """Tables in plain text."""
 
-from keras_permix.tasks.scores import format_score
-
 
 def format_table(header, rows):
     """Lay out rows of strings in columns as wide as they need."""
@@ -16,5 +14,7 @@ def format_table(header, rows):
 
 def format_scores(scores):
     """Scores in words, shortened to what was measured; a dash where nothing was."""
+    from keras_permix.tasks.scores import format_score
+
     measured = {key: value for key, value in (scores or {}).items() if value is not None}
     return ", ".join(f"{key} {format_score(key, value)}" for key, value in measured.items()) or "–"

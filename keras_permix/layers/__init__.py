@@ -2,13 +2,16 @@
 
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.blocks.post_norm_block import PostNormBlock
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import SimpleAttentionBlock
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinear, ButterflyMLP
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
+from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.graph.graphormer_bias import GraphormerBias
 from keras_permix.layers.graph.graphormer_block import GraphormerBlock
 from keras_permix.layers.mega.damped_ema import DampedEMA
@@ -28,9 +31,12 @@ __all__ = [
     "DampedEMA",
     "GraphormerBias",
     "GraphormerBlock",
+    "ImagePreprocessor",
     "MegaBlock",
+    "MixerBlock",
+    "PatchEmbedding",
     "PatchOnlyMixer",
-    "PostNormBlock",
+    "PositionEmbedding",
     "RandomOrder",
     "SimpleAttention",
     "SimpleAttentionBlock",

@@ -8,7 +8,8 @@ from keras_permix.ops.butterfly_stages import butterfly_mixes, butterfly_stages
 from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
 from keras_permix.ops.damped_ema import damped_ema
-from keras_permix.ops.dispatch.dispatch import explain, serve
+from keras_permix.ops.dense import dense
+from keras_permix.ops.dispatch.explain import explain
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
@@ -29,6 +30,7 @@ __all__ = [
     "channel_shift",
     "csp",
     "damped_ema",
+    "dense",
     "explain",
     "group_sort",
     "interleave_order",
@@ -41,5 +43,3 @@ __all__ = [
     "slice_sort",
     "unpatchify",
 ]
-
-serve(globals()[name] for name in __all__)

@@ -5,14 +5,15 @@ Both ops are one transposition between two reshapes, which no backend does faste
 
 from operator import index
 
-import numpy as np
-from keras import KerasTensor, ops
+from keras import ops
 
-from keras_permix.ops.butterfly_stages import butterfly_stride, check_block
+from keras_permix.ops.butterfly_stages import butterfly_stages, butterfly_stride, check_block
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import is_symbolic, op
 
 
-def butterfly_permute(x, block, stage, *, axis, implementation=None):
+@op
+def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=None):
     """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
 
     The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
@@ -21,9 +22,10 @@ def butterfly_permute(x, block, stage, *, axis, implementation=None):
 
     Args:
         x: tensor of any shape and dtype.
-        block: entries a block, at least 2; it divides the size of `axis`.
-        stage: 0-based stage. Stages from `butterfly_stages` on repeat the last one.
+        block: entries per block, at least 2; it divides the size of `axis`.
+        stage: 0-based stage.
         axis: the axis to permute.
+        cyclic: whether stages from `butterfly_stages` on begin anew, or else repeat the last one.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -41,19 +43,24 @@ def butterfly_permute(x, block, stage, *, axis, implementation=None):
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
-    return _dispatch(
-        "butterfly_permute", butterfly_permute_reference, x, block, stage, axis, implementation
+    x, options = _check(x, block, stage, axis, cyclic)
+    return dispatch(
+        "butterfly_permute",
+        butterfly_permute_reference,
+        x,
+        implementation=implementation,
+        **options,
     )
 
 
-def butterfly_unpermute(x, block, stage, *, axis, implementation=None):
+@op
+def butterfly_unpermute(x, block, stage, *, axis, cyclic=False, implementation=None):
     """Undo `butterfly_permute`.
 
     Args:
         x: tensor of any shape and dtype.
-        block: entries a block, at least 2; it divides the size of `axis`.
-        stage: 0-based stage.
-        axis: the axis to permute.
+        block: entries per block, at least 2; it divides the size of `axis`.
+        stage, axis, cyclic: as given to `butterfly_permute`.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -70,13 +77,19 @@ def butterfly_unpermute(x, block, stage, *, axis, implementation=None):
 
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
-    return _dispatch(
-        "butterfly_unpermute", butterfly_unpermute_reference, x, block, stage, axis, implementation
+    x, options = _check(x, block, stage, axis, cyclic)
+    return dispatch(
+        "butterfly_unpermute",
+        butterfly_unpermute_reference,
+        x,
+        implementation=implementation,
+        **options,
     )
 
 
-def _dispatch(op, reference, x, block, stage, axis, implementation):
-    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
+def _check(x, block, stage, axis, cyclic):
+    """Return `x` as a tensor, and the options of the call."""
+    x = x if is_symbolic(x) else ops.convert_to_tensor(x)
     rank, axis = len(x.shape), index(axis)
     if not -rank <= axis < rank:
         raise ValueError(
@@ -85,38 +98,36 @@ def _dispatch(op, reference, x, block, stage, axis, implementation):
     axis %= rank
     size, block = check_block(x.shape[axis], block)
     butterfly_stride(block if size is None else size, block, stage)
-    return dispatch(
-        op, reference, x, implementation=implementation, block=block, stage=index(stage), axis=axis
-    )
+    return x, dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))
 
 
-def butterfly_permute_reference(x, mask, *, block, stage, axis):
-    return exchange(x, block, _stride(x, block, stage, axis), axis)
+def butterfly_permute_reference(x, mask, *, axis, block, **stage):
+    return exchange(x, block, _stride(x.shape[axis], ops.shape(x)[axis], block, **stage), axis)
 
 
-def butterfly_unpermute_reference(x, mask, *, block, stage, axis):
-    return exchange(x, _stride(x, block, stage, axis), block, axis)
+def butterfly_unpermute_reference(x, mask, *, axis, block, **stage):
+    return exchange(x, _stride(x.shape[axis], ops.shape(x)[axis], block, **stage), block, axis)
 
 
 def exchange(x, rows, columns, axis):
     """Cut `axis` into matrices of `rows` times `columns` entries, and transpose each."""
     if isinstance(columns, int) and columns == 1 or isinstance(rows, int) and rows == 1:
-        return x
+        return ops.copy(x)
     shape = ops.shape(x)
     before, size, behind = shape[:axis], shape[axis], shape[axis + 1 :]
     cut = ops.reshape(x, (*before, size // (rows * columns), rows, columns, *behind))
     return ops.reshape(ops.swapaxes(cut, axis + 1, axis + 2), shape)
 
 
-def _stride(x, block, stage, axis):
-    size = x.shape[axis]
-    if size is None:  # where TensorFlow traces for any size
-        return ops.minimum(block**stage, ops.shape(x)[axis] // block)
-    return butterfly_stride(size, block, stage)
-
-
-def cyclic_stride(size, block, layer):
-    """The stride of layer `layer` of a network that repeats its stages, for a tensor `size`."""
-    powers = np.array([block**stage for stage in range(31) if block**stage < 2**31], "int32")
-    stages = ops.sum(ops.cast(ops.less(powers, size), "int32"))
-    return ops.minimum(ops.take(powers, layer % stages), size // block)
+def _stride(known, size, block, stage, cyclic):
+    """How far apart the members of a block are, on an axis whose size may not be `known`."""
+    if known is not None:
+        stage = stage % butterfly_stages(known, block) if cyclic else stage
+        return butterfly_stride(known, block, stage)
+    power = min(block**stage, 2**31 - 1)
+    if cyclic:
+        powers = [block**stage for stage in range(31) if block**stage < 2**31]
+        powers = ops.convert_to_tensor(powers, "int32")
+        stages = ops.sum(ops.cast(ops.less(powers, size), "int32"))
+        power = ops.take(powers, stage % stages)
+    return ops.minimum(power, size // block)

@@ -3,10 +3,12 @@
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 from keras_permix.ops.shift_steps import check_steps
 
 
+@op
 def channel_shift(x, steps, *, mask=None, implementation=None):
     """Shift every channel circularly along the tokens by its own step.
 

@@ -8,11 +8,13 @@ from keras_permix.ops.dispatch.checks import (
     check_tokens,
 )
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 from keras_permix.ops.shift_steps import check_steps
 
 
+@op
 def csp(
     x,
     steps,

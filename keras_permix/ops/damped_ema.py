@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.ema import (
     as_implementation,
     coefficients,
@@ -12,6 +13,7 @@ from keras_permix.ops.reference.ema import (
 )
 
 
+@op
 def damped_ema(
     x,
     delta,

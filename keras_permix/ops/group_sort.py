@@ -5,9 +5,11 @@ from keras import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_align, check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
 
 
+@op
 def group_sort(
     x, group_size=None, *, align="independent", ragged=False, mask=None, implementation=None
 ):

@@ -4,9 +4,11 @@ from keras import ops
 
 from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
 
 
+@op
 def max_exchange(x, *, mask=None, implementation=None):
     """Swap the maximum of every channel with the channel's first token.
 

@@ -8,8 +8,10 @@ from operator import index
 from keras import KerasTensor, ops
 
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 
 
+@op
 def patchify(images, size, *, implementation=None):
     """Cut images into square patches that do not overlap, and flatten each.
 
@@ -49,6 +51,7 @@ def patchify(images, size, *, implementation=None):
     )
 
 
+@op
 def unpatchify(patches, size, height, width, *, implementation=None):
     """Put patches back in place: the inverse of `patchify`.
 

@@ -7,7 +7,7 @@ from keras_permix.ops.reference.toeplitz import toeplitz
 
 
 def simple_bias(table, tokens):
-    """One learned bias a distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
+    """One learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
 
     Args:
         table: tensor of shape (2 * max_tokens - 1,).

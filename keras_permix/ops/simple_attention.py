@@ -4,12 +4,14 @@ from keras import KerasTensor, ops
 
 from keras_permix.ops.dispatch.checks import check_choice, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.precision import full_precision
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32
 
 
+@op
 def simple_attention(
     query, key, value, *, mask=None, scale="length", causal=False, implementation=None
 ):

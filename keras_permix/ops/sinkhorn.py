@@ -3,11 +3,13 @@
 from keras import KerasTensor, backend, ops
 
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
 
 sinkhorn_reference = as_implementation(unrolled)
 
 
+@op
 def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
     """Turn square scores into nearly doubly stochastic matrices.
 

@@ -4,11 +4,13 @@ from keras import backend, ops
 
 from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
 from keras_permix.ops.shift_steps import check_steps
 from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
 
 
+@op
 def sinkhorn_csp(
     x,
     steps,

@@ -6,9 +6,11 @@ from keras import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
 
 
+@op
 def slice_sort(x, descending=False, *, mask=None, implementation=None):
     """Sort every channel over all tokens.
 

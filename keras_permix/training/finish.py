@@ -25,7 +25,8 @@ def finish(model, run, dataset, rows, out, record):
     Returns:
         The scores as a dict, e.g. `{"cifar10/test/top1": 0.75}`.
     """
-    stored = make_model({**run.values, "precision": "float32"})
+    spec = {**run.values["model"], "name": run.name.split("/")[-1]}
+    stored = make_model({**run.values, "model": spec, "precision": "float32"})
     stored.set_weights([_through_float16(weight) for weight in model.get_weights()])
     measured = task_of(stored).evaluate(dataset.test, run.values["batch_size"])
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}

@@ -6,21 +6,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.layers import CSP, SliceSort, SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
+from keras_permix.layers.mixers import check_mixer, make_mixer
+from keras_permix.layers.parts.checks import check_choice
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import zoo_model
 
-# name -> (layer, whether it depends on its place in the stack)
-MIXERS = {
-    "attention": (SoftmaxAttention, False),
-    "csp": (CSP, True),
-    "slice_sort": (SliceSort, True),
-}
 POOLINGS = ("cls", "mean", "max")
 SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth", "mlp_dim")
 
@@ -38,11 +33,12 @@ class ViT(ZooModel):
         patch_size: Side of a patch in pixels; it divides `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels of a token.
+        width: Channels per token.
         depth: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer: "attention", "csp", "slice_sort", or a dict with that `"name"` and
-            arguments of `SoftmaxAttention`, `CSP` or `SliceSort`. `None`: the class's own.
+        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
+            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer. `None`:
+            the class's own.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
@@ -86,32 +82,24 @@ class ViT(ZooModel):
         **kwargs,
     ):
         config = {
-            key: value
-            for key, value in locals().items()
-            if key not in ("self", "dtype", "kwargs", "__class__")
+            "image_size": image_size,
+            "patch_size": patch_size,
+            "num_classes": num_classes,
+            "channels": channels,
+            "width": width,
+            "depth": depth,
+            "mlp_dim": mlp_dim,
+            "mixer": check_mixer(self.default_mixer if mixer is None else mixer),
+            "pooling": check_choice("pooling", pooling, POOLINGS),
+            "dropout": dropout,
+            "keep_unused_params": keep_unused_params,
+            "mean": [float(value) for value in mean],
+            "std": [float(value) for value in std],
         }
-        config["mixer"] = {"name": mixer} if isinstance(mixer, str) else mixer
-        config["mixer"] = dict(config["mixer"] or {"name": self.default_mixer})
-        config["mean"], config["std"] = list(map(float, mean)), list(map(float, std))
-        _check(config)
-
+        _check_sizes(config)
         images = keras.Input((None, None, channels), name="images")
-        x = ImagePreprocessor(image_size, mean, std, dtype=dtype, name="preprocessor")(images)
-        x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
-        position = PositionEmbedding(
-            pooling == "cls", keep_unused_params, dtype=dtype, name="position_embedding"
-        )
-        x = make_dropout(dropout, dtype=dtype, name="embedding_dropout")(position(x))
-        feature_maps = []
-        for index in range(depth):
-            mixer_layer = make_mixer(config["mixer"], index, depth, dropout=dropout, dtype=dtype)
-            block = MixerBlock(mixer_layer, mlp_dim, dropout, dtype=dtype, name=f"block_{index}")
-            x = block(x)
-            feature_maps.append(x)
-        x = _pool(x, pooling)
-        x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
-        logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(x)
-        logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+        feature_maps = _encode(_embed(images, config, dtype), config, dtype)
+        logits = _classify(feature_maps[-1], config, dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def make_inputs(self, seed, batch):
@@ -145,13 +133,46 @@ class SliceViT(ViT):
     default_mixer = "slice_sort"
 
 
-def make_mixer(spec, layer, layers, *, dropout, dtype):
-    """Make the mixer layer that the dict `spec` names, for block `layer` of `layers`."""
-    mixer, depends_on_layer = MIXERS[spec["name"]]
-    arguments = {key: value for key, value in spec.items() if key != "name"}
-    if depends_on_layer:
-        arguments.update(layer=layer, layers=layers)
-    return mixer(**{"dropout": dropout, **arguments}, dtype=dtype, name="mixer")
+def _embed(images, config, dtype):
+    """From images to tokens that know their positions."""
+    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
+    x = ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
+    embedding = PatchEmbedding(
+        config["patch_size"], config["width"], dtype=dtype, name="patch_embedding"
+    )
+    position = PositionEmbedding(
+        use_class_token=config["pooling"] == "cls",
+        keep_unused=config["keep_unused_params"],
+        dtype=dtype,
+        name="position_embedding",
+    )
+    dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
+    return dropout(position(embedding(x)))
+
+
+def _encode(x, config, dtype):
+    """The tokens after each block."""
+    depth, dropout, feature_maps = config["depth"], config["dropout"], []
+    for index in range(depth):
+        block = MixerBlock(
+            make_mixer(config["mixer"], index, depth, dropout=dropout, dtype=dtype, name="mixer"),
+            config["mlp_dim"],
+            dropout=dropout,
+            hidden_dropout=dropout,
+            dtype=dtype,
+            name=f"block_{index}",
+        )
+        x = block(x)
+        feature_maps.append(x)
+    return feature_maps
+
+
+def _classify(tokens, config, dtype):
+    """From tokens to logits in float32."""
+    x = _pool(tokens, config["pooling"])
+    x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
+    logits = keras.layers.Dense(config["num_classes"], dtype=dtype, name="head")(x)
+    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
 
 
 def _pool(tokens, pooling):
@@ -160,7 +181,7 @@ def _pool(tokens, pooling):
     return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
 
 
-def _check(config):
+def _check_sizes(config):
     for key in SIZES:
         if not isinstance(config[key], numbers.Integral) or config[key] < 1:
             raise ValueError(f"`{key}` must be a positive integer. Received: {config[key]!r}")
@@ -169,15 +190,6 @@ def _check(config):
         raise ValueError(
             "`patch_size` must divide `image_size`. "
             f"Received: image_size={size}, patch_size={patch}"
-        )
-    if config["mixer"].get("name") not in list(MIXERS):  # A list takes what has no hash.
-        raise ValueError(
-            f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
-            f"Received: mixer={config['mixer']!r}"
-        )
-    if config["pooling"] not in POOLINGS:
-        raise ValueError(
-            f"`pooling` must be one of {list(POOLINGS)}. Received: {config['pooling']!r}"
         )
     for key in ("mean", "std"):
         if len(config[key]) != config["channels"]:

@@ -6,8 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_permix.analysis import butterfly_maps, plot_butterfly_maps
-from keras_permix.layers import CSP, ButterflyBlock, SoftmaxAttention
-from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers import CSP, ButterflyBlock, MixerBlock, SoftmaxAttention
 from tests.harness import assert_close, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 16, 8)).astype("float32")

@@ -1,6 +1,10 @@
 """`permix predict` and `permix evaluate`."""
 
+import collections
+import hashlib
+import io
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,7 +12,7 @@ import pytest
 
 from keras_permix import data, zoo
 from keras_permix.cli import main
-from keras_permix.data import ImageData
+from keras_permix.data import Dataset
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
 
@@ -55,7 +59,7 @@ def test_predict_on_no_image(tmp_path, capsys, content):
     assert main(["predict", "cspvit/test", str(path)]) == 2
     output, error = capsys.readouterr()
     assert output == ""
-    assert error.startswith("permix: error: `IMAGE` must be an image file that Pillow can read.")
+    assert error.startswith("permix: error: `INPUT` must be an image file that Pillow can read.")
     assert str(path) in error and error.count("\n") == 1
 
 
@@ -70,7 +74,7 @@ def toys(monkeypatch, pixels):
     labels = expected_logits(pixels).argmax(1).astype("int32")
     labels[::4] = (labels[::4] + 1) % 3
     names = ("red", "green", "blue")
-    toys = ImageData("toys", (pixels, labels), (pixels, labels), names)
+    toys = Dataset("toys", (pixels, labels), (pixels, labels), names)
     asked = []
 
     def load_images(name, data_dir=None):
@@ -93,10 +97,64 @@ def test_evaluate(toys, tmp_path, capsys):
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     monkeypatch.setattr(
-        data, "load_images", lambda *args, **kwargs: ImageData("gray", gray, gray, ("a",))
+        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, ("a",))
     )
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
+
+
+def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
+    """The preset itself says how its data is read."""
+    labels = expected_logits(pixels).argmax(1).astype("int32")
+    asked = []
+
+    def tfds_images(name, image_size, data_dir=None, **options):
+        asked.append((name, image_size, str(data_dir), options))
+        return Dataset(name, (pixels, labels), (pixels[:8], labels[:8]), tuple("abc"))
+
+    monkeypatch.setattr(data, "tfds_images", tfds_images)
+    options = dict(source="tfds", splits=("train", "validation"), random_crop=True)
+    model = zoo.CSPViT.from_preset("test")
+    model.save_to_preset(tmp_path / "preset", data="birds", data_options=options)
+    assert main(["evaluate", str(tmp_path / "preset"), "--data-dir", "here"]) == 0
+    splits = dict(splits=["train", "validation"], random_crop=True, seed=0)
+    assert asked == [("birds", 8, "here", splits)]
+    assert "birds/test/top1: 100.00 %" in capsys.readouterr().out
+
+
+def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
+    zoo.CSPViT.from_preset("test").save_to_preset(tmp_path / "preset")
+    assert main(["evaluate", str(tmp_path / "preset")]) == 2
+    assert "must name its data set, or `--data` be given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, pixels):
+    """Opened, checked and hashed: a preset on the net or on a slow disk is read once."""
+    folder = tmp_path / "preset"
+    zoo.CSPViT.from_preset("test").save_to_preset(folder, data="toys")
+    Image.fromarray(pixels[0]).save(tmp_path / "image.png")
+    opened, hashed = collections.Counter(), []
+    open_file, sha256 = io.open, hashlib.sha256
+
+    def counting_open(file, *args, **kwargs):
+        if str(file).startswith(str(folder)):
+            opened[Path(file).name] += 1
+        return open_file(file, *args, **kwargs)
+
+    def counting_sha256(content=b"", **kwargs):
+        hashed.append(len(content))
+        return sha256(content, **kwargs)
+
+    sizes = sorted(path.stat().st_size for path in folder.iterdir() if "metadata" not in path.name)
+    names = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("builtins.open", counting_open)
+    monkeypatch.setattr("io.open", counting_open)
+    monkeypatch.setattr("hashlib.sha256", counting_sha256)
+    more = [str(tmp_path / "image.png")] if command == "predict" else []
+    assert main([command, str(folder), *more]) == 0
+    assert opened == dict.fromkeys(names, 1)
+    assert sorted(hashed) == sizes
 
 
 def test_evaluate_on_an_unknown_set(capsys):

@@ -14,8 +14,8 @@ from keras_permix.layers import (
     ButterflyMLP,
     DampedEMA,
     MegaBlock,
+    MixerBlock,
     PatchOnlyMixer,
-    PostNormBlock,
     RandomOrder,
     SimpleAttention,
     SimpleAttentionBlock,
@@ -27,7 +27,7 @@ from tests.harness import check_layer, check_other_backend, to_numpy
 
 SHAPE = (4, 16, 8)
 BARE = dict(use_value_projection=False, use_output_projection=False)
-MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, ema_dim=4)
+MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, average={"hidden_dim": 4})
 
 
 def butterfly_attention(dropout=0.0, stage=1, axis=1, **dtype):
@@ -38,6 +38,10 @@ def butterfly_csp(**dtype):
     return ButterflyBlock(CSP(**dtype), 8, **dtype)
 
 
+def mixer_block(mixer, dtype=None, **arguments):
+    return MixerBlock(mixer(dtype=dtype), 12, dtype=dtype, **arguments)
+
+
 # Checked with low precision and training; "selects" has ranks or maxima of rounded values.
 CORE = {
     "csp": partial(CSP),
@@ -46,8 +50,15 @@ CORE = {
     "csp wide with bias and dropout": partial(
         CSP, shift="linear_head", inner_dim=20, use_value_bias=True, dropout=0.5
     ),
-    "post_norm_block": lambda **arguments: PostNormBlock(
-        SoftmaxAttention(2, dtype=arguments.get("dtype")), 12, dropout=0.2, **arguments
+    "mixer_block": partial(mixer_block, CSP),
+    "mixer_block post-norm with every dropout": partial(
+        mixer_block,
+        partial(SoftmaxAttention, 2),
+        norm_first=False,
+        extra_skip="block",
+        dropout=0.2,
+        hidden_dropout=0.2,
+        mixer_dropout=0.2,
     ),
     "simple_attention_block": partial(SimpleAttentionBlock, 2, 12),
     "simple_attention": partial(SimpleAttention, num_heads=2),
@@ -57,17 +68,17 @@ CORE = {
     "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, 4),
     "damped_ema": partial(DampedEMA),
     "damped_ema of both directions": partial(DampedEMA, 4, bidirectional=True, truncation=5),
-    "mega": partial(MEGA, max_length=16),
+    "mega": partial(MEGA, attention={"max_length": 16}),
     "mega laplace with dropout": partial(
         MEGA,
         mixer="laplace",
-        chunk_size=8,
-        ragged=True,
+        attention={"chunk_size": 8, "ragged": True, "dropout": 0.2},
         dropout=0.2,
         hidden_dropout=0.2,
-        attention_dropout=0.2,
     ),
-    "mega relu2 rotary": partial(MEGA, mixer="relu2", position_bias="rotary", norm="batchnorm"),
+    "mega relu2 rotary": partial(
+        MEGA, mixer="relu2", attention={"position_bias": "rotary"}, norm="batchnorm"
+    ),
     "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", prenorm=False),
     "slice_sort": partial(SliceSort),
     "slice_sort selects maxima": partial(SliceSort, "max_exchange"),
@@ -95,6 +106,9 @@ VARIANTS = {
     "simple_attention_block simple": partial(SimpleAttentionBlock, 2, 12, "simple"),
     "simple_attention_block simple_res around attention": partial(
         SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
+    ),
+    "mixer_block with a skip around attention": partial(
+        mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),
     "mega causal": partial(MEGA, causal=True, norm="rmsnorm"),
     "mega csp with unused weights": partial(MEGA, mixer=CSP(**BARE), drop_unused=False),

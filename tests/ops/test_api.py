@@ -21,6 +21,7 @@ def test_public_names():
         "channel_shift",
         "csp",
         "damped_ema",
+        "dense",
         "explain",
         "group_sort",
         "interleave_order",

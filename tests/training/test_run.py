@@ -68,5 +68,3 @@ def test_run_of_another_recipe_is_not_resumed(finished):
     out, _, _ = finished
     with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):
         train(merge(runs.RECIPE, dict(epochs=9)), runs.make_images(), out, verbose=0)
-
-

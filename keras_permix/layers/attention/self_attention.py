@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.checks import (
+    check_positive,
+    check_positive_or_none,
+    check_rate,
+    check_tokens,
+)
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 
@@ -18,7 +23,7 @@ class SelfAttention(keras.layers.Layer):
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width, with a bias. Without it
             the heads must fill the input width, and no dropout is applied after them.
@@ -37,7 +42,7 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = check_positive("num_heads", num_heads)
-        self.head_dim = None if head_dim is None else check_positive("head_dim", head_dim)
+        self.head_dim = check_positive_or_none("head_dim", head_dim)
         self.use_qkv_bias = use_qkv_bias
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)

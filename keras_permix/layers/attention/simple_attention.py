@@ -21,7 +21,7 @@ class SimpleAttention(SelfAttention):
 
     Args:
         num_heads: Number of heads. It changes no weight.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width, with a bias ("linear
             layer behind the q-k-v product"). Without it the heads must fill the input width, and

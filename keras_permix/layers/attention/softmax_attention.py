@@ -23,7 +23,7 @@ class SoftmaxAttention(SelfAttention):
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels of a head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width. Without it the heads must
             fill the input width.

@@ -2,60 +2,105 @@
 
 import keras
 
+from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.serialize import serialize_unbuilt
+
+EXTRA_SKIPS = (None, "block", "attention")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MixerBlock(keras.layers.Layer):
-    """Mix tokens, then mix channels, each with a residual and a normalisation.
+    """Mix tokens, then mix channels, each with a residual and a normalization.
 
-    `x = x + mixer(norm(x))`, `x = x + dense(dropout(gelu(dense(norm(x)))))`, or post-norm,
-    `x = norm(x + mixer(x))`, `x = norm(x + dense(dropout(gelu(dense(x)))))`.
+    With `mlp(x) = dense(gelu(dense(x)))` and dropouts left out:
 
-    Input and output: `(batch, tokens, channels)`. An `attention_mask` goes to the mixer.
+    * `norm_first=True`, as in vision transformers: `x = x + mixer(norm(x))`,
+      `x = x + mlp(norm(x))`;
+    * `norm_first=False`, as in BERT: `x = norm(x + mixer(x))`, `x = norm(x + mlp(x))`.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)`, True at real tokens,
+    goes to the mixer, and so does an `attention_mask`, to a mixer that takes one.
 
     Args:
         mixer: The layer that mixes tokens.
         mlp_dim: Hidden width of the channel mixer.
-        dropout: Rate of the two dropouts of the channel mixer.
-        epsilon: Epsilon of the layer normalisations.
-        norm_first: Whether to normalise what is mixed (pre-norm) or the sum (post-norm).
+        norm_first: Whether to normalize what is mixed (pre-norm) or the sum (post-norm).
+        extra_skip: `None`; "block", which adds the input of the block to its output; or
+            "attention", which adds it once more to what the mixer gives.
+        dropout: Rate of the dropout after the channel mixer, in `[0, 1)`.
+        hidden_dropout: Rate of the dropout within the channel mixer.
+        mixer_dropout: Rate of the dropout after the mixer, which may have one of its own.
+        epsilon: Epsilon of the layer normalizations; that of BERT is 1e-12.
+
+    Raises:
+        ValueError: for an argument out of range, or a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import CSP, MixerBlock
+    >>> tuple(MixerBlock(CSP(), mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; Devlin et al., "BERT", 2018;
+    the extra skip: Yorsh et al., "SimpleTRON", 2022.
     """
 
-    def __init__(self, mixer, mlp_dim, dropout=0.0, epsilon=1e-5, norm_first=True, **kwargs):
+    def __init__(
+        self,
+        mixer,
+        mlp_dim,
+        norm_first=True,
+        extra_skip=None,
+        dropout=0.0,
+        hidden_dropout=0.0,
+        mixer_dropout=0.0,
+        epsilon=1e-5,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
-        self.mlp_dim = mlp_dim
-        self.dropout = dropout
-        self.epsilon = epsilon
+        self.mlp_dim = check_positive("mlp_dim", mlp_dim)
         self.norm_first = norm_first
+        self.extra_skip = check_choice("extra_skip", extra_skip, EXTRA_SKIPS)
+        self.dropout = check_rate("dropout", dropout)
+        self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
+        self.mixer_dropout = check_rate("mixer_dropout", mixer_dropout)
+        self.epsilon = epsilon
 
     def build(self, input_shape):
-        width, policy = input_shape[-1], self.dtype_policy
+        width, policy = check_tokens(type(self).__name__, input_shape)[-1], self.dtype_policy
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
         self.mlp_in = Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
         self.mlp_out = Dense(width, dtype=policy, name="mlp_out")
-        self.hidden_dropout = make_dropout(self.dropout, dtype=policy)
-        self.output_dropout = make_dropout(self.dropout, dtype=policy)
+        self.drop_mixed = make_dropout(self.mixer_dropout, dtype=policy)
+        self.drop_hidden = make_dropout(self.hidden_dropout, dtype=policy)
+        self.drop_outputs = make_dropout(self.dropout, dtype=policy)
         for layer in (self.mixer_norm, self.mixer, self.mlp_norm, self.mlp_in):
             layer.build(input_shape)
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
-    def call(self, tokens, mask=None, attention_mask=None):
+    def call(self, inputs, mask=None, attention_mask=None):
         masks = {} if attention_mask is None else {"attention_mask": attention_mask}
+        mixed = self.mixer_norm(inputs) if self.norm_first else inputs
+        tokens = inputs + self.drop_mixed(self.mixer(mixed, mask=mask, **masks))
+        if self.extra_skip == "attention":
+            tokens = tokens + inputs
         if self.norm_first:
-            tokens = tokens + self.mixer(self.mixer_norm(tokens), mask=mask, **masks)
-            return tokens + self._mlp(self.mlp_norm(tokens))
-        tokens = self.mixer_norm(tokens + self.mixer(tokens, mask=mask, **masks))
-        return self.mlp_norm(tokens + self._mlp(tokens))
+            tokens = tokens + self._mlp(self.mlp_norm(tokens))
+        else:
+            tokens = self.mixer_norm(tokens)
+            tokens = self.mlp_norm(tokens + self._mlp(tokens))
+        return tokens + inputs if self.extra_skip == "block" else tokens
 
     def _mlp(self, tokens):
-        hidden = self.hidden_dropout(self.mlp_in(tokens))
-        return self.output_dropout(self.mlp_out(hidden))
+        hidden = self.drop_hidden(self.mlp_in(tokens))
+        return self.drop_outputs(self.mlp_out(hidden))
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
@@ -63,9 +108,12 @@ class MixerBlock(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "mixer": keras.layers.serialize(self.mixer),
+            "mixer": serialize_unbuilt(self.mixer),
             "mlp_dim": self.mlp_dim,
-            "dropout": self.dropout,
-            "epsilon": self.epsilon,
             "norm_first": self.norm_first,
+            "extra_skip": self.extra_skip,
+            "dropout": self.dropout,
+            "hidden_dropout": self.hidden_dropout,
+            "mixer_dropout": self.mixer_dropout,
+            "epsilon": self.epsilon,
         }

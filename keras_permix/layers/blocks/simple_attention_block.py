@@ -3,7 +3,7 @@
 import keras
 
 from keras_permix.layers.attention.simple_attention import SimpleAttention
-from keras_permix.layers.blocks.post_norm_block import PostNormBlock
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.parts.checks import check_choice
 
 # From names to (use_output_projection, whether there is the extra skip).
@@ -16,7 +16,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class SimpleAttentionBlock(PostNormBlock):
+class SimpleAttentionBlock(MixerBlock):
     """A post-norm block around `SimpleAttention`: SimpleTRON's, in its three variants.
 
     | variant | output projection | extra skip |
@@ -26,7 +26,7 @@ class SimpleAttentionBlock(PostNormBlock):
     | "simple_resl" | yes | yes |
     | "simple_l" (the name is ours) | yes | no: the paper says that it usually does not converge |
 
-    Where the extra skip goes can be read in two ways; see `PostNormBlock` for both.
+    Where the extra skip goes can be read in two ways; `extra_skip` has both.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
     the others are never attended to.
@@ -38,7 +38,8 @@ class SimpleAttentionBlock(PostNormBlock):
         extra_skip: "block", from the input of the block to its output, or "attention", a second
             addition around the attention only. Of no effect in a variant without it.
         scale, causal: see `SimpleAttention`.
-        dropout, epsilon: see `PostNormBlock`.
+        dropout: Rate of the dropouts after the attention and after the channel mixer.
+        epsilon: Epsilon of the layer normalizations; that of BERT.
 
     Raises:
         ValueError: for an argument out of range, or a width that `num_heads` does not divide.
@@ -67,10 +68,20 @@ class SimpleAttentionBlock(PostNormBlock):
     ):
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         check_choice("extra_skip", extra_skip, ("block", "attention"))
-        super().__init__(None, mlp_dim, extra_skip if skips else None, dropout, epsilon, **kwargs)
+        super().__init__(
+            mixer=None,
+            mlp_dim=mlp_dim,
+            norm_first=False,
+            extra_skip=extra_skip if skips else None,
+            dropout=dropout,
+            mixer_dropout=dropout,
+            epsilon=epsilon,
+            **kwargs,
+        )
         self.variant = variant
+        self.given_skip = extra_skip  # of no effect in a variant without it
         self.mixer = SimpleAttention(
-            num_heads,
+            num_heads=num_heads,
             use_output_projection=use_output_projection,
             scale=scale,
             causal=causal,
@@ -79,13 +90,14 @@ class SimpleAttentionBlock(PostNormBlock):
         )
 
     def get_config(self):
-        config = super().get_config()
-        del config["mixer"]
         return {
-            **config,
+            **keras.layers.Layer.get_config(self),
             "num_heads": self.mixer.num_heads,
+            "mlp_dim": self.mlp_dim,
             "variant": self.variant,
-            "extra_skip": self.extra_skip or "block",
+            "extra_skip": self.given_skip,
             "scale": self.mixer.scale,
             "causal": self.mixer.causal,
+            "dropout": self.dropout,
+            "epsilon": self.epsilon,
         }

@@ -20,7 +20,7 @@ class BlockDense(keras.layers.Layer):
 
     Args:
         blocks: Number of blocks; it divides the number of channels.
-        units: Output channels of a block.
+        units: Output channels per block.
         activation: What `keras.activations.get` takes.
         use_bias: Whether to add a bias.
         kernel_initializer: Called for the whole kernel `(blocks, in, units)`. `None`: Glorot

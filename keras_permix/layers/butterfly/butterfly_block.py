@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_permix.layers.parts.checks import check_block_size, check_blocks
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
-from keras_permix.ops.butterfly import cyclic_stride, exchange
 
 QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
 
@@ -31,7 +30,7 @@ class ButterflyBlock(keras.layers.Layer):
     Args:
         block: The layer: any that keeps the number of axes and the size of the one that is cut.
             Keras' `MultiHeadAttention` and `GroupQueryAttention` attend to the block itself.
-        block_size: Entries of a block, at least 2; it divides the size of the axis.
+        block_size: Entries per block, at least 2; it divides the size of the axis.
         stage: 0-based index of this layer in its network. Stages repeat after
             `ops.butterfly_stages(size, block_size)` layers.
         axis: What is cut: 1 for tokens, -1 for channels, or any other axis but that of the batch.
@@ -99,12 +98,8 @@ class ButterflyBlock(keras.layers.Layer):
         return self._order(x, axis, back=True)
 
     def _order(self, x, axis, back=False):
-        size, block = x.shape[axis], self.block_size
-        if size is None:
-            stride = cyclic_stride(ops.shape(x)[axis], block, self.stage)
-            return exchange(x, stride, block, axis) if back else exchange(x, block, stride, axis)
         order = butterfly_unpermute if back else butterfly_permute
-        return order(x, block, self.stage % butterfly_stages(size, block), axis=axis)
+        return order(x, self.block_size, self.stage, axis=axis, cyclic=True)
 
     def _masks(self, inputs, mask, attention_mask):
         """The masks as the layer takes them, by the names of its arguments."""

@@ -14,7 +14,7 @@ class Butterfly(keras.layers.Layer):
     `block_size` channels.
 
     Args:
-        block_size: Channels of a block, at least 2; it divides the number of channels.
+        block_size: Channels per block, at least 2; it divides the number of channels.
     """
 
     def __init__(self, block_size, **kwargs):
@@ -28,7 +28,7 @@ class Butterfly(keras.layers.Layer):
         self.blocks = input_shape[-1] // self.block_size
 
     def make_dense(self, input_shape, units, **arguments):
-        """Make a `BlockDense` of `units` channels a block for every stage."""
+        """Make a `BlockDense` of `units` channels per block for every stage."""
         layers = [
             BlockDense(self.blocks, units, dtype=self.dtype_policy, **arguments)
             for _ in range(self.stages)
@@ -67,7 +67,7 @@ class ButterflyLinear(Butterfly):
     Input and output: `(..., channels)`.
 
     Args:
-        block_size: Channels of a block, at least 2; it divides the number of channels.
+        block_size: Channels per block, at least 2; it divides the number of channels.
 
     Raises:
         ValueError: for blocks that do not fill the channels in every stage.
@@ -103,7 +103,7 @@ class ButterflyMLP(Butterfly):
     Input and output: `(..., channels)`.
 
     Args:
-        block_size: Channels of a block, at least 2; it divides the number of channels.
+        block_size: Channels per block, at least 2; it divides the number of channels.
         expansion: Hidden units of an MLP for each of its channels.
         activation: What `keras.activations.get` takes.
 

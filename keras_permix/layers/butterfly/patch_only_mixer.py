@@ -24,7 +24,7 @@ class PatchOnlyMixer(keras.layers.Layer):
     Args:
         patch_size: Side of a patch in pixels, or several sides, as (5, 7).
         expansion: Hidden units of the MLP for each of its features.
-        epsilon: Epsilon of the layer normalisation, over the features of a patch.
+        epsilon: Epsilon of the layer normalization, over the features of a patch.
 
     Raises:
         ValueError: for an argument out of range, or sizes that do not divide height and width.

@@ -3,26 +3,45 @@
 import keras
 from keras import ops
 
+from keras_permix.layers.parts.checks import check_positive
+
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ImagePreprocessor(keras.layers.Layer):
-    """Turn images of 0–255 into normalised floats of the model's size.
+    """Turn images of 0–255 into normalized floats of the model's size.
 
     Input: `(batch, height, width, channels)`, any integer or float dtype, 0–255.
     Output: `(batch, image_size, image_size, channels)`, `(x / 255 - mean) / std`, computed in
     float32 and given in the layer's compute dtype. Images of another size are resized (bilinear,
-    antialiased) before they are normalised.
+    antialiased) before they are normalized.
 
     Args:
         image_size: Side of the output in pixels.
         mean, std: One value per channel, on the scale 0–1.
+
+    Raises:
+        ValueError: for a size below 1, or a `mean` and a `std` of different channels.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ImagePreprocessor
+    >>> layer = ImagePreprocessor(image_size=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    >>> images = layer(np.full((2, 48, 40, 3), 255, "uint8"))
+    >>> tuple(images.shape), float(images[0, 0, 0, 0])
+    ((2, 32, 32, 3), 2.0)
     """
 
     def __init__(self, image_size, mean, std, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        self.image_size = image_size
+        self.image_size = check_positive("image_size", image_size)
         self.mean = [float(value) for value in mean]
         self.std = [float(value) for value in std]
+        if len(self.mean) != len(self.std):
+            raise ValueError(
+                "`mean` and `std` must hold one value per channel each. "
+                f"Received: mean={self.mean}, std={self.std}"
+            )
 
     def call(self, images):
         images = ops.cast(images, "float32")

@@ -5,17 +5,33 @@ import math
 import keras
 from keras import ops
 
+from keras_permix.layers.parts.checks import check_tokens
+
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PositionEmbedding(keras.layers.Layer):
     """Add a learned position to every token, and prepend a class token where one is used.
 
-    Input: `(batch, tokens, channels)`. Output: the same, or one token more.
+    Input: `(batch, tokens, channels)`, of a known number of tokens. Output: the same, or one token
+    more.
 
     Args:
         use_class_token: Whether to prepend a learned class token.
         keep_unused: Without a class token, hold its weights and the position row that it would
             have all the same, so that parameter counts equal the papers'.
+
+    Raises:
+        ValueError: for a wrong shape, or an unknown number of tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import PositionEmbedding
+    >>> tuple(PositionEmbedding(use_class_token=True)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 65, 32)
+
+    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; the weights without use are
+    those of the released code of CSP.
     """
 
     def __init__(self, use_class_token=False, keep_unused=False, **kwargs):
@@ -24,7 +40,12 @@ class PositionEmbedding(keras.layers.Layer):
         self.keep_unused = keep_unused
 
     def build(self, input_shape):
-        _, tokens, width = input_shape
+        _, tokens, width = check_tokens("PositionEmbedding", input_shape)
+        if tokens is None:
+            raise ValueError(
+                "PositionEmbedding needs a known number of tokens. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
         has_class_token = self.use_class_token or self.keep_unused
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         self.table = self.add_weight(

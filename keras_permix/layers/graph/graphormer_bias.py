@@ -3,7 +3,11 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_choice, check_positive
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_positive,
+    check_positive_or_none,
+)
 
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
 DISTANCES = 512  # rows of the distance table, as `pad_graphs` numbers distances
@@ -12,7 +16,7 @@ EDGE_VALUES = 512  # values of one edge feature
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphormerBias(keras.layers.Layer):
-    """Bias of the attention between the nodes of graphs, one for each head.
+    """Bias of the attention between the nodes of graphs, one per head.
 
     Between nodes: a learned scalar for their distance, and one for the edges on the shortest path
     between them. Between the virtual node, which is token 0, and the others: a learned scalar.
@@ -57,7 +61,7 @@ class GraphormerBias(keras.layers.Layer):
         self.num_heads = check_positive("num_heads", num_heads)
         self.edges = check_choice("edges", edges, tuple(EDGES))
         self.max_hops = check_positive("max_hops", max_hops)
-        self.hop_tables = None if hop_tables is None else check_positive("hop_tables", hop_tables)
+        self.hop_tables = check_positive_or_none("hop_tables", hop_tables)
         if hop_tables is not None and hop_tables < max_hops:
             raise ValueError(
                 "`hop_tables` must be at least `max_hops`. "

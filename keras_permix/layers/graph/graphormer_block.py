@@ -3,7 +3,12 @@
 import keras
 
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.checks import check_layer_index, check_positive, check_rate
+from keras_permix.layers.parts.checks import (
+    check_layer_index,
+    check_named,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
@@ -31,7 +36,7 @@ class GraphormerBlock(keras.layers.Layer):
             "descend", "interleave", "interleave_haar"; see `SliceSort`).
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
-        epsilon: Epsilon of the layer normalisations.
+        epsilon: Epsilon of the layer normalizations.
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
 
@@ -66,8 +71,8 @@ class GraphormerBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
-        self.mlp_dim = None if mlp_dim is None else check_positive("mlp_dim", mlp_dim)
-        self.mixer_spec = dict(mixer) if isinstance(mixer, dict) else {"name": mixer}
+        self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
+        self.mixer_spec = check_named("mixer", mixer, MIXERS)
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = epsilon
@@ -78,12 +83,7 @@ class GraphormerBlock(keras.layers.Layer):
 
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
-        name = arguments.pop("name", None)
-        if name not in MIXERS:
-            raise ValueError(
-                f"`mixer` must be one of {list(MIXERS)}, or a dict with that name. "
-                f"Received: mixer={self.mixer_spec!r}"
-            )
+        name = arguments.pop("name")
         if name == "slice_sort":
             arguments["layer"] = self.layer
         return MIXERS[name](

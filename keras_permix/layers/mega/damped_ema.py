@@ -18,7 +18,7 @@ class DampedEMA(keras.layers.Layer):
     the others count as zeros in the average.
 
     Args:
-        hidden_dim: Number of decays of a channel.
+        hidden_dim: Number of decays per channel.
         bidirectional: Whether to average over the tokens that follow, too.
         truncation: Number of tokens that a token is averaged over in each direction, itself
             included. `None`: all.

@@ -7,6 +7,7 @@ from keras_permix.layers.parts.checks import check_choice, check_positive_or_non
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
 from keras_permix.ops.position_bias import rotary_bias, simple_bias
+from keras_permix.ops.require import require
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")
@@ -25,7 +26,7 @@ class MegaAttention(keras.layers.Layer):
         function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
             where the context is the number of tokens that a token sees, "laplace", which is
             `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
-        position_bias: "simple", one bias a distance, or "rotary", products of two vectors that
+        position_bias: "simple", one bias per distance, or "rotary", products of two vectors that
             are turned by their places (`shared_dim` must be even).
         max_length: The most tokens that "simple" can tell apart. `None`: as many as `build` sees.
             In chunks, the size of a chunk stands in its place.
@@ -88,12 +89,11 @@ class MegaAttention(keras.layers.Layer):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, shared, values, mask=None):
-        tokens = shared.shape[1]
-        self._check_length(tokens)
-        length = ops.shape(shared)[1] if tokens is None else tokens
+        length = ops.shape(shared)[1]
         size = length if self.chunk_size is None else _least(length, self.chunk_size)
         missing = -length % size
-        if mask is None and self.ragged and (tokens is None or missing):
+        shared = self._check_length(shared, length, missing)
+        if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
             mask = ops.ones_like(shared[..., 0], dtype="bool")
         shared, values = _cut(shared, size, missing), _cut(values, size, missing)
         real = None if mask is None else _cut(ops.cast(mask, "bool")[..., None], size, missing)
@@ -104,21 +104,22 @@ class MegaAttention(keras.layers.Layer):
         mixed = ops.matmul(self.map_dropout(weights), values)
         return ops.reshape(mixed, (-1, length + missing, values.shape[-1]))[:, :length]
 
-    def _check_length(self, tokens):
-        if tokens is None:
-            return
-        if self.chunk_size and tokens > self.chunk_size and tokens % self.chunk_size:
-            if not self.ragged:
-                raise ValueError(
-                    "`chunk_size` must divide the number of tokens; "
-                    "`ragged=True` allows a last chunk that is shorter. "
-                    f"Received: chunk_size={self.chunk_size}, tokens={tokens}"
-                )
-        if not self.chunk_size and self.position_bias == "simple" and tokens > self.longest:
-            raise ValueError(
-                "A simple position bias takes at most `max_length` tokens. "
-                f"Received: max_length={self.longest}, tokens={tokens}"
+    def _check_length(self, shared, length, missing):
+        """Check that so many tokens fit: now, or once TensorFlow knows how many there are."""
+        if self.chunk_size is not None:
+            rule = (
+                "`chunk_size` must divide the number of tokens; "
+                "`ragged=True` allows a last chunk that is shorter. "
+                f"Received: chunk_size={self.chunk_size}, tokens="
             )
+            return shared if self.ragged else require(shared, missing == 0, rule, length)
+        if self.position_bias == "rotary":
+            return shared
+        rule = (
+            "A simple position bias takes at most `max_length` tokens. "
+            f"Received: max_length={self.longest}, tokens="
+        )
+        return require(shared, length <= self.longest, rule, length)
 
     def _sees(self, real, size):
         """Which keys a query sees, (batch, chunks, queries, keys) or to be broadcast; None: all."""

@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_permix.layers.mega.damped_ema import DampedEMA
-from keras_permix.layers.mega.mega_attention import BIASES, FUNCTIONS, MegaAttention
+from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalise
+from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_positive,
@@ -17,6 +17,7 @@ from keras_permix.layers.parts.checks import (
 )
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.serialize import serialize_unbuilt
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -44,26 +45,30 @@ class MegaBlock(keras.layers.Layer):
             layer that keeps the shape of the values `(batch, tokens, hidden_dim)` and takes a
             mask.
         mlp_dim: Hidden width of the feed-forward layer. `None`: `hidden_dim`.
-        ema_dim: Number of decays of a channel.
-        truncation: Number of tokens that the average reaches in each direction. `None`: all.
+        average: A dict of arguments of `DampedEMA`: `hidden_dim`, `truncation`, `bidirectional`.
+            The average goes in both directions unless `causal` or this dict says otherwise.
+        attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_length`,
+            `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
         causal: Whether tokens see only those before them. It needs an attention function.
-        position_bias, max_length, chunk_size, ragged: See `MegaAttention`.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
         prenorm: Whether norms come before the two halves of the block or after them.
         dropout: Rate of the dropouts of the average, the hidden values and the outputs.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.
-        attention_dropout: Rate of the dropout on the attention map.
         drop_unused: Whether a layer as `mixer` does away with the weights of the attention that it
             replaces. The released code of CSP keeps them, unused.
 
     Raises:
-        ValueError: for an argument out of range, or tokens that do not fit.
+        ValueError: for an argument out of range or unknown to its part, or tokens that do not fit.
+            (What TensorFlow has traced for any number of tokens raises TensorFlow's own error.)
 
     Example:
 
     >>> import numpy as np
     >>> from keras_permix.layers import MegaBlock
     >>> tuple(MegaBlock(shared_dim=16)(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+    >>> block = MegaBlock(average={"truncation": 16}, attention={"chunk_size": 32}, causal=True)
+    >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
     Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
@@ -76,18 +81,13 @@ class MegaBlock(keras.layers.Layer):
         shared_dim=64,
         mixer="softmax",
         mlp_dim=None,
-        ema_dim=16,
-        truncation=None,
+        average=None,
+        attention=None,
         causal=False,
-        position_bias="simple",
-        max_length=None,
-        chunk_size=None,
-        ragged=False,
         norm="layernorm",
         prenorm=True,
         dropout=0.0,
         hidden_dropout=0.0,
-        attention_dropout=0.0,
         drop_unused=True,
         **kwargs,
     ):
@@ -99,51 +99,65 @@ class MegaBlock(keras.layers.Layer):
         self.attends = not isinstance(mixer, keras.layers.Layer)
         self.mixer = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer
         self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
-        self.ema_dim = check_positive("ema_dim", ema_dim)
-        self.truncation = check_positive_or_none("truncation", truncation)
+        self.average_arguments = dict(average or {})
+        self.attention_arguments = dict(attention or {})
         self.causal = causal
-        self.position_bias = check_choice("position_bias", position_bias, BIASES)
-        self.max_length = check_positive_or_none("max_length", max_length)
-        self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
-        self.ragged = ragged
         self.norm = check_choice("norm", norm, NORMS)
         self.prenorm = prenorm
         self.dropout = check_rate("dropout", dropout)
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
-        self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.drop_unused = drop_unused
-        if not self.attends and (causal or chunk_size is not None):
+        self.ema = self._make_ema()
+        self.attention = self._make_attention()
+
+    def _make_ema(self):
+        arguments = {"bidirectional": not self.causal, **self.average_arguments}
+        if self.causal and arguments["bidirectional"]:
+            raise ValueError(
+                "The `average` of a causal block goes in one direction. "
+                f"Received: causal=True, average={self.average_arguments}"
+            )
+        return DampedEMA(**arguments, dtype=self.dtype_policy, name="ema")
+
+    def _make_attention(self):
+        """The attention, also where its weights stay unused; None where there is none."""
+        chunk_size = self.attention_arguments.get("chunk_size")
+        if not self.attends and (self.causal or chunk_size is not None):
             raise ValueError(
                 "`causal` and `chunk_size` need an attention function as `mixer`. "
-                f"Received: mixer={mixer}, causal={causal}, chunk_size={chunk_size}"
+                f"Received: mixer={self.mixer}, causal={self.causal}, chunk_size={chunk_size}"
             )
+        attention = MegaAttention(
+            function=self.mixer if self.attends else "softmax",
+            causal=self.causal,
+            **self.attention_arguments,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        return attention if self.attends or not self.drop_unused else None
 
     def build(self, input_shape):
         *outer, width = check_tokens("MegaBlock", input_shape)
         policy, inner = self.dtype_policy, self.hidden_dim or 2 * width
-        shared = self.shared_dim if self.attends or not self.drop_unused else 0
+        shared = 0 if self.attention is None else self.shared_dim
         self.parts = (width, shared, inner, width)  # of the projection of the average
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
-        self.ema = DampedEMA(
-            self.ema_dim, not self.causal, self.truncation, dtype=policy, name="ema"
-        )
         self.ema.build(input_shape)
         self.value_dense = self._make_dense("value", inner, "silu", input_shape)
         self.gate_dense = self._make_dense("gate", sum(self.parts), None, input_shape)
         self.hidden_dense = self._make_dense("hidden", width, None, (*outer, inner))
-        if shared:
-            self.attention = self._make_attention()
+        if self.attention is not None:
             self.attention.build((*outer, shared), (*outer, inner))
             self.attention.trainable = self.attends
         if not self.attends and not self.mixer.built:
             self.mixer.build((*outer, inner))
         self.feed_forward = MegaFeedForward(
-            self.mlp_dim or inner,
-            self.norm,
-            self.prenorm,
-            self.dropout,
-            self.hidden_dropout,
+            mlp_dim=self.mlp_dim or inner,
+            norm=self.norm,
+            prenorm=self.prenorm,
+            dropout=self.dropout,
+            hidden_dropout=self.hidden_dropout,
             dtype=policy,
             name="feed_forward",
         )
@@ -160,21 +174,8 @@ class MegaBlock(keras.layers.Layer):
         dense.build(input_shape)
         return dense
 
-    def _make_attention(self):
-        return MegaAttention(
-            self.mixer if self.attends else "softmax",
-            self.position_bias,
-            self.max_length,
-            self.chunk_size,
-            self.ragged,
-            self.causal,
-            self.attention_dropout,
-            dtype=self.dtype_policy,
-            name="attention",
-        )
-
     def call(self, inputs, mask=None):
-        x = normalise(self.norm_layer, inputs, mask) if self.prenorm else inputs
+        x = normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
         values = self.value_dropout(self.value_dense(x))
         gates = self.gate_dense(self.average_dropout(self.ema(x, mask=mask)))
         update, shared, reset, candidate = ops.split(gates, np.cumsum(self.parts)[:3], axis=-1)
@@ -184,20 +185,25 @@ class MegaBlock(keras.layers.Layer):
             mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
         hidden = ops.silu(candidate + self.hidden_dense(mixed * ops.silu(reset)))
         x = inputs + ops.sigmoid(update) * (self.output_dropout(hidden) - inputs)
-        x = x if self.prenorm else normalise(self.norm_layer, x, mask)
+        x = x if self.prenorm else normalize(self.norm_layer, x, mask)
         return self.feed_forward(x, mask=mask)
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
 
     def get_config(self):
-        names = (
-            "hidden_dim shared_dim mlp_dim ema_dim truncation causal position_bias max_length "
-            "chunk_size ragged norm prenorm dropout hidden_dropout attention_dropout drop_unused"
-        )
-        mixer = self.mixer
-        if not self.attends:
-            mixer = keras.layers.serialize(mixer)
-            mixer.pop("build_config", None)  # `build` of the block sees to it
-        config = {name: getattr(self, name) for name in names.split()}
-        return {**super().get_config(), **config, "mixer": mixer}
+        return {
+            **super().get_config(),
+            "hidden_dim": self.hidden_dim,
+            "shared_dim": self.shared_dim,
+            "mixer": self.mixer if self.attends else serialize_unbuilt(self.mixer),
+            "mlp_dim": self.mlp_dim,
+            "average": self.average_arguments,
+            "attention": self.attention_arguments,
+            "causal": self.causal,
+            "norm": self.norm,
+            "prenorm": self.prenorm,
+            "dropout": self.dropout,
+            "hidden_dropout": self.hidden_dropout,
+            "drop_unused": self.drop_unused,
+        }

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalise
+from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -52,9 +52,9 @@ class MegaFeedForward(keras.layers.Layer):
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
 
     def call(self, inputs, mask=None):
-        x = normalise(self.norm_layer, inputs, mask) if self.prenorm else inputs
+        x = normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
         x = inputs + self.output_dropout(self.mlp_out(self.middle_dropout(self.mlp_in(x))))
-        return x if self.prenorm else normalise(self.norm_layer, x, mask)
+        return x if self.prenorm else normalize(self.norm_layer, x, mask)
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)

@@ -1,7 +1,9 @@
-"""The normalisations that MEGA's models choose from."""
+"""The normalizations that MEGA's models choose from."""
 
 import keras
 from keras import ops
+
+from keras_permix.ops.reference.precision import full_precision
 
 EPSILON = 1e-5
 
@@ -10,7 +12,7 @@ EPSILON = 1e-5
 class ScaleNorm(keras.layers.Layer):
     """Bring every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
 
-    Input and output: `(…, channels)`.
+    Input and output: `(…, channels)`. It is computed in float32, or in float64 for such inputs.
 
     Args:
         epsilon: What is added to the mean.
@@ -28,8 +30,9 @@ class ScaleNorm(keras.layers.Layer):
         self.scale = self.add_weight(shape=(), initializer="ones", name="scale", autocast=False)
 
     def call(self, inputs):
-        x = ops.cast(inputs, "float32")  # squares overflow in float16
-        mean = ops.mean(ops.square(x), axis=-1, keepdims=True)
+        x = ops.cast(inputs, full_precision(inputs.dtype))  # squares overflow in float16
+        # A sum, since the `mean` of Keras knows no float64 on PyTorch.
+        mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
         return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
 
     def compute_output_shape(self, input_shape):
@@ -55,7 +58,7 @@ def make_norm(norm, **kwargs):
     return layer
 
 
-def normalise(norm, inputs, mask):
+def normalize(norm, inputs, mask):
     """Call a norm. Padding does not count in the statistics of a batch; others have none."""
     if isinstance(norm, keras.layers.BatchNormalization):
         return norm(inputs, mask=mask)

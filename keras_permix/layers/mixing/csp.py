@@ -62,7 +62,13 @@ class CSP(TokenMixer):
         layers=1,
         **kwargs,
     ):
-        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
+        super().__init__(
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
+        )
         self.group_size = None if group_size is None else check_positive("group_size", group_size)
         self.align = check_choice("align", align, ("independent", "reference"))
         check_layer_index(layer, layers)

@@ -12,7 +12,7 @@ class RandomOrder(keras.layers.Layer):
     """Bring the tokens into one random order, the same for all samples and channels.
 
     The order depends on the seed and the number of tokens only, on every backend. Before a network
-    whose blocks hold neighbours, such as Butterfly Attention, it shows how much the neighbourhood
+    whose blocks hold neighbors, such as Butterfly Attention, it shows how much the neighborhood
     matters.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is ordered like the

@@ -58,15 +58,15 @@ class SinkhornCSP(CSP):
         **kwargs,
     ):
         super().__init__(
-            group_size,
-            shift,
-            "reference",
-            inner_dim,
-            use_value_bias,
-            use_output_projection,
-            dropout,
-            layer,
-            layers,
+            group_size=group_size,
+            shift=shift,
+            align="reference",
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            layer=layer,
+            layers=layers,
             **kwargs,
         )
         self.iterations = check_positive("iterations", iterations)

@@ -26,7 +26,7 @@ class SliceSort(TokenMixer):
             `inner_dim=None` is the input width.
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model, used by the interleaved orders.
-        head_dim: Channels of a head, used by "interleave_haar". `None`: all channels.
+        head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
         use_value_projection: As a keyword; without it the input is mixed as it is.
 
     Raises:
@@ -55,7 +55,13 @@ class SliceSort(TokenMixer):
         head_dim=None,
         **kwargs,
     ):
-        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
+        super().__init__(
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
+        )
         self.order = check_choice("order", order, ORDERS)
         check_layer_index(layer, layers)
         self.layer = layer

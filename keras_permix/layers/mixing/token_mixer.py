@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_permix.layers.parts.checks import check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_positive_or_none, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 
@@ -32,12 +32,8 @@ class TokenMixer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if inner_dim is not None and (not isinstance(inner_dim, int) or inner_dim < 1):
-            raise ValueError(
-                f"`inner_dim` must be a positive integer or None. Received: inner_dim={inner_dim!r}"
-            )
         self.supports_masking = True
-        self.inner_dim = inner_dim
+        self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
         self.use_value_bias = use_value_bias
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)

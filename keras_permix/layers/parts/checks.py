@@ -1,23 +1,31 @@
 """Checks of constructor arguments and input shapes that layers share."""
 
-
-def check_choice(argument, value, choices):
-    """Return `value` if it is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"`{argument}` must be one of {list(choices)}. Received: {value!r}")
-    return value
+from keras_permix.ops.dispatch.checks import check_choice as check_choice
 
 
-def check_positive(argument, value):
+def check_named(argument, spec, choices):
+    """Return `spec`, a name or a dict with it, as a dict whose "name" is one of `choices`."""
+    spec = dict(spec) if isinstance(spec, dict) else {"name": spec}
+    if spec.get("name") not in tuple(choices):
+        raise ValueError(
+            f"`{argument}` must be one of {tuple(choices)}, or a dict with that \"name\". "
+            f"Received: {argument}={spec}"
+        )
+    return spec
+
+
+def check_positive(argument, value, or_none=""):
     """Return the integer `value` if it is at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{argument}` must be a positive integer. Received: {value!r}")
+        raise ValueError(
+            f"`{argument}` must be a positive integer{or_none}. Received: {argument}={value!r}"
+        )
     return value
 
 
 def check_positive_or_none(argument, value):
     """Return `value` if it is None or an integer of at least 1."""
-    return None if value is None else check_positive(argument, value)
+    return None if value is None else check_positive(argument, value, " or None")
 
 
 def check_layer_index(layer, layers):
@@ -32,7 +40,7 @@ def check_layer_index(layer, layers):
 def check_rate(argument, value):
     """Return the dropout rate `value` if it is in [0, 1)."""
     if not 0.0 <= value < 1.0:
-        raise ValueError(f"`{argument}` must be in [0, 1). Received: {value!r}")
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
     return float(value)
 
 
@@ -49,7 +57,7 @@ def check_tokens(layer, shape):
 def check_block_size(block_size):
     """Return the integer `block_size` if it is at least 2."""
     if check_positive("block_size", block_size) < 2:
-        raise ValueError(f"`block_size` must be at least 2. Received: {block_size!r}")
+        raise ValueError(f"`block_size` must be at least 2. Received: block_size={block_size}")
     return block_size
 
 

@@ -2,12 +2,12 @@
 
 import keras
 
-from keras_permix.ops.dispatch.dispatch import NATIVE
+from keras_permix.ops import dense
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class Dense(keras.layers.Dense):
-    """`keras.layers.Dense`, whose product takes another way where `ops/backend` has a faster one.
+    """`keras.layers.Dense`, whose product is `keras_permix.ops.dense`.
 
     Quantization and LoRA are Keras' own.
     """
@@ -15,7 +15,7 @@ class Dense(keras.layers.Dense):
     def call(self, inputs, training=None):
         kernel = keras.ops.convert_to_tensor(self.kernel)
         bias = None if self.bias is None else keras.ops.convert_to_tensor(self.bias)
-        outputs = NATIVE.dense(inputs, kernel, bias)
+        outputs = dense(inputs, kernel, bias)
         return outputs if self.activation is None else self.activation(outputs)
 
     def quantize(self, mode=None, type_check=True, **kwargs):

@@ -7,7 +7,7 @@ def make_dropout(rate, **kwargs):
     """Make a `Dropout` layer, or `Identity` for a rate of zero.
 
     `Dropout` reads its argument `training` as a Python boolean even at rate zero, which Keras'
-    rematerialisation of every layer cannot give it on JAX.
+    rematerialization of every layer cannot give it on JAX.
     """
     if rate:
         return keras.layers.Dropout(rate, **kwargs)

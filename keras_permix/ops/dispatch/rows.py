@@ -6,13 +6,15 @@ from importlib.util import find_spec
 
 from keras_permix.ops.backend.plan import Plan
 
+UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True)
 class Call:
     """The static facts of one call, which rows decide by."""
 
     op: str
-    device: str  # the platform, such as "cpu" or "cuda"
+    device: str  # the platform, such as "cpu" or "cuda", or unknown
     devices: int  # among which the compiler may have to divide the call
     dtype: str
     shape: tuple
@@ -20,6 +22,7 @@ class Call:
     exporting: bool
     plan: Plan | None
     options: dict
+    symbolic: bool = False  # drawn in a model, to be dispatched when it runs
 
     def __str__(self):
         shown = {k: _shorten(v) for k, v in self.options.items()}
@@ -61,8 +64,9 @@ class Row:
         tokens = call.shape[1]
         plan = call.plan or Plan()
         group = tokens if plan.group_size is None else plan.group_size
-        if self.devices and call.device not in self.devices:
-            return f"it needs device {' or '.join(self.devices)}"
+        if self.devices and call.device not in self.devices and not call.symbolic:
+            unknown = ", and it is not known which it runs on" if call.device == UNKNOWN else ""
+            return f"it needs device {' or '.join(self.devices)}{unknown}"
         if self.one_device and call.devices > 1:
             return "it needs a single device"
         if not self.installed:
@@ -71,20 +75,32 @@ class Row:
             return f"it needs dtype {' or '.join(self.dtypes)}"
         if plan.aligned and not self.aligned:
             return "it needs align independent"
-        if self.group_sizes and group not in self.group_sizes:
+        if group and self.group_sizes and group not in self.group_sizes:
             return f"it needs group_size {' or '.join(map(str, self.group_sizes))}"
         if call.masked and not self.masks:
             return "it takes no mask"
-        if tokens is None and not self.dynamic:
+        if 0 in call.shape:
+            return "it takes no empty tensor"
+        if tokens is None and not self.dynamic and not call.symbolic:
             return "it needs a known number of tokens"
         if tokens and group and tokens % group and not self.ragged:
             return "it needs groups of equal size"
-        if self.max_group is not None and group > self.max_group:
+        if group and self.max_group is not None and group > self.max_group:
             return f"it takes groups of at most {self.max_group} tokens"
-        if self.max_tokens is not None and tokens > self.max_tokens:
+        if tokens and self.max_tokens is not None and tokens > self.max_tokens:
             return f"it takes at most {self.max_tokens} tokens"
         if call.exporting and not self.exported:
             return "it cannot be exported"
+        return None
+
+    def doubt(self, call):
+        """What leaves open whether this row, which does not object, will serve a symbolic call."""
+        if not call.symbolic:
+            return None
+        if self.devices or self.one_device:
+            return "unknown: it depends on the device, known when it runs"
+        if call.shape[1] is None and not self.dynamic:
+            return "unknown: it depends on the number of tokens, known when it runs"
         return None
 
 

@@ -46,9 +46,19 @@ def fetch(url, name, sha256, size, exact=True):
             f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
             f"Received: another file from {url}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, content)
+    _keep(path, content)
     return path
+
+
+def _keep(path, content):
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+    except OSError as error:
+        raise OSError(
+            "What is fetched is kept in `.keras` at home, or in the folder that `KERAS_HOME` "
+            f"names, which must be one that can be written. Received: {path} ({error})"
+        ) from error
 
 
 def _download(url, name, sha256, limit):

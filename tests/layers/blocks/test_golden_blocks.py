@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import (
-    PostNormBlock,
+    MixerBlock,
     SimpleAttentionBlock,
     SliceSort,
     SoftmaxAttention,
@@ -22,8 +22,8 @@ def lra_block(mixer, golden, weights):
     x = keras.ops.convert_to_tensor(golden["x"].astype("float32"))
     mixer.build(x.shape)
     mixer.set_weights([*weights, np.zeros(x.shape[-1])])
-    tokens = x + mixer(_normalise(x, golden, "ln1"))
-    hidden = _dense(_normalise(tokens, golden, "ln2"), golden, "fc1")
+    tokens = x + mixer(_normalize(x, golden, "ln1"))
+    hidden = _dense(_normalize(tokens, golden, "ln2"), golden, "fc1")
     hidden = keras.ops.gelu(hidden, approximate=True)
     return tokens + _dense(hidden, golden, "fc2")
 
@@ -35,7 +35,7 @@ def _dense(x, golden, name):
     return dense(x)
 
 
-def _normalise(x, golden, name):
+def _normalize(x, golden, name):
     norm = keras.layers.LayerNormalization(epsilon=1e-6)
     norm.build(x.shape)
     norm.set_weights([golden[f"{name}_gamma"], golden[f"{name}_beta"]])
@@ -59,7 +59,7 @@ def test_block_that_attends():
 
 
 def bert_weights(layer):
-    """The weights of a layer of BERT in the order of a `PostNormBlock`; kernels are transposed."""
+    """The weights of a layer of BERT in the order of a `MixerBlock`; kernels are transposed."""
 
     def of(name):
         name = f"bert.encoder.layer.{layer}.{name}"
@@ -84,7 +84,8 @@ def load(block, weights):
 
 
 def bert():
-    return PostNormBlock(SoftmaxAttention(HEADS, use_qkv_bias=True), mlp_dim=16)
+    mixer = SoftmaxAttention(HEADS, use_qkv_bias=True)
+    return MixerBlock(mixer, mlp_dim=16, norm_first=False, epsilon=1e-12)
 
 
 @pytest.mark.parametrize(

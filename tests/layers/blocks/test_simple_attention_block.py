@@ -5,7 +5,7 @@ from math import erf
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, PostNormBlock, SimpleAttentionBlock
+from keras_permix.layers import CSP, MixerBlock, SimpleAttentionBlock
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.layers.attention.test_simple_attention import golden_weights
 
@@ -68,9 +68,44 @@ def test_variant_gives_the_values_of_numpy(variant, attended, skips, extra_skip)
     assert_close(to_numpy(block(X.astype("float32"))), expected)
 
 
+@pytest.mark.parametrize("extra_skip", ["block", "attention"])
+@pytest.mark.parametrize("variant", ["simple", "simple_res", "simple_resl", "simple_l"])
+def test_config_holds_the_arguments_as_given(variant, extra_skip):
+    given = dict(num_heads=2, mlp_dim=12, variant=variant, extra_skip=extra_skip, causal=True)
+    given |= dict(scale="valid", dropout=0.2, epsilon=1e-6)
+    config = SimpleAttentionBlock(**given).get_config()
+    assert given.items() <= config.items()
+    assert SimpleAttentionBlock.from_config(config).get_config() == config
+
+
+@pytest.mark.parametrize("extra_skip", [None, "block", "attention"])
+def test_extra_skip_of_a_pre_norm_block(extra_skip):
+    """A mixer of identities, and a channel mixer that gives nothing."""
+    still = CSP(1, shift=[0] * 8, use_output_projection=False)
+    block = fill(MixerBlock(still, 12, extra_skip=extra_skip, epsilon=1e-12))
+    still.set_weights([np.eye(8)])
+    block.mlp_out.set_weights([np.zeros((12, 8)), np.zeros(8)])
+    wanted = X + norm(X, "ln1") + X * (extra_skip is not None)
+    assert_close(to_numpy(block(X.astype("float32"))), wanted)
+
+
+@pytest.mark.parametrize("place", ["dropout", "hidden_dropout", "mixer_dropout"])
+def test_each_dropout_acts_in_training_only(place):
+    """One at a time: what the others would drop is not dropped."""
+    block = fill(MixerBlock(CSP(5), GOLDEN["fc1_bias"].size, **{place: 0.5}))
+    silent = block.mlp_out if place == "mixer_dropout" else block.mixer.output_dense
+    silent.set_weights([0 * weight for weight in silent.get_weights()])
+    inputs = X.astype("float32")
+    outputs = to_numpy(block(inputs))
+    np.testing.assert_array_equal(to_numpy(block(inputs, training=False)), outputs)
+    assert not np.allclose(to_numpy(block(inputs, training=True)), outputs)
+
+
 def test_any_mixer_may_stand_in_the_block():
     still = CSP(1, shift=[0] * 8, use_output_projection=False)
-    block = fill(PostNormBlock(still, GOLDEN["fc1_bias"].size))
+    block = fill(
+        MixerBlock(still, GOLDEN["fc1_bias"].size, norm_first=False, epsilon=1e-12)
+    )
     still.set_weights([np.eye(8)])
     assert_close(to_numpy(block(X.astype("float32"))), block_of_numpy(X, None))
 

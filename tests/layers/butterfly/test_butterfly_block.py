@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, ButterflyBlock, RandomOrder, SoftmaxAttention
-from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers import CSP, ButterflyBlock, MixerBlock, RandomOrder, SoftmaxAttention
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import butterfly as oracle
 

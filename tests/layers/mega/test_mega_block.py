@@ -8,7 +8,7 @@ import pytest
 
 from keras_permix.layers import CSP, MegaBlock, SliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalise
+from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.ops.position_bias import rotary_bias, simple_bias
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import mega as oracle_mega
@@ -17,8 +17,9 @@ from tests.oracle import permutations as oracle
 X = np.random.default_rng(0).normal(size=(3, 12, 6)).astype("float32")
 LENGTHS = np.array([[12], [7], [3]])
 MASK = np.arange(12) < LENGTHS
+ROTARY = dict(position_bias="rotary")
 BARE = dict(use_value_projection=False, use_output_projection=False)
-SMALL = dict(hidden_dim=10, shared_dim=4, ema_dim=2)
+SMALL = dict(hidden_dim=10, shared_dim=4, average={"hidden_dim": 2})
 
 # Of a path in the block, what the golden files call it.
 GOLDEN_NAMES = {
@@ -101,7 +102,7 @@ def expected(block, inputs, mix, mask=None):
         mix,
         kind=block.norm,
         prenorm=block.prenorm,
-        truncation=block.truncation,
+        truncation=block.ema.truncation,
         mask=mask,
     )
 
@@ -124,7 +125,7 @@ def test_gated_half_gives_the_authors_values(name):
     """A last kernel of zeros leaves the feed-forward layer nothing to add."""
     file, prefix, wanted, mixer = GOLDEN_BLOCKS[name]
     golden = load_golden(file)
-    block = MegaBlock(mixer=mixer, **SMALL, max_length=16, drop_unused=False)
+    block = MegaBlock(mixer=mixer, **SMALL, attention=dict(max_length=16), drop_unused=False)
     block.build(golden["x"].shape)
     for weight in block.weights:
         if "feed_forward" not in weight.path:
@@ -148,13 +149,13 @@ ATTENTIONS = {
     "softmax": dict(),
     "laplace": dict(mixer="laplace"),
     "relu2": dict(mixer="relu2"),
-    "longer table": dict(max_length=20),
-    "rotary": dict(position_bias="rotary"),
-    "rotary laplace": dict(position_bias="rotary", mixer="laplace", shared_dim=6),
+    "longer table": dict(attention=dict(max_length=20)),
+    "rotary": dict(attention=ROTARY),
+    "rotary laplace": dict(attention=ROTARY, mixer="laplace", shared_dim=6),
     "causal": dict(causal=True),
     "causal laplace": dict(causal=True, mixer="laplace"),
     "postnorm": dict(prenorm=False),
-    "truncated": dict(truncation=3, mlp_dim=7),
+    "truncated": dict(average=dict(truncation=3), mlp_dim=7),
     **{kind: dict(norm=kind) for kind in NORMS},
     "postnorm batchnorm": dict(norm="batchnorm", prenorm=False),
 }
@@ -174,7 +175,7 @@ def test_block_gives_the_values_of_numpy(name, masked):
 @pytest.mark.parametrize("chunk_size", [4, 5, 12, 16])
 def test_chunks_attend_on_their_own(chunk_size, mixer, masked):
     """A last chunk that is shorter is as if it were alone; chunks may be all padding."""
-    block = make(mixer, chunk_size=chunk_size, ragged=True)
+    block = make(mixer, attention=dict(chunk_size=chunk_size, ragged=True))
     mask = MASK if masked else None
     wanted = expected(block, X, attending(block, mask, chunk_size), mask)
     outputs = to_numpy(block(X, mask=mask))
@@ -229,7 +230,7 @@ def test_batch_statistics_leave_padding_out():
 
 def functional_norm(norm):
     inputs, mask = keras.Input((12, 6)), keras.Input((12,), dtype="bool")
-    return keras.Model([inputs, mask], normalise(norm, inputs, mask))
+    return keras.Model([inputs, mask], normalize(norm, inputs, mask))
 
 
 # Encoder stacks: width, hidden, shared, layers, norm, longest; parameters with attention, with CSP.
@@ -247,7 +248,7 @@ STACKS = {
 def test_parameters_are_those_of_the_papers_stacks(task):
     width, hidden, shared, layers, norm, longest, *wanted = STACKS[task]
     for mixer, parameters in zip(("laplace", CSP(None, **BARE)), wanted, strict=True):
-        block = MegaBlock(hidden, shared, mixer, max_length=longest, norm=norm)
+        block = MegaBlock(hidden, shared, mixer, attention=dict(max_length=longest), norm=norm)
         block.build((None, longest, width))
         counted = sum(np.prod(weight.shape) for weight in block.trainable_weights)
         assert layers * counted == parameters
@@ -281,11 +282,16 @@ def test_functions_are_the_authors(function):
     assert_close(to_numpy(values), golden[f"{function}_out"])
 
 
-def test_scalenorm_is_the_authors():
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scalenorm_is_the_authors(dtype):
+    if dtype == "float64" and keras.config.backend() == "jax":
+        pytest.skip("JAX has no float64 unless a flag is set")
     golden = load_golden("mega_parts")
-    norm = make_norm("scalenorm")
+    norm = make_norm("scalenorm", dtype=dtype)
     norm.build((5, 5))
-    assert_close(to_numpy(norm(golden["scalenorm_in"].astype("float32"))), golden["scalenorm_out"])
+    outputs = norm(keras.ops.convert_to_tensor(golden["scalenorm_in"], dtype))
+    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
+    assert_close(to_numpy(outputs), golden["scalenorm_out"], dtype=dtype)
 
 
 @pytest.mark.parametrize(
@@ -295,19 +301,29 @@ def test_scalenorm_is_the_authors():
         (dict(shared_dim=None), "`shared_dim` must be a positive integer.*None"),
         (dict(mixer="linear"), "`mixer` must be one of.*'linear'"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
-        (dict(ema_dim=0), "`ema_dim` must be a positive integer.*0"),
-        (dict(truncation=0), "`truncation` must be a positive integer.*0"),
-        (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
-        (dict(position_bias="rotary", shared_dim=5), "even `shared_dim`.*shared_dim=5"),
-        (dict(max_length=0), "`max_length` must be a positive integer.*0"),
-        (dict(max_length=8), "at most `max_length` tokens.*max_length=8, tokens=12"),
-        (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
+        (dict(average=dict(hidden_dim=0)), "`hidden_dim` must be a positive integer.*0"),
+        (dict(average=dict(truncation=0)), "`truncation` must be a positive integer.*0"),
+        (dict(attention=dict(position_bias="sine")), "`position_bias` must be one of.*'sine'"),
+        (dict(attention=ROTARY, shared_dim=5), "even `shared_dim`.*shared_dim=5"),
+        (dict(attention=dict(max_length=0)), "`max_length` must be a positive integer.*0"),
+        (
+            dict(attention=dict(max_length=8)),
+            "at most `max_length` tokens.*max_length=8, tokens=12",
+        ),
+        (dict(attention=dict(chunk_size=5)), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
         (dict(hidden_dropout=-1), r"`hidden_dropout` must be in \[0, 1\).*-1"),
-        (dict(attention_dropout=2), r"`attention_dropout` must be in \[0, 1\).*2"),
+        (dict(attention=dict(dropout=2)), r"`dropout` must be in \[0, 1\).*2"),
         (dict(mixer=CSP(**BARE), causal=True), "`causal` and `chunk_size` need.*causal=True"),
-        (dict(mixer=SliceSort(**BARE), chunk_size=4), "`causal` and `chunk_size` need.*_size=4"),
+        (
+            dict(mixer=SliceSort(**BARE), attention=dict(chunk_size=4)),
+            "`causal` and `chunk_size` need.*_size=4",
+        ),
+        (
+            dict(causal=True, average=dict(bidirectional=True)),
+            "`average` of a causal block.*'bidirectional': True",
+        ),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):
@@ -323,9 +339,15 @@ def test_unknown_length_needs_max_length():
 @pytest.mark.parametrize(
     "make_block",
     [
-        partial(MegaBlock, max_length=16),
-        partial(MegaBlock, mixer="laplace", chunk_size=8, ragged=True),
-        partial(MegaBlock, mixer="relu2", position_bias="rotary", truncation=3, norm="scalenorm"),
+        partial(MegaBlock, attention=dict(max_length=16)),
+        partial(MegaBlock, mixer="laplace", attention=dict(chunk_size=8, ragged=True)),
+        partial(
+            MegaBlock,
+            mixer="relu2",
+            average=dict(truncation=3),
+            attention=ROTARY,
+            norm="scalenorm",
+        ),
     ],
 )
 def test_block_takes_any_length(make_block):
@@ -337,3 +359,43 @@ def test_block_takes_any_length(make_block):
         outputs = model.predict([part, real], verbose=0)
         mix = attending(block, real, 8 if block.mixer == "laplace" else None)
         assert_close(outputs[real], expected(block, part, mix, real)[real])
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["", "jit"])
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (dict(max_length=10), "at most `max_length` tokens.*max_length=10, tokens=.*12"),
+        (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=.*12"),
+    ],
+)
+def test_unknown_length_is_checked_when_it_is_known(attention, message, jit):
+    """After a second length TensorFlow traces for any; the third one does not fit."""
+    model = functional(MegaBlock(**SMALL, attention=attention), (None, 6))
+    model.compile(jit_compile=jit and keras.config.backend() != "torch")
+    for tokens in (10, 5):
+        model.predict(X[:, :tokens], verbose=0)
+    with pytest.raises(Exception, match=f"(?s){'' if jit else message}"):
+        model.predict(X, verbose=0)
+
+
+def test_average_may_go_one_way_where_attention_goes_both():
+    block = make(average=dict(hidden_dim=2, bidirectional=False))
+    wanted = expected(block, X, attending(block, None))
+    assert_close(to_numpy(block(X)), wanted)
+    assert block.ema.delta.shape == (6, 2)
+
+
+def test_average_gives_the_authors_values():
+    """The golden average in one direction is that of a block which attends in both."""
+    golden = load_golden("mega_parts")
+    block = MegaBlock(shared_dim=4, average=dict(hidden_dim=2, bidirectional=False))
+    block.build(golden["x"].shape)
+    block.ema.set_weights([golden[f"uni_{weight.name}"] for weight in block.ema.weights])
+    assert_close(to_numpy(block.ema(golden["x"].astype("float32"))), golden["uni_out"])
+
+
+def test_unknown_argument_of_a_part_is_named():
+    for part in ("average", "attention"):
+        with pytest.raises(ValueError, match="reach"):
+            MegaBlock(**{part: {"reach": 3}})

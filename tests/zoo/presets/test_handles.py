@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
+from keras_permix.zoo.presets import fetch
 from tests.zoo.models import edit_json, logits, tiny
 
 
@@ -170,15 +171,19 @@ def test_hubs(handle, package, function, tmp_path, monkeypatch):
     if package == "huggingface_hub":
         shutil.move(snapshot / "model.weights.h5", blobs / "1")
         (snapshot / "model.weights.h5").symlink_to("../../blobs/1")
-    asked = []
+    asked, patterns = [], []
 
     def download(name, **kwargs):
         asked.append(name)
+        patterns.append(kwargs.get("allow_patterns"))
         return str(snapshot)
 
     monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: download}))
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
     assert set(asked) == {handle.partition("://")[2]}
+    if package == "huggingface_hub":
+        names = ["config.json", "model.weights.h5", "preprocessor.json", "task.json"]
+        assert patterns == [["metadata.json"], names]
 
     def offline(name, **kwargs):
         raise RuntimeError("no route to host")
@@ -186,6 +191,93 @@ def test_hubs(handle, package, function, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: offline}))
     with pytest.raises(ConnectionError, match=f"`{handle}` could not be fetched.*no route to host"):
         zoo.CSPViT.from_preset(handle)
+
+
+class Endless(http.server.BaseHTTPRequestHandler):
+    """Sends bytes for ever, at `/silent` none, and leads from `/away` to where nobody may go."""
+
+    def do_GET(self):
+        """Answer a request."""
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "http://example.org/model.weights.h5")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.end_headers()
+        while self.path != "/silent":
+            try:
+                self.wfile.write(bytes(2**16))
+            except OSError:
+                return
+        self.server.closing.wait(30)
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@pytest.fixture
+def endless(web):
+    """Address of a server that does not behave."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        server.closing = threading.Event()
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_download_stops_at_the_listed_size(web, endless):
+    folder, _ = web
+    size = (folder / "model.weights.h5").stat().st_size
+    (folder / "model.weights.h5").unlink()
+    set_url(folder, f"{endless}/model.weights.h5")
+    message = f"`model.weights.h5` must hold {size:,} bytes.* Received: more from {endless}"
+    with pytest.raises(ValueError, match=message):
+        zoo.CSPViT.from_preset(folder)
+    handle = f"{endless}/metadata.json#sha256={'0' * 64}"
+    with pytest.raises(ValueError, match="`metadata.json` must hold 16,777,216 bytes at most"):
+        zoo.CSPViT.from_preset(handle)
+    assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
+
+
+def test_download_that_says_nothing(web, endless, monkeypatch):
+    folder, _ = web
+    (folder / "model.weights.h5").unlink()
+    set_url(folder, f"{endless}/silent")
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.3)
+    with pytest.raises(ConnectionError, match="could not be fetched.* timed out"):
+        zoo.CSPViT.from_preset(folder)
+
+
+def test_download_that_leads_away(web, endless):
+    folder, _ = web
+    (folder / "model.weights.h5").unlink()
+    set_url(folder, f"{endless}/away")
+    with pytest.raises(ValueError, match="over https only. Received: http://example.org"):
+        zoo.CSPViT.from_preset(folder)
+
+
+def test_cache_that_cannot_be_written(web, tmp_path, monkeypatch):
+    folder, address = web
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file"))
+    handle = f"{address}/metadata.json#sha256={sha256(folder / 'metadata.json')}"
+    with pytest.raises(OSError, match=f"`KERAS_HOME` .* Received: {tmp_path}/file"):
+        zoo.CSPViT.from_preset(handle)
+
+
+def test_files_in_sub_folders(web):
+    folder, address = web
+    model = tiny()
+    model.assets = lambda: {"assets/tokenizer/vocab.json": b"{}"}
+    model.save_to_preset(folder)
+    handle = f"{address}/metadata.json#sha256={sha256(folder / 'metadata.json')}"
+    assert zoo.CSPViT.from_preset(handle).output_shape == (None, 3)
+    (cached,) = (folder.parent / "cache").rglob("assets/tokenizer/vocab.json")
+    assert cached.read_bytes() == b"{}"
 
 
 def set_url(preset, url):

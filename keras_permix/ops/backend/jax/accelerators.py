@@ -4,107 +4,108 @@ All ways are the same six functions of integers, of which floats are the bits. A
 so there shifts are rolls, and what was sorted returns to its places by being sorted by them.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+
+from keras_permix.ops.backend.jax import tpu_xla
+from keras_permix.ops.backend.jax.groups import cut, join
+from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
+from keras_permix.ops.backend.jax.permute import permute_as
+
+
+@dataclass(frozen=True)
+class Pallas:
+    """Kernels for a device, or the same interpreted. Their import takes long, so a call pays."""
+
+    device: str  # "gpu" or "tpu"
+    interpret: bool = False
+
+    def __call__(self):
+        functions = import_module(f"{__package__}.{self.device}.functions")
+        return functions.Kernels(self.interpret)
+
+
+def xla_for_tpu():
+    return tpu_xla
 
 
 @partial(jax.jit, static_argnames=("plan", "way"))
 def permute(x, mask, plan, way):
-    """Permute; `way` is a name in `_functions`."""
-    return _permute(x, plan.at(x.shape[1]), way)
+    """Permute without a mask; `way` is called for the six functions."""
+    if 0 in x.shape:
+        return x
+    return permute_as(Words(way), x, mask, plan.at(x.shape[1]))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _permute(x, plan, way):
-    if _in_pairs(x, plan) or plan.aligned:
-        return _forward(x, plan, way)[0]
-    bits, way = _to_bits(x), _functions(way)
-    if plan.steps:
-        bits = way.shift(bits, plan.steps)
-    if plan.group_size > 1:
-        bits = _join(way.sort(_cut(bits, plan), _is_floating(x)), x)
-        bits = _turn(bits, plan)
-    return _from_bits(bits, x)
+@dataclass(frozen=True)
+class Words:
+    """A kind of permutation, of what the six functions take."""
 
+    way: Callable
 
-def _forward(x, plan, way):
-    bits, trace, way = _to_bits(x), None, _functions(way)
-    if _in_pairs(x, plan):
-        bits, trace = way.sort_pairs(bits, plan.steps, _is_floating(x))
-        return _from_bits(bits, x), trace
-    if plan.steps:
-        bits = way.shift(bits, plan.steps)
-    if plan.group_size > 1:
-        groups = way.sort_with_places(_cut(bits, plan), _is_floating(x))
-        groups = _align(*groups) if plan.aligned else groups
-        bits, trace = (_turn(_join(array, x), plan) for array in groups)
-    return _from_bits(bits, x), trace
+    def values(self, x, real, plan):
+        if _in_pairs(x, plan) or plan.aligned or plan.group_size == 1:
+            return self.values_and_trace(x, real, plan)[0]
+        bits = self._shift(_to_words(x), plan.steps)
+        groups = self.way().sort(_cut(bits, plan), is_floating(x.dtype))
+        return from_bits(_turn(join(groups, x.shape[1]), plan), x.dtype)
 
+    def values_and_trace(self, x, real, plan):
+        bits, floating, trace = _to_words(x), is_floating(x.dtype), None
+        if _in_pairs(x, plan):
+            bits, trace = self.way().sort_pairs(bits, plan.steps, floating)
+            return from_bits(bits, x.dtype), trace
+        bits = self._shift(bits, plan.steps)
+        if plan.group_size > 1:
+            groups = self.way().sort_with_places(_cut(bits, plan), floating)
+            groups = _align(*groups) if plan.aligned else groups
+            bits, trace = (_turn(join(array, x.shape[1]), plan) for array in groups)
+        return from_bits(bits, x.dtype), trace
 
-def _backward(plan, way, trace, grad):
-    bits, way = _to_bits(grad), _functions(way)
-    back = plan.steps and tuple(-step % grad.shape[1] for step in plan.steps)
-    if _in_pairs(grad, plan):
-        return (_from_bits(way.unsort_pairs(bits, trace, back), grad),)
-    if plan.group_size > 1:
-        # Places beyond all others for what fills the last group up.
-        places = _cut(trace, plan, fill=jnp.iinfo(trace.dtype).max)
-        bits = _join(way.unsort(_cut(bits, plan), places), grad)
-    if plan.steps:
-        bits = way.shift(bits, back)
-    return (_from_bits(bits, grad),)
+    def take(self, x, real, trace, plan):
+        bits = self._shift(_to_words(x), plan.steps)
+        if _in_pairs(x, plan):
+            bits = self.way().unsort_pairs(bits, trace, None)
+        elif plan.group_size > 1:
+            places = cut(trace, plan.group_size, 0).astype("int32")
+            bits = jnp.take_along_axis(_cut(bits, plan), places, axis=2)
+            bits = join(bits, x.shape[1])
+        return from_bits(bits, x.dtype)
 
+    def undo(self, grad, real, trace, plan):
+        bits, tokens = _to_words(grad), grad.shape[1]
+        back = plan.steps and tuple(-step % tokens for step in plan.steps)
+        if _in_pairs(grad, plan):
+            return from_bits(self.way().unsort_pairs(bits, trace, back), grad.dtype)
+        if plan.group_size > 1:
+            # Places beyond all others for what fills the last group up.
+            places = _cut(trace, plan)
+            bits = join(self.way().unsort(_cut(bits, plan), places), tokens)
+        return from_bits(self._shift(bits, back), grad.dtype)
 
-_permute.defvjp(_forward, _backward)
-
-
-def _functions(way):
-    """Pallas takes long to import, so only who calls it pays."""
-    if way == "tpu_xla":
-        return import_module("keras_permix.ops.backend.jax.tpu_xla")
-    device, *interpreted = way.split()  # "gpu_pallas", "tpu_pallas", or one of them "interpreted"
-    platform = device.removesuffix("_pallas")
-    functions = import_module(f"keras_permix.ops.backend.jax.{platform}.functions")
-    return functions.Kernels(interpret=bool(interpreted))
+    def _shift(self, bits, steps):
+        return self.way().shift(bits, steps) if steps else bits
 
 
 def _in_pairs(x, plan):
     return plan.in_pairs(x.shape[1]) and not plan.aligned
 
 
-def _is_floating(x):
-    return jnp.issubdtype(x.dtype, jnp.floating)
+def _to_words(x):
+    """16 or 32 bits."""
+    bits = to_bits(x)
+    return bits.astype("int32") if bits.dtype.itemsize == 1 or x.dtype == "uint8" else bits
 
 
-def _to_bits(x):
-    """Signed integers; an unsigned type becomes one that holds all its values."""
-    if _is_floating(x):
-        return lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
-    return x if x.dtype == "int16" or x.dtype.itemsize > 2 else x.astype("int32")
-
-
-def _from_bits(bits, x):
-    if _is_floating(x):
-        return lax.bitcast_convert_type(bits, x.dtype)
-    return bits.astype(x.dtype)
-
-
-def _cut(bits, plan, fill=None):
+def _cut(bits, plan):
     """Groups, (batch, groups, tokens, channels), the last one filled up with what sorts last."""
-    batch, tokens, channels = bits.shape
-    fill = jnp.iinfo(bits.dtype).max if fill is None else fill
-    missing = -tokens % plan.group_size
-    bits = lax.pad(bits, jnp.array(fill, bits.dtype), [(0, 0, 0), (0, missing, 0), (0, 0, 0)])
-    return bits.reshape(batch, -1, plan.group_size, channels)
-
-
-def _join(groups, x):
-    return groups.reshape(len(x), -1, x.shape[2])[:, : x.shape[1]]
+    return cut(bits, plan.group_size, jnp.iinfo(bits.dtype).max)
 
 
 def _turn(bits, plan):

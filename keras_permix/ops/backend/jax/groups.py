@@ -1,106 +1,163 @@
-"""Group sorts of one sample, (tokens, channels), in JAX.
+"""Group sorts in JAX, one sample, (tokens, channels), like the others.
 
 Groups go through a bitonic network along the tokens, channels innermost, as integers in the order
 of the values. When a gradient is wanted, the integers carry the places below the values, which
 makes the sort stable and tells where everything came from.
+
+With a mask the real tokens are in front: `length` is their number, and `steps` are those of the
+sample. The others sort behind them, and stay where they are.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from keras_permix.ops.backend.jax.keys import from_key, is_minus_zero, to_key
+from keras_permix.ops.backend.jax.keys import (
+    from_bits,
+    is_floating,
+    is_minus_zero,
+    mirror,
+    to_bits,
+    to_key,
+)
+from keras_permix.ops.backend.jax.packing import UNIQUE, pack, unpack
+from keras_permix.ops.backend.jax.shift import alone_on_cpu, source_of, take_samples
 from keras_permix.ops.backend.plan import power_of_two, shift_places, small_integer
 from keras_permix.ops.reference import network
 
-UNIQUE = dict(mode="promise_in_bounds", unique_indices=True)
+
+def values(x, real, plan):
+    return unpack(_each(partial(_values, plan=plan), pack(x, real), *_own(real)), real)
 
 
-def each(function, *arrays):
-    """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
-    if not on_cpu():
+def values_and_trace(x, real, plan):
+    sort = partial(_values_and_trace, plan=plan)
+    out, trace = _each(sort, pack(x, real), *_own(real))
+    return unpack(out, real), trace
+
+
+def take(x, real, trace, plan):
+    return unpack(_each(_take, pack(x, real), trace), real)
+
+
+def undo(grad, real, trace, plan):
+    return unpack(_each(_undo, pack(grad, real), trace), real)
+
+
+def cut(x, size, fill):
+    """Groups of tokens, (..., groups, size, channels), the last one filled up."""
+    x = fill_up(x, -(-x.shape[-2] // size) * size, -2, fill)
+    return x.reshape(*x.shape[:-2], -1, size, x.shape[-1])
+
+
+def join(groups, tokens):
+    """The inverse of `cut`, for so many tokens."""
+    *batch, count, size, channels = groups.shape
+    return groups.reshape(*batch, count * size, channels)[..., :tokens, :]
+
+
+def fill_up(x, length, axis, value):
+    widths = [(0, 0, 0)] * x.ndim
+    widths[axis] = (0, length - x.shape[axis], 0)
+    return lax.pad(x, jnp.array(value, x.dtype), widths)
+
+
+def _each(function, *arrays):
+    """Apply to each sample; on one CPU in turn, so that it stays in the cache."""
+    if not alone_on_cpu():
         return jax.vmap(function)(*arrays)
     return lax.map(lambda entries: function(*entries), arrays)
 
 
-def on_cpu():
-    return jax.default_backend() == "cpu"
+def _own(real):
+    """What samples do not share."""
+    return () if real is None else (real.steps, real.lengths)
 
 
-def values(x, plan):
-    """Permute one sample."""
-    key = _sort(to_key(_shift(x, plan)), plan)
-    return _align(from_key(key, x.dtype), x, plan)
+def _values(x, steps=None, length=None, *, plan):
+    bits = to_bits(x)
+    signs = mirror(bits, is_floating(x.dtype))
+    key = _sort(to_key(_shift(bits, plan, steps, length), signs), plan, length)
+    return _align(from_bits(to_key(key, signs), x.dtype), x, plan, length)
 
 
-def values_and_trace(x, plan):
-    """Permute one sample, and return what `undo` must know of the data, as small as it can be."""
-    out, place = _sort_with_places(_shift(x, plan), plan)
-    place += _group_starts(len(x), plan)
-    out, place = _align(out, x, plan), _align(place, x, plan)
-    if plan.steps is not None:
-        place = (place - np.array(plan.steps, "int32")) % len(x)
+def _values_and_trace(x, steps=None, length=None, *, plan):
+    """Permute, and return where everything came from, as small as it can be."""
+    out, place = _sort_with_places(_shift(x, plan, steps, length), plan, length)
+    out, place = (_align(array, x, plan, length) for array in (out, place))
+    place = _unshifted(place, plan, steps, length)
     return out, place.astype(small_integer(len(x)))
 
 
-def undo(grad, trace, plan):
-    """Permute the gradient of one sample back: the inverse of `values`."""
+def _take(x, trace):
+    return take_samples(x, trace.astype("int32"))
+
+
+def _undo(grad, trace):
     tokens, channels = grad.shape
     place = trace.astype("int32") * channels + np.arange(channels, dtype="int32")
     empty = jnp.zeros(grad.size, grad.dtype)
     return empty.at[place.ravel()].set(grad.ravel(), **UNIQUE).reshape(grad.shape)
 
 
-def _shift(x, plan):
-    if plan.steps is None:
-        return x
-    return x.ravel().at[shift_places(plan.steps, len(x))].get(**UNIQUE).reshape(x.shape)
+def _shift(x, plan, steps, length):
+    if length is None:
+        places = plan.steps and shift_places(plan.steps, len(x))
+        return x if places is None else x.ravel().at[places].get(**UNIQUE).reshape(x.shape)
+    return x if steps is None else take_samples(x, source_of(_tokens(x), steps, length))
 
 
-def _align(x, unsorted, plan):
+def _unshifted(place, plan, steps, length):
+    """Which tokens were shifted to these places."""
+    if length is None:
+        return (place - np.array(plan.steps or 0, "int32")) % len(place)
+    return place if steps is None else source_of(place, steps, length)
+
+
+def _tokens(x):
+    return jnp.arange(len(x), dtype="int32")[:, None]
+
+
+def _align(x, unsorted, plan, length):
     """Give the sorted tokens of every group the ranks of the group of channel 0."""
     if not plan.aligned:
         return x
-    _, place = _sort_with_places(unsorted[:, :1], plan)
-    place = (place + _group_starts(len(x), plan))[:, 0]
-    rank = jnp.zeros_like(place).at[place].set(jnp.arange(len(x), dtype="int32"), **UNIQUE)
+    _, place = _sort_with_places(unsorted[:, :1], plan, length)
+    rank = jnp.zeros_like(place[:, 0]).at[place[:, 0]].set(_tokens(x)[:, 0], **UNIQUE)
     return x.at[rank].get(**UNIQUE)
 
 
-def _group_starts(tokens, plan):
-    return (np.arange(tokens, dtype="int32") // plan.group_size * plan.group_size)[:, None]
-
-
-def _sort_with_places(x, plan):
-    """Sort stably; also return the place in its group that each value came from."""
-    key, dtype = to_key(x), x.dtype
-    place = np.arange(len(x))[:, None] % plan.group_size
+def _sort_with_places(x, plan, length):
+    """Sort stably; also return the place that each value came from."""
+    bits = to_bits(x)
+    signs = mirror(bits, is_floating(x.dtype))
+    key = to_key(bits, signs)
+    token = np.arange(len(x), dtype="int32")[:, None]
     narrow = key.dtype.itemsize <= 2 and plan.group_size <= 1 << 15
-    wide, bits = ("int32", 16) if narrow else ("int64", 32)
+    wide, half = ("int32", 16) if narrow else ("int64", 32)
     # -0.0 is to equal 0.0; a bit below the place remembers its sign.
-    minus = is_minus_zero(key, dtype)
+    minus = is_minus_zero(key, signs)
     with jax.enable_x64(not narrow or jax.config.jax_enable_x64):
-        low = 2 * place.astype(wide) + minus.astype(wide)
-        packed = ((key + minus.astype(key.dtype)).astype(wide) << bits) | low
-        packed = _sort(packed, plan)
-        low, key = packed & ((1 << bits) - 1), (packed >> bits).astype(key.dtype)
+        low = 2 * (token % plan.group_size).astype(wide) + minus.astype(wide)
+        packed = _sort(((key + minus).astype(wide) << half) | low, plan, length)
+        low, key = packed & ((1 << half) - 1), (packed >> half).astype(key.dtype)
         minus, place = (low & 1).astype(key.dtype), (low >> 1).astype("int32")
-    return from_key(key - minus, dtype), place
+    place += token // plan.group_size * plan.group_size
+    if length is not None:
+        place = jnp.where(token < length, place, token)
+    return from_bits(to_key(key - minus, signs), x.dtype), place
 
 
-def _sort(key, plan):
+def _sort(key, plan, length):
     """Sort integers, (tokens, channels), in groups along the tokens."""
     tokens, channels = key.shape
     turn = 0 if plan.descending is None else -np.array(plan.descending).astype(key.dtype)
-    largest = jnp.iinfo(key.dtype).max
-    size, groups = plan.group_size, -(-tokens // plan.group_size)
-    runs = _fill_up(key ^ turn, groups * size, 0, largest).reshape(groups, size, channels)
-    runs = network.sort(_fill_up(runs, power_of_two(size), 1, largest), on_cpu())[:, :size]
-    return runs.reshape(groups * size, channels)[:tokens] ^ turn
-
-
-def _fill_up(x, length, axis, value):
-    widths = [(0, 0, 0)] * x.ndim
-    widths[axis] = (0, length - x.shape[axis], 0)
-    return lax.pad(x, jnp.array(value, x.dtype), widths)
+    largest, size = jnp.iinfo(key.dtype).max, plan.group_size
+    turned = key ^ turn
+    if length is not None:
+        turned = jnp.where(_tokens(key) < length, turned, largest)
+    runs = fill_up(cut(turned, size, largest), power_of_two(size), 1, largest)
+    return join(network.sort(runs, alone_on_cpu())[:, :size], tokens) ^ turn

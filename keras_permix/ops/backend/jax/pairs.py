@@ -1,32 +1,46 @@
-"""Shifts, and groups of two, of a whole batch in JAX: no sort is needed.
+"""Groups of two, of a whole batch in JAX: no sort is needed.
 
-A shift is a gather by a table known in advance. Pairs are compared and swapped; all that the
-gradient needs is which were.
+Pairs are compared and swapped; all that the gradient needs is which were.
 """
 
 import jax.numpy as jnp
 from jax import lax
 
-from keras_permix.ops.backend.jax.keys import is_minus_zero, to_key
-from keras_permix.ops.backend.plan import shift_places
+from keras_permix.ops.backend.jax.keys import (
+    is_floating,
+    is_minus_zero,
+    mirror,
+    to_bits,
+    to_key,
+)
+from keras_permix.ops.backend.jax.packing import pack, unpack
+from keras_permix.ops.backend.jax.shift import shift_to_front, unshift_from_front
 
 
-def shift(x, steps, back=False):
-    """Roll every channel of `x`, (batch, tokens, channels), by its own step."""
-    places = shift_places(steps, x.shape[1], back)
-    rows = x.reshape(len(x), x.shape[1] * x.shape[2]).at[:, places]
-    return rows.get(mode="promise_in_bounds", unique_indices=True).reshape(x.shape)
+def values(x, real, plan):
+    return values_and_trace(x, real, plan)[0]
 
 
-def order(x, leader):
-    """Sort pairs of tokens, or give them the ranks of `leader`; also return which were swapped."""
-    marked = _descends(x)
-    if leader is not None:
-        marked ^= _descends(leader)
-    return swap(x, marked), marked
+def values_and_trace(x, real, plan):
+    shifted = shift_to_front(x, real, plan)
+    marked = _descends(shifted)
+    if plan.aligned:
+        marked ^= _descends(pack(x[..., :1], real))
+    if real is not None:  # the last of an odd number stays, as do those behind it
+        second = 2 * jnp.arange(marked.shape[1])[:, None] + 1
+        marked &= second < real.lengths[:, None, None]
+    return unpack(_swap(shifted, marked), real), marked
 
 
-def swap(x, marked):
+def take(x, real, marked, plan):
+    return unpack(_swap(shift_to_front(x, real, plan), marked), real)
+
+
+def undo(grad, real, marked, plan):
+    return unshift_from_front(_swap(pack(grad, real), marked), real, plan)
+
+
+def _swap(x, marked):
     """Change the places of the pairs that are marked. As bits, since a ^ (a ^ b) is b."""
     bits = _pairs(lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}"))
     change = jnp.where(marked, bits[:, :, 0] ^ bits[:, :, 1], 0)
@@ -35,10 +49,12 @@ def swap(x, marked):
 
 def _descends(x):
     """Which pairs descend. Compared as integers, since XLA takes subnormal floats for zeros."""
-    key = to_key(x)
-    pairs = _pairs(key + is_minus_zero(key, x.dtype).astype(key.dtype))
+    bits = to_bits(x)
+    signs = mirror(bits, is_floating(x.dtype))
+    key = to_key(bits, signs)
+    pairs = _pairs(key + is_minus_zero(key, signs))
     return pairs[:, :, 1] < pairs[:, :, 0]
 
 
 def _pairs(x):
-    return x.reshape(len(x), x.shape[1] // 2, 2, x.shape[2])
+    return x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2])

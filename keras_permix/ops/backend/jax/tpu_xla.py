@@ -1,6 +1,6 @@
 """Permutations for a TPU in plain XLA: rolls, and unstable sorts of integers, never a gather.
 
-The functions of `_jax_tpu_pallas.Kernels`, for any number of tokens.
+The functions of `tpu.functions.Kernels`, for any number of tokens.
 """
 
 from functools import reduce
@@ -9,6 +9,8 @@ from operator import or_
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 
 def shift(bits, steps):
@@ -34,8 +36,9 @@ def unsort_pairs(bits, swap, steps):
 
 
 def sort(groups, floating):
-    key = _to_key(groups, floating)
-    return _to_key(lax.sort(key, dimension=2, is_stable=False), floating)
+    signs = mirror(groups, floating)
+    key = lax.sort(to_key(groups, signs), dimension=2, is_stable=False)
+    return to_key(key, signs)
 
 
 def sort_with_places(groups, floating):
@@ -45,7 +48,7 @@ def sort_with_places(groups, floating):
     key, low = lax.sort(operands, dimension=2, num_keys=2, is_stable=False)
     key = (key - (low & 1)).astype(groups.dtype)
     small = "int16" if groups.shape[2] < 1 << 15 else "int32"
-    return _to_key(key, floating), (low >> 1).astype(small)
+    return to_key(key, mirror(key, floating)), (low >> 1).astype(small)
 
 
 def unsort(groups, places):
@@ -53,18 +56,11 @@ def unsort(groups, places):
     return lax.sort(operands, dimension=2, num_keys=1, is_stable=False)[1]
 
 
-def _to_key(bits, floating):
-    """Integers in the order of the values; from keys to bits it is the same."""
-    if not floating:
-        return bits
-    return bits ^ ((bits >> (8 * bits.dtype.itemsize - 1)) & jnp.iinfo(bits.dtype).max)
-
-
 def _stable_key(bits, floating):
     """Keys of which those of -0.0 and 0.0 are equal, and where a -0.0 is."""
-    key = _to_key(bits, floating)
-    minus = (key == -1) & floating
-    return key + minus.astype(key.dtype), minus.astype("int32")
+    key = to_key(bits, mirror(bits, floating))
+    minus = is_minus_zero(key, mirror(bits, floating))
+    return key + minus, minus.astype("int32")
 
 
 def _swap(bits, swap):

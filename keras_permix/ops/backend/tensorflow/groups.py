@@ -1,105 +1,168 @@
-"""Group sorts of one sample, (tokens, channels), in TensorFlow.
+"""Group sorts, of one sample after the other, in TensorFlow.
 
 Groups go through a bitonic network along the tokens, channels innermost, as integers in the order
 of the values. When a gradient is wanted, the integers carry the places below the values, which
-makes the sort stable and tells where everything came from.
+makes the sort stable and tells where everything came from. What follows is about one sample,
+(tokens, channels), of which the first `length` tokens count, or all if it is None.
 """
+
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
-from keras_permix.ops.backend.plan import power_of_two, shift_places, small_integer
+from keras_permix.ops.backend.plan import power_of_two, small_integer
 from keras_permix.ops.backend.tensorflow.keys import from_key, is_minus_zero, to_key, xor
 from keras_permix.ops.reference import network
 
 
-def each(function, *tensors, dtypes):
-    """Apply to each entry of the first axis; on a CPU in turn, so that it stays in the cache."""
-    if not on_cpu():
-        return tf.vectorized_map(lambda entries: function(*entries), tensors)
-    return tf.map_fn(lambda entries: function(*entries), tensors, fn_output_signature=dtypes)
+def arrangement(plan, on_cpu):
+    """Functions of a batch: values, values and trace, the same by the trace, and the inverse."""
+    sort = dict(plan=plan, by_blocks=on_cpu)
+
+    def values(x, length):
+        return _each(partial(_values, **sort), x, length, x.dtype, on_cpu)
+
+    def order(x, length):
+        dtypes = (x.dtype, tf.as_dtype(_trace_type(x.shape[1])))
+        return _each(partial(_order, **sort), x, length, dtypes, on_cpu)
+
+    def take(x, trace):
+        return _each(_take, x, trace, x.dtype, on_cpu)
+
+    def put(x, trace):
+        return _each(_put, x, trace, x.dtype, on_cpu)
+
+    return values, order, take, put
 
 
-def on_cpu():
-    return not tf.config.list_logical_devices("GPU")
+def _each(function, x, other, dtypes, on_cpu):
+    """Apply to each sample, and what belongs to it; on a CPU in turn, to stay in the cache."""
+    tensors = (x,) if other is None else (x, other)
+    if not on_cpu:
+        return tf.vectorized_map(lambda sample: function(*sample), tensors)
+    specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec(x.shape[1:], dtype), dtypes)
+    return tf.map_fn(lambda sample: function(*sample), tensors, fn_output_signature=specs)
 
 
-def values(x, plan):
-    """Permute one sample."""
-    key = _sort(to_key(_shift(x, plan)), plan)
-    return _align(from_key(key, x.dtype), x, plan)
+def _trace_type(tokens):
+    return "int32" if tokens is None else small_integer(tokens)
 
 
-def values_and_trace(x, plan):
-    """Permute one sample, and return what `undo` must know of the data, as small as it can be."""
-    tokens = x.shape[0]
-    out, place = _sort_with_places(_shift(x, plan), plan)
-    place += _group_starts(tokens, plan)
-    out, place = _align(out, x, plan), _align(place, x, plan)
-    if plan.steps is not None:
-        place = (place - np.array(plan.steps, "int32")) % tokens
-    return out, tf.cast(place, small_integer(tokens))
+def _values(x, length=None, *, plan, by_blocks):
+    """Sort in groups, or give every group the ranks of the group of channel 0."""
+    key = _sort(to_key(x), length, plan, by_blocks)
+    return _align(from_key(key, x.dtype), x, length, plan, by_blocks)
 
 
-def undo(grad, trace, plan):
-    """Permute the gradient of one sample back: the inverse of `values`."""
-    tokens, channels = grad.shape
-    place = tf.cast(trace, "int32") * channels + np.arange(channels, dtype="int32")
-    empty, place = tf.zeros([tokens * channels], grad.dtype), tf.reshape(place, (-1, 1))
-    row = tf.tensor_scatter_nd_update(empty, place, tf.reshape(grad, [-1]))
-    return tf.reshape(row, grad.shape)
+def _order(x, length=None, *, plan, by_blocks):
+    """The same, and which token each value was."""
+    out, token = _sort_with_tokens(x, length, plan, by_blocks)
+    out = _align(out, x, length, plan, by_blocks)
+    return out, tf.cast(_align(token, x, length, plan, by_blocks), _trace_type(x.shape[0]))
 
 
-def _shift(x, plan):
-    if plan.steps is None:
-        return x
-    return tf.reshape(tf.gather(tf.reshape(x, [-1]), shift_places(plan.steps, x.shape[0])), x.shape)
+def _take(x, trace):
+    """Permute as the trace says."""
+    return tf.reshape(tf.gather(tf.reshape(x, [-1]), _places(trace)), tf.shape(x))
 
 
-def _align(x, unsorted, plan):
+def _put(grad, trace):
+    """Undo `_take`."""
+    empty, flat = tf.zeros([tf.size(grad)], grad.dtype), tf.reshape(grad, [-1])
+    return tf.reshape(
+        tf.tensor_scatter_nd_update(empty, _places(trace)[:, None], flat), tf.shape(grad)
+    )
+
+
+def _places(trace):
+    channels = trace.shape[1]
+    return tf.reshape(tf.cast(trace, "int32") * channels + tf.range(channels), [-1])
+
+
+def _align(x, unsorted, length, plan, by_blocks):
     """Give the sorted tokens of every group the ranks of the group of channel 0."""
     if not plan.aligned:
         return x
-    _, place = _sort_with_places(unsorted[:, :1], plan)
-    place = (place + _group_starts(x.shape[0], plan))[:, 0]
-    rank = tf.math.invert_permutation(place)
-    return tf.gather(x, rank)
+    _, token = _sort_with_tokens(unsorted[:, :1], length, plan, by_blocks)
+    return tf.gather(x, tf.math.invert_permutation(token[:, 0]))
 
 
-def _group_starts(tokens, plan):
-    return (np.arange(tokens, dtype="int32") // plan.group_size * plan.group_size)[:, None]
-
-
-def _sort_with_places(x, plan):
-    """Sort stably; also return the place in its group that each value came from."""
-    key, place = to_key(x), np.arange(x.shape[0])[:, None] % plan.group_size
-    narrow = key.dtype.size <= 2 and plan.group_size <= 1 << 15
+def _sort_with_tokens(x, length, plan, by_blocks):
+    """Sort stably; also return which token each value was."""
+    tokens, size = _sizes(x, plan)
+    key, own = to_key(x), tf.range(tokens)[:, None]
+    narrow = key.dtype.size <= 2 and (plan.group_size or 1 << 31) <= 1 << 15
     wide, bits = (tf.int32, 16) if narrow else (tf.int64, 32)
     # -0.0 is to equal 0.0; a bit below the place remembers its sign.
     minus = tf.cast(is_minus_zero(key, x.dtype), wide)
-    low = 2 * place.astype(wide.as_numpy_dtype) + minus
-    packed = _sort((tf.cast(key, wide) + minus) * (1 << bits) + low, plan)
+    low = 2 * tf.cast(own % size, wide) + minus
+    packed = _sort((tf.cast(key, wide) + minus) * (1 << bits) + low, length, plan, by_blocks)
     low = tf.bitwise.bitwise_and(packed, tf.constant((1 << bits) - 1, wide))
-    minus, place = low % 2, tf.cast(low // 2, "int32")
+    token = own - own % size + tf.cast(low // 2, "int32")
+    if length is not None:
+        token = tf.where(own < length, token, own)
+    minus = low % 2
     key = tf.bitwise.right_shift(packed, tf.constant(bits, wide)) - minus
-    return from_key(tf.cast(key, to_key(x).dtype), x.dtype), place
+    return from_key(tf.cast(key, to_key(x).dtype), x.dtype), token
 
 
-def _sort(key, plan):
-    """Sort integers, (tokens, channels), in groups along the tokens."""
-    tokens, channels = key.shape
-    size, groups = plan.group_size, -(-tokens // plan.group_size)
+def _sort(key, length, plan, by_blocks):
+    """Sort integers in groups along the tokens."""
+    tokens, size = _sizes(key, plan)
+    groups, channels = -(-tokens // size), key.shape[1]
+    turn = None
     if plan.descending is not None:
         turn = tf.constant(-np.array(plan.descending, "int64"), key.dtype)
         key = xor(key, turn)
-    runs = _fill_up(key, groups * size, 0)
-    runs = _fill_up(tf.reshape(runs, (groups, size, channels)), power_of_two(size), 1)
-    runs = network.sort(runs, on_cpu())[:, :size]
+    if length is not None:
+        key = tf.where(tf.range(tokens)[:, None] < length, key, key.dtype.max)
+    runs = tf.reshape(_fill_up(key, groups * size, 0), (groups, size, channels))
+    if key.shape[0] is None:
+        runs = _sort_any_number(runs)
+    else:
+        runs = network.sort(_fill_up(runs, power_of_two(size), 1), by_blocks)[:, :size]
     key = tf.reshape(runs, (groups * size, channels))[:tokens]
-    return key if plan.descending is None else xor(key, turn)
+    return key if turn is None else xor(key, turn)
+
+
+def _sizes(x, plan):
+    """The number of tokens and of tokens per group: integers, or tensors where it is unknown."""
+    tokens = x.shape[0]
+    if tokens is not None:
+        return tokens, plan.group_size
+    tokens = tf.shape(x)[0]
+    size = tokens if plan.group_size is None else tf.minimum(tokens, plan.group_size)
+    return tokens, tf.maximum(size, 1)
 
 
 def _fill_up(x, length, axis):
     missing = [[0, 0] for _ in x.shape]
-    missing[axis][1] = length - x.shape[axis]
+    missing[axis][1] = length - (x.shape[axis] or tf.shape(x)[axis])
     return tf.pad(x, missing, constant_values=x.dtype.max)
+
+
+def _sort_any_number(runs):
+    """Sort (groups, tokens, channels) along the tokens, whose number is not known while tracing.
+
+    The network in a loop. It always brings the smaller value to the smaller place, so that places
+    from the number of tokens on, up to a power of two, need not be there.
+    """
+    tokens = tf.shape(runs)[1]
+    place = tf.range(tokens)
+
+    def compare(level, stride, runs):
+        """Compare with the mirrored place of a block of `level` first, then `stride` apart."""
+        partner = xor(place, tf.where(2 * stride == level, level - 1, stride))
+        partner = tf.where(partner < tokens, partner, place)
+        other = tf.gather(runs, partner, axis=1)
+        low = (place < partner)[:, None]
+        runs = tf.where(low, tf.minimum(runs, other), tf.maximum(runs, other))
+        last = stride == 1
+        level = tf.where(last, 2 * level, level)
+        return level, tf.where(last, level // 2, stride // 2), runs
+
+    def unsorted(level, stride, runs):
+        return level < 2 * tokens
+
+    return tf.while_loop(unsorted, compare, (2, 1, runs))[2]

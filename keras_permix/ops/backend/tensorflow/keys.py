@@ -1,4 +1,7 @@
-"""Numbers as integers of the same order, in TensorFlow."""
+"""Numbers as integers of the same order, in TensorFlow.
+
+Compared as integers, since XLA takes subnormal floats for zeros.
+"""
 
 import tensorflow as tf
 
@@ -7,22 +10,38 @@ xor = tf.bitwise.bitwise_xor
 
 def to_key(x):
     """Signed integers in the order of the values; -0.0 comes before 0.0."""
-    if x.dtype.is_floating:
-        return _mirror_negatives(tf.bitcast(x, f"int{8 * x.dtype.size}"))
-    return tf.cast(x, f"int{16 * x.dtype.size}") if x.dtype.is_unsigned else x
+    if x.dtype.is_unsigned:
+        key = tf.bitcast(x, x.dtype.name.removeprefix("u"))
+        return xor(key, _constant(key.dtype.min, key))
+    return _mirror_negatives(to_bits(x)) if x.dtype.is_floating else x
 
 
 def from_key(key, dtype):
-    if dtype.is_floating:
-        return tf.bitcast(_mirror_negatives(key), dtype)
-    return tf.cast(key, dtype)
+    if dtype.is_unsigned:
+        return tf.bitcast(xor(key, _constant(key.dtype.min, key)), dtype)
+    return tf.bitcast(_mirror_negatives(key), dtype) if dtype.is_floating else key
+
+
+def to_ranks(x):
+    """The same, but -0.0 and 0.0 are equal, so that there is no way back."""
+    key = to_key(x)
+    return key + tf.cast(is_minus_zero(key, x.dtype), key.dtype)
 
 
 def is_minus_zero(key, dtype):
     return (key == -1) & dtype.is_floating
 
 
+def to_bits(x):
+    """The bits of numbers, as integers."""
+    return x if x.dtype.is_integer else tf.bitcast(x, f"int{8 * x.dtype.size}")
+
+
 def _mirror_negatives(bits):
     """Negative floats ascend as their integers descend; the mapping is its own inverse."""
-    sign = tf.bitwise.right_shift(bits, tf.constant(8 * bits.dtype.size - 1, bits.dtype))
-    return xor(bits, tf.bitwise.bitwise_and(sign, tf.constant(bits.dtype.max, bits.dtype)))
+    sign = tf.bitwise.right_shift(bits, _constant(8 * bits.dtype.size - 1, bits))
+    return xor(bits, tf.bitwise.bitwise_and(sign, _constant(bits.dtype.max, bits)))
+
+
+def _constant(value, like):
+    return tf.constant(value, like.dtype)

@@ -1,47 +1,45 @@
-"""Shifts, and groups of two, of a whole batch in TensorFlow: no sort is needed.
+"""Groups of two, of a whole batch in TensorFlow: no sort is needed.
 
-A shift is a gather by a table known in advance. Pairs are compared and swapped; all that the
-gradient needs is which were.
+Pairs are compared and swapped; all that the gradient needs is which were.
 """
 
 import tensorflow as tf
 
-from keras_permix.ops.backend.plan import shift_places
-from keras_permix.ops.backend.tensorflow.keys import is_minus_zero, to_key, xor
+from keras_permix.ops.backend.tensorflow.keys import to_bits, to_ranks, xor
 
 
-def shift(x, steps, back=False):
-    """Roll every channel of `x`, (batch, tokens, channels), by its own step."""
-    _, tokens, channels = x.shape
-    rows = tf.reshape(x, (-1, tokens * channels))
-    places = shift_places(steps, tokens, back)
-    return tf.reshape(tf.gather(rows, places, axis=1), (-1, tokens, channels))
+def order(x, length, plan):
+    """Sort pairs of tokens, or give them the ranks of channel 0; also return which were swapped.
 
-
-def order(x, leader):
-    """Sort pairs of tokens, or give them the ranks of `leader`; also return which were swapped."""
-    marked = _descends(x)
-    if leader is not None:
-        marked = marked ^ _descends(leader)
+    Of the tokens the first `length` count, (batch, 1, 1), or all if it is None. The last of an odd
+    number stays.
+    """
+    pairs = _pairs(to_ranks(x))
+    marked = pairs[:, :, 1] < pairs[:, :, 0]
+    if plan.aligned:
+        marked = marked ^ marked[..., :1]
+    if length is None and x.shape[1] % 2:
+        length = x.shape[1]
+    if length is not None:
+        second = 2 * tf.range(tf.shape(marked)[1]) + 1
+        marked = marked & (second[:, None] < length)
     return swap(x, marked), marked
 
 
 def swap(x, marked):
     """Change the places of the pairs that are marked. As bits, since a ^ (a ^ b) is b."""
-    bits = _pairs(x if x.dtype.is_integer else tf.bitcast(x, f"int{8 * x.dtype.size}"))
+    bits = _pairs(to_bits(x))
     change = xor(bits[:, :, 0], bits[:, :, 1])
     change = tf.where(marked, change, tf.zeros_like(change))
-    bits = tf.reshape(xor(bits, change[:, :, None]), (-1, *x.shape[1:]))
-    return tf.ensure_shape(tf.bitcast(bits, x.dtype), x.shape)
-
-
-def _descends(x):
-    """Which pairs descend. Compared as integers, since XLA takes subnormal floats for zeros."""
-    key = to_key(x)
-    pairs = _pairs(key + tf.cast(is_minus_zero(key, x.dtype), key.dtype))
-    return pairs[:, :, 1] < pairs[:, :, 0]
+    bits = xor(bits, change[:, :, None])
+    batch, tokens, channels = tf.unstack(tf.shape(x))
+    bits = tf.reshape(bits, (batch, -1, channels))[:, :tokens]
+    return tf.bitcast(bits, x.dtype)
 
 
 def _pairs(x):
-    _, tokens, channels = x.shape
-    return tf.reshape(x, (-1, tokens // 2, 2, channels))
+    """Cut into pairs, the last one filled up: (batch, pairs, 2, channels)."""
+    batch, tokens, channels = tf.unstack(tf.shape(x))
+    if x.shape[1] is None or x.shape[1] % 2:
+        x = tf.pad(x, ((0, 0), (0, tokens % 2), (0, 0)))
+    return tf.reshape(x, (batch, (tokens + 1) // 2, 2, channels))

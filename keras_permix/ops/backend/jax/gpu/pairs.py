@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from keras_permix.ops.backend.jax.pallas_keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 TOKENS, CHANNELS = 64, 32  # a tile; as many pairs as a word has bits
 

@@ -13,7 +13,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from keras_permix.ops.backend.jax.pallas_keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 WORDS = 2048  # of a program, if a line does not need more
 LAST = 2**31 - 1

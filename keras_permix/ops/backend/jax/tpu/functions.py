@@ -7,8 +7,8 @@ from operator import or_
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from keras_permix.ops.backend.jax.groups import fill_up
 from keras_permix.ops.backend.jax.tpu import pairs
 from keras_permix.ops.backend.jax.tpu import sort as sorting
 from keras_permix.ops.backend.plan import power_of_two
@@ -53,9 +53,8 @@ def _in_rows(function, *groups):
     larger = power_of_two(size)
 
     def rows(groups):
-        fill = jnp.array(jnp.iinfo(groups.dtype).max, groups.dtype)
-        widths = [(0, 0, 0), (0, 0, 0), (0, larger - size, 0), (0, 0, 0)]
-        return lax.pad(groups, fill, widths).reshape(-1, channels)
+        filled = fill_up(groups, larger, 2, jnp.iinfo(groups.dtype).max)
+        return filled.reshape(-1, channels)
 
     def back(rows):
         return rows.reshape(batch, count, larger, channels)[:, :, :size]

@@ -16,7 +16,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from keras_permix.ops.backend.jax.pallas_keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 from keras_permix.ops.backend.jax.tpu.sort import LANES, SUBLANES, VMEM
 
 WORD = 32  # bits

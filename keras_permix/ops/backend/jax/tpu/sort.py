@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from keras_permix.ops.backend.jax.pallas_keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 LANES, SUBLANES = 128, 8
 MOST_VECTORS = 512  # a block: 4096 tokens, the largest group, 2 MiB of int32

@@ -3,7 +3,7 @@
 from keras import ops
 
 
-def dense(x, kernel, bias=None):
-    """`x @ kernel + bias` for `x` of shape (..., channels) and a kernel of (channels, units)."""
+def dense(x, kernel, bias, mask):
+    """`x @ kernel + bias`, or without the bias where it is None."""
     product = ops.matmul(x, kernel)
     return product if bias is None else ops.add(product, bias)

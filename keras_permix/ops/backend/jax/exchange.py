@@ -1,0 +1,77 @@
+"""The exchange of every channel's maximum with its first token, in JAX."""
+
+import jax
+import jax.numpy as jnp
+
+from keras_permix.ops.backend.jax.keys import (
+    is_floating,
+    is_minus_zero,
+    mirror,
+    to_bits,
+    to_key,
+)
+from keras_permix.ops.backend.jax.permute import permute_as
+
+
+@jax.jit
+def max_exchange(x, mask):
+    if 0 in x.shape:
+        return x
+    mask = None if mask is None else mask.astype(bool)[..., None]
+    return permute_as(_Exchange, x, mask, None)
+
+
+class _Exchange:
+    """A kind of permutation, and its own inverse."""
+
+    @staticmethod
+    def values(x, mask, plan):
+        return _exchange(x, mask, _find(x, mask))
+
+    @staticmethod
+    def values_and_trace(x, mask, plan):
+        places = _find(x, mask)
+        return _exchange(x, mask, places), places
+
+    @staticmethod
+    def take(x, mask, places, plan):
+        return _exchange(x, mask, places)
+
+    undo = take
+
+
+def _find(x, mask):
+    """The first real token of every sample, and the largest of every channel."""
+    if mask is None:
+        return jnp.zeros((), "int32"), _argmax(_key(x))
+    first = _argmax(mask)
+    key = _key(x)
+    # Padding repeats the first real token, which wins against its copies.
+    winner = _argmax(jnp.where(mask, key, _take(key, first)))
+    return first, jnp.where(_take(mask, winner), winner, first)
+
+
+def _exchange(x, mask, places):
+    first, winner = places
+    place = jnp.arange(x.shape[1], dtype="int32")[None, :, None]
+    top, start = _take(x, winner), x[:, :1] if mask is None else _take(x, first)
+    out = jnp.where(place == first, top, jnp.where(place == winner, start, x))
+    return out if mask is None else jnp.where(mask, out, jnp.zeros((), x.dtype))
+
+
+def _argmax(x):
+    return jnp.argmax(x, axis=1, keepdims=True).astype("int32")
+
+
+def _take(x, place):
+    return jnp.take_along_axis(x, place, axis=1, mode="promise_in_bounds")
+
+
+def _key(x):
+    """Compared as integers, since XLA takes subnormal floats for zeros."""
+    if not is_floating(x.dtype):
+        return x
+    bits = to_bits(x)
+    signs = mirror(bits, True)
+    key = to_key(bits, signs)
+    return key + is_minus_zero(key, signs)

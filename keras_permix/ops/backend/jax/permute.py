@@ -1,0 +1,56 @@
+"""Permutations as a plan says, in JAX: shifts, swapped pairs, sorted groups, masked or not.
+
+A kind of permutation is a module or an object of four functions, of which `real` says which tokens
+are real (None for all), and `trace` is what was found in the data:
+
+* `values(x, real, plan)`: the result,
+* `values_and_trace(x, real, plan)`,
+* `take(x, real, trace, plan)`: the same permutation of another tensor,
+* `undo(x, real, trace, plan)`: the transpose of `take`, its inverse.
+"""
+
+from functools import partial
+
+import jax
+
+from keras_permix.ops.backend.jax import groups, pairs, shift
+from keras_permix.ops.backend.jax.keys import is_floating
+from keras_permix.ops.backend.jax.linear import linear
+from keras_permix.ops.backend.jax.packing import find_real
+
+
+@partial(jax.jit, static_argnames="plan")
+def permute(x, mask, plan):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    if 0 in x.shape:
+        return x
+    real, plan = mask if mask is None else find_real(mask, plan), plan.at(x.shape[1])
+    if plan.group_size == 1:
+        return permute_as(shift, x, real, plan)
+    return permute_as(pairs if plan.in_pairs(x.shape[1]) else groups, x, real, plan)
+
+
+def permute_as(kind, x, real, plan):
+    """Permute as a kind does, differentiably where `x` is floating."""
+    if not is_floating(x.dtype):
+        return kind.values(x, real, plan)
+    return _differentiable(x, real, kind, plan)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _differentiable(x, real, kind, plan):
+    return kind.values(x, real, plan)
+
+
+@_differentiable.defjvp
+def _derivative(kind, plan, primals, tangents):
+    x, real = primals
+    out, trace = kind.values_and_trace(x, real, plan)
+
+    def take(x, known):
+        return kind.take(x, *known, plan)
+
+    def undo(grad, known):
+        return kind.undo(grad, *known, plan)
+
+    return out, linear(take, undo, tangents[0], (real, trace))

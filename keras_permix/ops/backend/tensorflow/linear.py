@@ -1,0 +1,38 @@
+"""Linear maps with gradients of any order, compiled, in TensorFlow.
+
+Everything is compiled by XLA, also in a call that is not: op by op, a sorting network would be
+slower than the sort it replaces.
+"""
+
+import tensorflow as tf
+
+compiled = tf.function(jit_compile=True, autograph=False, reduce_retracing=False)
+
+
+def linear(function, transpose):
+    """`function` of a tensor, whose gradient is `transpose`, whose gradient is `function` again."""
+
+    @tf.custom_gradient
+    def differentiable(x):
+        # Without a stop the tape would record what is inside, too.
+        return function(tf.stop_gradient(x)), linear(transpose, function)
+
+    return differentiable
+
+
+def platform(x):
+    """Where a call of `x` runs: "cpu", "gpu", "tpu", or "unknown".
+
+    That is where `x` lies, as `at_home` sees to. While tracing nothing lies anywhere yet, unless
+    the process has a single kind of device or the device was named.
+    """
+    kinds = {device.device_type for device in tf.config.list_logical_devices()}
+    if len(kinds) == 1:
+        return kinds.pop().lower()
+    placed = getattr(x, "device", None) or ""
+    return placed.rpartition("device:")[2].partition(":")[0].lower() or "unknown"
+
+
+def at_home(x):
+    """Run what follows where `x` lies. TensorFlow's own choice would be the first accelerator."""
+    return tf.device(x.device or None)

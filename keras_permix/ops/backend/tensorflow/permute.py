@@ -1,0 +1,136 @@
+"""Permutations of tokens, in TensorFlow.
+
+Tokens are packed and shifted, arranged in pairs or groups, and unpacked. Arranging leaves a trace
+of what the data decided; the gradient is the inverse by that trace.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.eager.record import could_possibly_record
+
+from keras_permix.ops.backend.tensorflow import groups, pairs
+from keras_permix.ops.backend.tensorflow.linear import at_home, compiled, linear, platform
+from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
+
+
+class Arrangement(NamedTuple):
+    """What happens to a batch of packed tokens, of which the first `length` count."""
+
+    values: Callable  # (x, length) -> what they become
+    order: Callable  # (x, length) -> the same, and a trace
+    take: Callable  # (x, trace) -> the same by the trace
+    put: Callable  # (x, trace) -> its inverse
+
+
+def permute(x, mask, plan):
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    if 0 in x.shape[:2]:
+        return tf.identity(x)
+    with at_home(x):
+        mask = None if mask is None else tf.cast(mask, "bool")
+        plan = _reduced(plan, x.shape[1], mask)
+        return _permutation(plan, platform(x) == "cpu")(x, mask)
+
+
+def _reduced(plan, tokens, mask):
+    """The plan for so many tokens, as far as these and the real ones among them are known."""
+    if mask is None and tokens is not None:
+        return plan.at(tokens)
+    if plan.aligned and plan.steps is not None:
+        plan = plan._replace(steps=(0, *plan.steps[1:]))
+    return plan if tokens is None else plan._replace(group_size=plan.at(tokens).group_size)
+
+
+def _arrangement(plan, on_cpu):
+    if plan.group_size == 2 and plan.descending is None:
+        order = partial(pairs.order, plan=plan)
+        return Arrangement(lambda *args: order(*args)[0], order, pairs.swap, pairs.swap)
+    return Arrangement(*groups.arrangement(plan, on_cpu))
+
+
+@lru_cache(maxsize=256)
+def _permutation(plan, on_cpu):
+    """The function of a batch and a mask that `plan` describes, with its gradient."""
+    make = _shift if plan.group_size == 1 else _arranged
+    return make(plan, on_cpu)
+
+
+def _shift(plan, on_cpu):
+    forward = plan.steps
+    backward = forward and tuple(-step for step in forward)
+
+    @compiled
+    def move(x, mask, back):
+        packing = find_packing(x, mask)
+        out = _crossing(shift, x, packing, backward if back else forward, on_cpu)
+        return tf.ensure_shape(out, x.shape)
+
+    def permute(x, mask):
+        return linear(*(partial(move, mask=mask, back=back) for back in (False, True)))(x)
+
+    return permute
+
+
+def _arranged(plan, on_cpu):
+    arrange = _arrangement(plan, on_cpu)
+
+    def shifted(move, x, packing):
+        return _crossing(move, x, packing, plan.steps, on_cpu)
+
+    @compiled
+    def values(x, mask):
+        packing = find_packing(x, mask)
+        out = arrange.values(shifted(pack, x, packing), packing.length)
+        return tf.ensure_shape(unpack(out, packing), x.shape)
+
+    @compiled
+    def values_and_trace(x, mask):
+        packing = find_packing(x, mask)
+        out, trace = arrange.order(shifted(pack, x, packing), packing.length)
+        return tf.ensure_shape(unpack(out, packing), x.shape), trace
+
+    @compiled
+    def take(x, mask, trace):
+        packing = find_packing(x, mask)
+        out = arrange.take(shifted(pack, x, packing), trace)
+        return tf.ensure_shape(unpack(out, packing), x.shape)
+
+    @compiled
+    def put(grad, mask, trace):
+        packing = find_packing(grad, mask)
+        out = arrange.put(pack(grad, packing), trace)
+        return tf.ensure_shape(shifted(unpack, out, packing), grad.shape)
+
+    def permute(x, mask):
+        def inverse(grad, trace):
+            by_trace = dict(mask=mask, trace=trace)
+            return linear(partial(put, **by_trace), partial(take, **by_trace))(grad)
+
+        @tf.custom_gradient
+        def differentiable(x):
+            x = tf.stop_gradient(x)  # else the tape records the loops inside, too
+            if could_possibly_record():
+                out, trace = values_and_trace(x, mask)
+                return out, lambda grad: inverse(grad, trace)
+            # A function that was traced without a tape may still be asked for its gradient.
+            return values(x, mask), lambda grad: inverse(grad, values_and_trace(x, mask)[1])
+
+        return differentiable(x)
+
+    return permute
+
+
+def _crossing(move, x, packing, steps, on_cpu):
+    """Call `move`, but let XLA for CPUs not fuse its gather with what comes before or after.
+
+    It would gather again for each of the uses. A conditional is an edge that it keeps. Both
+    branches are the same.
+    """
+    move = partial(move, x, packing, steps)
+    if steps is None or not on_cpu:
+        return move()
+    first = x[:1, :1, :1]
+    return tf.cond(tf.reduce_any(first != tf.zeros_like(first)), move, move)

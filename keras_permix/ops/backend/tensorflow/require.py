@@ -1,0 +1,15 @@
+"""Rules that a traced function checks when it runs, since only then it knows its sizes."""
+
+import tensorflow as tf
+
+
+def require(x, holds, size, mask, *, message):
+    """`x`, or an error that gives the message and the size.
+
+    XLA leaves assertions out. It compiles for known sizes, though, and refuses a reshape that does
+    not fit: here one to a token too few.
+    """
+    with tf.control_dependencies([tf.debugging.Assert(holds, [message, size])]):
+        batch, tokens, channels = tf.unstack(tf.shape(x))
+        shape = (batch, tokens - tf.cast(tf.logical_not(holds), tokens.dtype), channels)
+        return tf.ensure_shape(tf.reshape(x, shape), x.shape)

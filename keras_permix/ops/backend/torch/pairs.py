@@ -1,0 +1,43 @@
+"""Groups of two: no sort is needed. A last token without a partner stays where it is."""
+
+import torch
+
+from keras_permix.ops.backend.torch.keys import BITS
+from keras_permix.ops.backend.torch.tracing import compiling
+
+
+def order(x, leader, lengths):
+    """Which pairs are to change places: those that descend, or that do so other than `leader`'s.
+
+    Of every sample only the first `lengths` tokens count.
+    """
+    marked = _descends(x)
+    if leader is not None:
+        marked ^= _descends(leader)
+    if lengths is None:
+        return marked
+    if not isinstance(lengths, tuple):
+        return marked & (torch.arange(1, x.shape[1], 2, device=x.device)[:, None] < lengths)
+    for sample, length in zip(marked, lengths, strict=True):
+        sample[length // 2 :] = False
+    return marked
+
+
+def _descends(x):
+    whole = x.shape[1] // 2 * 2
+    return x[:, 1:whole:2] < x[:, :whole:2]
+
+
+def swap_(x, marked):
+    """Change the places of the pairs that are marked: in `x` itself, but for graphs.
+
+    PyTorch does not vectorise `where`, but it does so for bits: a ^ (a ^ b) is b.
+    """
+    whole = 2 * marked.shape[1]
+    pairs = x[:, :whole].unflatten(1, (-1, 2))
+    if compiling():
+        swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
+        return torch.cat((swapped, x[:, whole:]), 1)
+    bits = pairs.view(BITS[x.element_size()])
+    bits ^= (bits[:, :, 0] ^ bits[:, :, 1]).mul_(marked).unsqueeze(2)
+    return x

@@ -1,0 +1,27 @@
+"""Whether PyTorch runs a call or writes it down."""
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+def compiling():
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def exporting():
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
+def device(x):
+    """The platform, and the number of devices: one, since every process has its own."""
+    return x.device.type if compiling() or has_data(x) else "meta", 1
+
+
+def has_data(x):
+    """Whether `x` holds numbers now, on whatever device."""
+    return not (compiling() or x.is_meta or isinstance(x, FakeTensor))
+
+
+def at_hand(x):
+    """Whether Python and NumPy can read the numbers in `x` now."""
+    return has_data(x) and x.is_cpu

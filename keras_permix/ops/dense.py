@@ -1,0 +1,56 @@
+"""The product with a matrix of weights, by the fastest way that a backend has."""
+
+from keras import KerasTensor, ops
+
+from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.dense import dense as dense_reference
+
+
+@op
+def dense(x, kernel, bias=None, *, implementation=None):
+    """Multiply the channels of `x` by a matrix, and add a bias.
+
+    Args:
+        x: tensor of shape (..., channels).
+        kernel: tensor of shape (channels, units), of the dtype of `x`.
+        bias: tensor of shape (units,), or None for none.
+        implementation: None to have the best one chosen, or a name that `explain` prints.
+
+    Returns:
+        A tensor of shape (..., units), like `x`.
+
+    Raises:
+        ValueError: for shapes that do not fit, or an implementation that cannot serve the call.
+
+    Example:
+
+    >>> x, kernel = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0], [4.0]])
+    >>> keras.ops.convert_to_numpy(dense(x, kernel, keras.ops.array([5.0]))).tolist()
+    [[16.0]]
+    """
+    x, kernel, bias = (
+        t if t is None or isinstance(t, KerasTensor) else ops.convert_to_tensor(t)
+        for t in (x, kernel, bias)
+    )
+    shapes = tuple(x.shape), tuple(kernel.shape), None if bias is None else tuple(bias.shape)
+    _check_shapes(*shapes)
+    return dispatch(
+        "dense",
+        dense_reference,
+        x,
+        kernel,
+        bias,
+        shape=(*shapes[0][:-1], shapes[1][1]),
+        implementation=implementation,
+    )
+
+
+def _check_shapes(x, kernel, bias):
+    fits = len(x) >= 2 and len(kernel) == 2 and x[-1] in (None, kernel[0])
+    if not fits or bias not in (None, kernel[1:]):
+        raise ValueError(
+            "`x`, `kernel` and `bias` must have the shapes (..., channels), (channels, units) and "
+            f"(units,). Received: x.shape={x}, kernel.shape={kernel}, "
+            f"bias.shape={bias}"
+        )

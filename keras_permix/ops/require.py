@@ -1,0 +1,34 @@
+"""Rules about sizes that are not known before a compiled function runs."""
+
+from keras import ops
+
+from keras_permix.ops.dispatch.dispatch import dispatch
+
+
+def require(x, holds, message, size):
+    """Return `x`, tokens, where a rule holds; raise where it does not.
+
+    The rule is checked at once where `holds` is a boolean. Where it is a tensor, since TensorFlow
+    traces for any number of tokens, it is checked whenever the traced function runs.
+
+    Args:
+        x: tensor of shape (batch, tokens, channels).
+        holds: a boolean, or a boolean tensor without axes.
+        message: the rule, and what was received but for `size`, which is put behind it.
+        size: what was received, an integer or an integer tensor without axes.
+
+    Returns:
+        `x`; whatever is computed of it fails where the rule does not hold.
+
+    Raises:
+        ValueError: where `holds` is False.
+    """
+    if ops.is_tensor(holds):
+        return dispatch("require", _require_reference, x, holds, size, message=message)
+    if not holds:
+        raise ValueError(f"{message}{size}")
+    return x
+
+
+def _require_reference(x, holds, size, mask, *, message):
+    return x

@@ -1,0 +1,82 @@
+"""From images to tokens that know their positions: values of NumPy, dtypes, files, errors."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import ImagePreprocessor, PatchEmbedding, PositionEmbedding
+from tests.harness import assert_close, functional, to_numpy
+from tests.oracle import butterfly as oracle
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(2, 6, 9, 4)).astype("float32")
+TOKENS = RNG.normal(size=(2, 5, 8)).astype("float32")
+STATISTICS = dict(mean=(0.1, 0.2, 0.3, 0.4), std=(0.5, 0.6, 0.7, 0.8))
+
+LAYERS = {
+    "preprocessor": (partial(ImagePreprocessor, 6, **STATISTICS), IMAGES),
+    "patches": (partial(PatchEmbedding, 3, 8), IMAGES),
+    "positions": (partial(PositionEmbedding), TOKENS),
+    "class token": (partial(PositionEmbedding, use_class_token=True), TOKENS),
+    "unused class token": (partial(PositionEmbedding, keep_unused=True), TOKENS),
+}
+
+
+def test_patches_are_those_of_numpy():
+    layer = PatchEmbedding(3, 8)
+    outputs = to_numpy(layer(IMAGES))
+    kernel, bias = (to_numpy(weight) for weight in layer.weights)
+    assert_close(outputs, oracle.patches(IMAGES.astype("float64"), 3) @ kernel + bias)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("keep_unused", [False, True])
+def test_positions_are_added(class_token, keep_unused):
+    layer = PositionEmbedding(class_token, keep_unused)
+    layer.build(TOKENS.shape)
+    assert layer.table.shape == (1, 5 + (class_token or keep_unused), 8)
+    wanted, table = TOKENS, to_numpy(layer.table)
+    if class_token:
+        first = np.broadcast_to(to_numpy(layer.class_token), (2, 1, 8))
+        wanted = np.concatenate([first, TOKENS], axis=1)
+    assert_close(to_numpy(layer(TOKENS)), wanted + table[:, : wanted.shape[1]])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_keeps_its_promises(name, tmp_path):
+    make, inputs = LAYERS[name]
+    layer = make()
+    outputs = to_numpy(layer(inputs))
+    assert layer.compute_output_shape(inputs.shape) == outputs.shape
+    model = functional(layer, inputs.shape[1:])
+    assert model.output_shape == (None, *outputs.shape[1:])
+    assert_close(model.predict(inputs[:1], verbose=0), outputs[:1])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(inputs)), outputs)
+    for dtype in ("float16", "bfloat16"):
+        low = make(dtype=f"mixed_{dtype}")
+        low.build(inputs.shape)
+        low.set_weights(layer.get_weights())
+        low_outputs = low(inputs)
+        assert keras.backend.standardize_dtype(low_outputs.dtype) == dtype
+        assert_close(to_numpy(low_outputs), outputs, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ImagePreprocessor(0, (1,), (1,)), "`image_size` must be a positive.*image_size=0"),
+        (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`mean` and `std` must hold.*\[1.0, 2.0\]"),
+        (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
+        (lambda: PatchEmbedding(3, 0), "`width` must be a positive integer.*width=0"),
+        (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
+        (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
+        (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
+    ],
+)
+def test_wrong_argument_is_named(call, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()

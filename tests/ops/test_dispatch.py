@@ -1,0 +1,210 @@
+"""What `explain` says is what runs: by choice, by force, in a model, for tensors without values."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from keras_permix.ops.backend.plan import Plan
+from keras_permix.ops.dispatch import dispatch
+from keras_permix.ops.dispatch.rows import Row
+from tests.backends import compiled
+from tests.harness import to_numpy
+
+X = np.random.default_rng(0).normal(size=(2, 8, 4)).astype("float32")
+STEPS = (0, 1, 2, 3)
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Every row notes its name when it runs, as does one that needs a device that is not there."""
+    names = []
+
+    def noting(name, function):
+        def call(*arguments, **options):
+            names.append(name)
+            return function(*arguments, **options)
+
+        return call
+
+    rows = [Row("group_sort", "elsewhere", print, devices=("abacus",))]
+    for row in dispatch.NATIVE.ROWS:
+        facts = {key: value for key, value in vars(row).items() if key != "installed"}
+        rows.append(Row(**{**facts, "function": noting(row.name, row.function)}))
+    monkeypatch.setattr(dispatch.NATIVE, "ROWS", tuple(rows))
+    return names
+
+
+def test_an_implementation_is_forced_where_there_is_one(monkeypatch, served):
+    usual = ops.explain("max_exchange", X).chosen
+    other = next(row.name for row in dispatch.NATIVE.ROWS if row.op == "damped_ema")
+    monkeypatch.setattr(dispatch, "FORCED", other)
+    assert other not in ops.explain("max_exchange", X).objections
+    assert ops.explain("max_exchange", X).chosen == usual
+    ops.max_exchange(X)
+    assert served == [usual]
+
+
+def test_the_reference_is_forced_everywhere(monkeypatch, served):
+    monkeypatch.setattr(dispatch, "FORCED", "reference")
+    assert ops.explain("csp", X, STEPS, 2).chosen == "reference"
+    ops.csp(X, STEPS, 2)
+    assert served == []
+
+
+def test_what_is_forced_and_cannot_serve_says_why(monkeypatch, served):
+    monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
+    for call in (lambda: ops.group_sort(X, 2), lambda: ops.explain("group_sort", X, 2)):
+        with pytest.raises(ValueError, match="'elsewhere' cannot serve.*it needs device abacus"):
+            call()
+
+
+def test_an_unknown_name_cannot_be_forced(monkeypatch):
+    monkeypatch.setattr(dispatch, "FORCED", "magic")
+    for call in (lambda: ops.max_exchange(X), lambda: ops.explain("max_exchange", X)):
+        with pytest.raises(ValueError, match="`KERAS_PERMIX_IMPLEMENTATION` must be one.*'magic'"):
+            call()
+
+
+def test_an_argument_is_stronger_than_force(monkeypatch, served):
+    monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
+    ops.group_sort(X, 2, implementation="reference")
+    assert served == []
+
+
+def test_what_is_explained_runs(served):
+    chosen = ops.explain("group_sort", X, 2).chosen
+    ops.group_sort(X, 2)
+    assert served == [chosen] and chosen != "elsewhere"
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="its compiler has no `explain`")
+def test_a_compiled_function_is_explained_from_inside(served):
+    said = []
+
+    @compiled
+    def function(x):
+        said.append(ops.explain("group_sort", x, 2).chosen)
+        return ops.group_sort(x, 2)
+
+    function(keras.ops.convert_to_tensor(X))
+    assert said and said[-1] == served[-1]
+
+
+def test_a_symbolic_call_does_not_know_the_device(served):
+    explanation = ops.explain("group_sort", keras.Input((8, 4)), 2)
+    assert explanation.chosen is None
+    assert "elsewhere: unknown: it depends on the device, known when it runs" in str(explanation)
+
+
+def test_a_symbolic_call_knows_what_does_not_depend_on_the_device(monkeypatch):
+    rows = (Row("group_sort", "small", print, max_group=1), Row("group_sort", "all", print))
+    monkeypatch.setattr(dispatch.NATIVE, "ROWS", rows)
+    explanation = ops.explain("group_sort", keras.Input((8, 4)), 2)
+    assert explanation.chosen == "all"
+    assert explanation.objections["small"] == "it takes groups of at most 1 tokens"
+    explanation = ops.explain("group_sort", keras.Input((None, 4)), 2)
+    assert explanation.chosen is None
+    assert "all: unknown: it depends on the number of tokens" in str(explanation)
+
+
+def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
+    monkeypatch.setattr(dispatch.NATIVE, "device", lambda x: ("unknown", 1))
+    row = Row("group_sort", "elsewhere", print, devices=("abacus",))
+    monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
+    explanation = ops.explain("group_sort", X, 2)
+    assert explanation.chosen == "reference"
+    assert "it needs device abacus, and it is not known" in explanation.objections["elsewhere"]
+
+
+@pytest.mark.parametrize(
+    "steps", [STEPS, ops.ShiftSchedule("linear", 4)], ids=["steps", "schedule"]
+)
+def test_an_op_in_a_model_is_saved(steps, tmp_path):
+    inputs = keras.Input((None, 4))
+    outputs = ops.slice_sort(ops.csp(inputs, steps, 2), (True, False, True, False))
+    model = keras.Model(inputs, outputs)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for part in (X, X[:, :6]):
+        np.testing.assert_array_equal(to_numpy(again(part)), to_numpy(model(part)))
+
+
+def floats(*shape):
+    return np.zeros(shape, "float32")
+
+
+def ema(x):
+    parameters = [np.full((x.shape[2], 2), 0.5, "float32")] * 4
+    return ops.damped_ema(x, *parameters, np.ones(x.shape[2], "float32"))
+
+
+# Calls of `x`, (batch, tokens, 4).
+EMPTY = {
+    "channel_shift": lambda x: ops.channel_shift(x, STEPS),
+    "channel_shift by schedule": lambda x: ops.channel_shift(x, ops.ShiftSchedule("linear", 4)),
+    "group_sort": lambda x: ops.group_sort(x),
+    "group_sort 1": lambda x: ops.group_sort(x, 1),
+    "csp": lambda x: ops.csp(x, STEPS, 2),
+    "csp reference": lambda x: ops.csp(x, STEPS, 2, align="reference"),
+    "csp ragged": lambda x: ops.csp(x, STEPS, 3, ragged=True),
+    "slice_sort": lambda x: ops.slice_sort(x, (True, False) * 2),
+    "max_exchange": lambda x: ops.max_exchange(x),
+    "sinkhorn_csp": lambda x: ops.sinkhorn_csp(x, STEPS, 2),
+    "damped_ema": ema,
+    "simple_attention": lambda x: ops.simple_attention(*[x[:, :, None]] * 3)[:, :, 0],
+    "butterfly_permute": lambda x: ops.butterfly_permute(x, 2, 1, axis=2),
+    "butterfly_unpermute": lambda x: ops.butterfly_unpermute(x, 2, 1, axis=2),
+}
+MASKED = ("channel_shift", "group_sort", "csp", "slice_sort", "max_exchange", "sinkhorn_csp")
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 4), (2, 0, 4), (0, 0, 4)])
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_becomes_nothing(name, shape):
+    assert tuple(EMPTY[name](keras.ops.zeros(shape)).shape) == shape
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 4), (2, 0, 4)])
+@pytest.mark.parametrize("name", MASKED)
+def test_masked_nothing_becomes_nothing(name, shape):
+    arguments = {"channel_shift": (STEPS,), "csp": (STEPS, 2), "sinkhorn_csp": (STEPS, 2)}
+    mask = np.ones(shape[:2], bool)
+    result = getattr(ops, name)(floats(*shape), *arguments.get(name, ()), mask=mask)
+    assert tuple(result.shape) == shape
+
+
+def test_other_empty_shapes():
+    assert tuple(ops.sinkhorn(floats(0, 3, 3)).shape) == (0, 3, 3)
+    assert tuple(ops.sinkhorn(floats(2, 0, 0)).shape) == (2, 0, 0)
+    assert tuple(ops.patchify(floats(0, 4, 6, 3), 2).shape) == (0, 6, 12)
+    assert tuple(ops.patchify(floats(2, 0, 6, 3), 2).shape) == (2, 0, 12)
+    assert tuple(ops.unpatchify(floats(0, 6, 12), 2, 4, 6).shape) == (0, 4, 6, 3)
+    assert tuple(ops.unpatchify(floats(2, 0, 12), 2, 0, 6).shape) == (2, 0, 6, 3)
+    with pytest.raises(ValueError, match="`block` must divide the size.*size=0"):
+        ops.butterfly_permute(floats(2, 0, 4), 2, 1, axis=1)
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="tensors cannot be written to")
+@pytest.mark.parametrize(
+    "identity",
+    [
+        lambda x: ops.group_sort(x, 1, implementation="reference"),
+        lambda x: ops.channel_shift(x, (0, 8, -8, 0), implementation="reference"),
+        lambda x: ops.group_sort(x, 1),
+        lambda x: ops.channel_shift(x, (0, 8, -8, 0)),
+        lambda x: ops.butterfly_permute(x, 2, 0, axis=1),
+    ],
+)
+def test_an_identity_is_a_copy(identity):
+    x = keras.ops.convert_to_tensor(X.copy())
+    identity(x)[:] = 7
+    np.testing.assert_array_equal(to_numpy(x), X)
+
+
+def test_plans_of_schedules_are_plans_of_steps():
+    schedule = ops.ShiftSchedule("linear", 4)
+    for tokens in (8, 6):
+        steps = tuple(ops.shift_steps("linear", tokens, 4).tolist())
+        assert Plan(schedule, 2).at(tokens) == Plan(steps, 2).at(tokens)
+    assert schedule.at(8) is schedule.at(8)

@@ -1,0 +1,284 @@
+"""`train` does what the command does, and calls everything by the right name."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import data
+from keras_permix.cli import main
+from keras_permix.data import Dataset
+from keras_permix.training import Run, record, train
+from keras_permix.zoo import CSPViT
+from tests.harness import ROOT
+
+RECIPE = """
+model = dict(class_name="CSPViT", image_size=8, patch_size=2, num_classes=3, width=8, depth=1,
+             mlp_dim=8)
+data = dict(name="made")
+batch_size = 16
+epochs = 2
+paper = dict(top1="12.34 %", note="A paper that says so.")
+options = dict(wide=dict(model=dict(width=16)), attention=dict(model=dict(class_name="ViT")))
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "mine" / "recipe.py"
+    path.parent.mkdir()
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The data set "made": three classes that differ in brightness."""
+    rng = np.random.default_rng(0)
+    y = np.arange(48, dtype="int32") % 3
+    x = (rng.uniform(0, 100, (48, 8, 8, 3)) + 70 * y[:, None, None, None]).astype("uint8")
+    dataset = Dataset("made", (x[:32], y[:32]), (x[32:], y[32:]), ("dark", "grey", "light"))
+    monkeypatch.setattr(data, "load_images", lambda name, data_dir=None: dataset)
+    return dataset
+
+
+@pytest.fixture
+def commit(monkeypatch):
+    """The commits that this process seems to be of, from now on."""
+
+    def set_commit(value):
+        monkeypatch.setattr(record, "current_commit", lambda: value)
+
+    set_commit("a" * 40)
+    return set_commit
+
+
+ZOO = ROOT / "zoo" / "cspvit" / "cifar10"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "option", "name", "source", "command"),
+    [
+        ("cspvit/cifar10", None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.py",
+         "permix train cspvit/cifar10"),
+        ("cspvit/cifar10", "wide", "cspvit/cifar10_wide", "zoo/cspvit/cifar10/recipe.py",
+         "permix train cspvit/cifar10 --option wide"),
+        ("cspvit/cifar10", "attention", "vit/cifar10_attention", "zoo/cspvit/cifar10/recipe.py",
+         "permix train cspvit/cifar10 --option attention"),
+        (str(ZOO / "recipe.py"), None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.py",
+         "permix train cspvit/cifar10"),
+        (str(ZOO), "wide", "cspvit/cifar10_wide", "zoo/cspvit/cifar10/recipe.py",
+         "permix train cspvit/cifar10 --option wide"),
+    ],
+)  # fmt: skip
+def test_names_of_a_run(recipe, option, name, source, command):
+    run = Run(recipe, option)
+    assert (run.name, run.source, run.command) == (name, source, command)
+    assert run.folder == Path("runs") / name
+    assert Run(recipe, option, smoke=True).folder == Path("runs") / f"{name}_smoke"
+
+
+def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
+    run = Run(str(recipe), "wide", ("epochs=1", "data.name=a b"))
+    assert run.name == "cspvit/mine_wide" and run.source == str(recipe)
+    words = f"permix train {recipe} --option wide --set epochs=1 --set 'data.name=a b'"
+    assert run.command == words
+    monkeypatch.chdir(recipe.parent)
+    assert Run("recipe.py").name == Run(".").name == "cspvit/mine"
+
+
+def test_absolute_recipe_writes_into_runs(recipe, made, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    done = train(recipe, "wide", ["epochs=1"], verbose=0)
+    assert done.folder == Path("runs/cspvit/mine_wide")
+    assert sorted(path.name for path in recipe.parent.iterdir()) == ["recipe.py"]
+    assert done.model.get_config()["width"] == 16 and len(done.rows) == 1
+
+
+def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, commit):
+    done = train(recipe, out=tmp_path / "function", verbose=0)
+    out = tmp_path / "command"
+    assert main(["train", str(recipe), "--out", str(out), "--verbose", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert f"made/test/top1: {100 * done.scores['made/test/top1']:.2f} %" in printed
+    assert f"preset: {out / 'preset'}" in printed and f"card: {out / 'README.md'}" in printed
+    function, command = (
+        json.loads((tmp_path / name / "preset" / "metadata.json").read_text())
+        for name in ("function", "command")
+    )
+    for metadata in (function, command):
+        metadata["date_saved"] = ""
+        # HDF5 notes names that Keras counts up in a process.
+        metadata["files"]["model.weights.h5"]["sha256"] = ""
+    assert function == command
+
+
+def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path, commit):
+    done = train(recipe, out=tmp_path / "run", verbose=0)
+    stored = CSPViT.from_preset(tmp_path / "run" / "preset")
+    for ours, trained in zip(stored.get_weights(), done.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, trained.astype("float16").astype("float32"))
+    images, labels = made.test
+    top1 = np.mean(stored.predict(images, verbose=0).argmax(-1) == labels)
+    assert done.scores == {"made/test/top1": pytest.approx(top1, abs=1e-4)}
+    metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
+    assert metadata["scores"] == done.scores and metadata["labels"] == ["dark", "grey", "light"]
+    assert metadata["commit"] == "a" * 40 and metadata["data"] == "made"
+    assert metadata["data_options"] is None
+
+
+def test_card(recipe, made, tmp_path, commit):
+    done = train(recipe, "wide", out=tmp_path / "run", verbose=0)
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    lines = card.splitlines()
+    assert lines[0] == "# cspvit/mine_wide"
+    assert lines[2] == f"`CSPViT`, {done.model.count_params():,} parameters, 2 epochs of made."
+    assert 'model = CSPViT.from_preset("mine_wide")' in lines
+    score = done.scores["made/test/top1"]
+    assert f"| made/test/top1 | {100 * score:.2f} % | 12.34 % |" in lines
+    assert "A paper that says so." in lines
+    assert f"* Recipe: `{recipe}`, option `wide`; train again with " in card
+    assert f"`permix train {recipe} --option wide`." in card
+    assert f"commit `{'a' * 40}`" in card
+    assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, grey, light" in card
+
+
+class Stop(keras.callbacks.Callback):
+    """Stop a run when its second epoch begins."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def test_commit_is_that_of_the_training(recipe, made, tmp_path, commit):
+    def told():
+        return json.loads((tmp_path / "run" / "run.json").read_text())["commits"]
+
+    train(recipe, out=tmp_path / "run", verbose=0)
+    commit("b" * 40)
+    train(recipe, out=tmp_path / "run", verbose=0)
+    assert told() == ["a" * 40], "nothing was trained the second time"
+    metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
+    assert metadata["commit"] == "a" * 40
+
+
+def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path, commit):
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Stop()])
+    commit("b" * 40)
+    train(recipe, out=tmp_path / "run", verbose=0)
+    metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
+    assert metadata["commit"] == f"{'a' * 40}, {'b' * 40}"
+
+
+def test_current_commit(tmp_path, monkeypatch):
+    def git(*words):
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(
+            ["git", *name, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    package = tmp_path / "keras_permix"
+    (package / "training").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(record, "__file__", str(package / "training" / "record.py"))
+    assert record.current_commit() is None, "no checkout"
+    git("init")
+    assert record.current_commit() is None, "installed inside some checkout"
+    git("add", ".")
+    git("commit", "-m", "first")
+    assert record.current_commit() == git("rev-parse", "HEAD")
+    (package / "__init__.py").write_text("changed")
+    assert record.current_commit() == git("rev-parse", "HEAD") + "-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert record.current_commit() is None, "no git"
+
+
+def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data, "load_images", None)
+    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "0"]
+    assert main(["train", "cspvit/cifar10_small", "--smoke", *small]) == 0
+    out = tmp_path / "runs" / "cspvit" / "cifar10_small_smoke"
+    assert not (out / "README.md").exists()
+    printed = capsys.readouterr().out
+    assert "generated/test/top1" in printed and "card" not in printed
+    text = (out / "preset" / "metadata.json").read_text()
+    metadata = json.loads(text)
+    assert metadata["data"] == "generated" and list(metadata["scores"])[0] == "generated/test/top1"
+    assert json.loads((out / "run.json").read_text())["smoke"] is True
+    assert len((out / "log.csv").read_text().splitlines()) == 3
+
+
+def break_weights(at_epoch, weight="head/bias"):
+    """A callback that makes a weight NaN at the first batch of an epoch."""
+
+    class Break(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch, logs=None):
+            self.seen = getattr(self, "seen", 0) + (self.epoch == at_epoch)
+
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch + 1 == at_epoch:
+                for variable in self.model.trainable_variables:
+                    if variable.path == weight:
+                        variable.assign(keras.ops.full_like(variable, float("nan")))
+
+    return Break()
+
+
+def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path):
+    breaker = break_weights(at_epoch=1)
+    with pytest.raises(FloatingPointError) as caught:
+        train(recipe, out=tmp_path / "run", verbose=0, callbacks=[breaker],
+              overrides=["batch_size=2", "epochs=3"])  # fmt: skip
+    message = str(caught.value)
+    assert "a loss of nan in epoch 2, batch" in message and str(tmp_path / "run") in message
+    assert "Epoch 1, the last good one" in message
+    assert breaker.seen < 16, "not to the end of the epoch"
+    assert not (tmp_path / "run" / "preset").exists()
+    assert not (tmp_path / "run" / "README.md").exists()
+    rows = (tmp_path / "run" / "log.csv").read_text().splitlines()
+    assert len(rows) == 2 and "nan" not in rows[1]
+    again = train(recipe, out=tmp_path / "run", verbose=0, overrides=["batch_size=2", "epochs=3"])
+    assert all(np.isfinite(weight).all() for weight in again.model.get_weights())
+
+
+def test_weights_that_are_not_finite_are_not_kept(recipe, made, tmp_path):
+    """A loss that is still finite says nothing of the last step."""
+
+    class Break(keras.callbacks.Callback):
+        def on_test_end(self, logs=None):
+            head = self.model.get_layer("head").bias
+            head.assign(keras.ops.full_like(head, float("inf")))
+
+    with pytest.raises(FloatingPointError, match="No epoch was finished.*`head/bias` with NaN"):
+        train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Break()])
+    assert not list((tmp_path / "run").glob("checkpoint*/*"))
+
+
+def test_command_says_in_one_line_that_it_stopped(recipe, made, tmp_path, capsys):
+    huge = ["--set", "optimizer.learning_rate=1e38", "--set", "batch_size=4", "--verbose", "0"]
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *huge]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("permix: error: Training must keep loss and weights finite")
+    assert error.count("\n") == 1
+
+
+CIFAR = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere")) / "cifar10.zip"
+
+
+@pytest.mark.skipif(not CIFAR.is_file(), reason="KERAS_PERMIX_DATA holds no CIFAR-10")
+def test_stored_score_is_measured_again(capsys):
+    """The published preset, evaluated by the command, gives the score that it says."""
+    assert main(["evaluate", "cspvit/cifar10_small"]) == 0
+    assert "cifar10/test/top1: 84.58 %" in capsys.readouterr().out

@@ -1,0 +1,221 @@
+"""Presets whose files are as listed, and still not what the package can load."""
+
+import io
+import json
+import re
+import shutil
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from keras_permix.zoo.presets.weights import load_weights_content, pack_weights, weights_content
+from tests.zoo.models import edit_json, list_anew, tiny, weights
+
+WEIGHTS = "model.weights.h5"
+HEAD = "layers/dense/vars"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "original"
+    tiny().save_to_preset(folder)
+    return folder
+
+
+@pytest.fixture
+def preset(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "preset")
+
+
+def refuses(preset, message, **kwargs):
+    with pytest.raises(ValueError, match=message):
+        zoo.CSPViT.from_preset(preset, **kwargs)
+
+
+def edit_weights(preset, change):
+    """Apply `change` to the HDF5 file of a preset, and list it as it is then."""
+    with h5py.File(preset / WEIGHTS, "r+") as file:
+        change(file)
+    list_anew(preset, WEIGHTS)
+
+
+def put(name, **dataset):
+    """A change that puts an array, described as for h5py, where there may be one."""
+
+    def change(file):
+        file.pop(name, None)
+        file.create_dataset(name, **dataset)
+
+    return change
+
+
+def damaged(content):
+    """Files with a cut, some other bytes, or noise over a stretch: 165 of them."""
+    rng = np.random.default_rng(0)
+    for cut in range(0, len(content), len(content) // 55):
+        yield content[:cut]
+    for _ in range(55):
+        changed, places = bytearray(content), rng.integers(0, len(content), 3)
+        for place in places:
+            changed[place] ^= int(rng.integers(1, 256))
+        yield bytes(changed)
+    for start in range(0, len(content) - 64, len(content) // 55):
+        yield content[:start] + rng.bytes(64) + content[start + 64 :]
+
+
+def test_damaged_weights():
+    model, outcomes = tiny(), []
+    for content in damaged(pack_weights(weights_content(tiny()))):
+        try:
+            load_weights_content(model, content, "preset/model.weights.h5")
+            outcomes.append("loaded")
+        except ValueError as error:
+            assert re.match("`preset/model.weights.h5` must hold the weights of", str(error))
+            outcomes.append("refused")
+    assert len(outcomes) >= 165 and outcomes.count("refused") > 100
+    assert all(np.isfinite(value).all() for value in weights(model).values())
+
+
+def test_damaged_weights_that_are_listed(preset):
+    content = (preset / WEIGHTS).read_bytes()
+    (preset / WEIGHTS).write_bytes(content[:100] + bytes(800) + content[900:])
+    list_anew(preset, WEIGHTS)
+    refuses(preset, f"`{preset}/{WEIGHTS}` must hold the weights of its model")
+
+
+NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (put("layers/a/vars/0", data=np.zeros(7)), "`layers/a/vars/0`, float64.* no layer takes"),
+        (put("layers/a/vars/0", data=np.zeros(3, "float32")), "which no layer takes"),
+        (lambda file: file.pop(f"{HEAD}/1"), r"a file without 1 weights, of shapes \[\(3,\)\]"),
+        (put(f"{HEAD}/1", data=np.zeros(4)), r"`layers/dense/vars/1`, float64 of shape \(4,\)"),
+        (put(f"{HEAD}/1", data=np.zeros(3, "int32")), "`layers/dense/vars/1`, int32"),
+        (put(f"{HEAD}/1", data=["a", "b", "c"]), "`layers/dense/vars/1`, object"),
+        (put(f"{HEAD}/1", data=[1.0, np.nan, 0.0]), NOT_FINITE),
+        (put(f"{HEAD}/1", data=[1.0, -np.inf, 0.0]), NOT_FINITE),
+        (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "no layer takes"),
+        (put(f"{HEAD}/1", shape=(3,), dtype="S1000000000"), "no plain array"),
+    ],
+    ids=["path", "same shape", "missing", "shape", "kind", "text", "nan", "inf", "huge", "long"],
+)
+def test_weights_of_another_model(preset, change, received):
+    edit_weights(preset, change)
+    refuses(preset, f"`{preset}/{WEIGHTS}` must .* Received: .*{received}")
+
+
+def test_weights_elsewhere(preset, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["bias"] = np.zeros(3, "float32")
+
+    def external(file):
+        del file[f"{HEAD}/1"]
+        file[f"{HEAD}/1"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "bias")
+
+    edit_weights(preset, external)
+    refuses(preset, "without 1 weights")
+
+    def virtual(file):
+        del file[f"{HEAD}/1"]
+        layout = h5py.VirtualLayout((3,), "float32")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "bias", (3,))
+        file.create_virtual_dataset(f"{HEAD}/1", layout)
+
+    edit_weights(preset, virtual)
+    refuses(preset, "`layers/dense/vars/1`, float32, which is no plain array")
+
+
+def test_bfloat16_weights_that_are_not_finite():
+    model = tiny(dtype="bfloat16")
+    file = io.BytesIO(weights_content(model))
+    with h5py.File(file, "r+") as opened:
+        array = opened[f"{HEAD}/1"]
+        array[...] = np.array([0x3F80, 0x7FC0, 0], "uint16").view(array.dtype)
+    with pytest.raises(ValueError, match="`layers/dense/vars/1`, which is not finite"):
+        load_weights_content(model, file.getvalue(), WEIGHTS)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"load_weights": False}, {"num_classes": 5}])
+def test_parameter_count_of_another_model(preset, kwargs):
+    count = tiny().count_params()
+    edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=count + 1))
+    message = f"`parameter_count` of {preset}/.*configures, {count:,}. Received: {count + 1:,}"
+    refuses(preset, message, **kwargs)
+
+
+@pytest.mark.parametrize("count", [None, 1e3, "1187", True])
+def test_parameter_count_that_is_none(preset, count):
+    edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=count))
+    refuses(preset, f"`parameter_count`, an integer. Received: {count!r}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patch_size": 0}, "`patch_size` must be a positive integer. Received: 0"),
+        ({"image_size": -8}, "`image_size` must be a positive integer. Received: -8"),
+        ({"width": "wide"}, "`width` must be a positive integer. Received: 'wide'"),
+        ({"std": [0.5, 0.0, 0.5]}, "`std` must hold positive numbers"),
+        ({"std": 3}, "TypeError"),
+        ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
+        ({"mixer": {"name": {"csp": 1}}}, "`mixer` must be one of"),
+        ({"mixer": ["csp"]}, "`?.*config.json` must"),
+        ({"name": ["a"]}, "config.json` must hold a configuration"),
+        ({"name": {"a": 1}}, "config.json` must hold a configuration"),
+        ({"pooling": ["mean"]}, "`pooling` must be one of"),
+        ({"dtype": {"config": {}}}, "config.json` must hold a configuration"),
+    ],
+)
+def test_configuration_that_builds_no_model(preset, change, message):
+    edit_json(preset / "config.json", lambda config: config["config"].update(change))
+    list_anew(preset, "config.json")
+    refuses(preset, f"`{preset}/config.json` must hold a configuration .*{message}|{message}")
+
+
+@pytest.mark.parametrize("name", [["CSPViT"], {"CSPViT": 1}, 3, None])
+@pytest.mark.parametrize("key", ["class_name", "module", "registered_name"])
+def test_names_that_are_no_strings(preset, key, name):
+    edit_json(preset / "config.json", lambda config: config.update({key: name}))
+    list_anew(preset, "config.json")
+    refuses(preset, "must be of a class of keras_permix.zoo .*nothing else is built")
+
+
+@pytest.mark.parametrize("depth", [65, 900, 100_000])
+@pytest.mark.parametrize("name", ["config.json", "metadata.json"])
+def test_deep_json(preset, name, depth):
+    text = json.dumps(json.loads((preset / name).read_text("utf-8")))
+    deep = '{"mixer": ' * depth + "1" + "}" * depth
+    (preset / name).write_text(f'{text[:-1]}, "deep": {deep}}}', encoding="utf-8")
+    if name != "metadata.json":
+        list_anew(preset, name)
+    refuses(preset, f"`{preset}/{name}` must be a JSON file.* Received: ")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_json_is_strict(preset, number):
+    edit_json(preset / "metadata.json", lambda m: m.update(scores={"a": float(number)}))
+    refuses(preset, f"metadata.json` must be a JSON file.* Received: {number}, which JSON")
+
+
+def test_metadata_without_end(preset):
+    with open(preset / "metadata.json", "ab") as file:
+        file.truncate(2**24 + 1)
+    refuses(preset, "metadata.json` must hold no more than 16,777,216 bytes")
+
+
+def test_metadata_that_leads_out(preset, tmp_path):
+    shutil.move(preset / "metadata.json", tmp_path / "outside.json")
+    (preset / "metadata.json").symlink_to(tmp_path / "outside.json")
+    refuses(preset, "must lie inside its folder. Received: .*a link to .*outside.json")
+
+
+def test_damaged_weights_warn_of_nothing(preset):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert zoo.CSPViT.from_preset(preset).count_params() == tiny().count_params()

@@ -1,0 +1,202 @@
+"""Saving a preset: what is refused, and what survives a kill or a full disk."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_permix import zoo
+from keras_permix.zoo.presets import names
+from keras_permix.zoo.presets.writer import update_metadata
+from tests.harness import ROOT
+from tests.zoo.models import logits, tiny
+
+# Saves with the limit of each size on what a file may hold, and says what came of it.
+FULL_DISK = """
+import resource, sys
+from keras_permix import zoo
+from tests.zoo.models import tiny
+
+model, (_, unlimited) = tiny(num_classes=4), resource.getrlimit(resource.RLIMIT_FSIZE)
+for size in sys.argv[2:]:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), unlimited))
+    try:
+        model.save_to_preset(sys.argv[1])
+        print("saved", flush=True)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+"""
+
+# Saves, and dies of the rename of a folder of the given number.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.zoo.models import tiny
+
+rename, calls = os.rename, []
+
+def deadly(*args):
+    calls.append(args)
+    if len(calls) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(*args)
+
+os.rename = deadly
+tiny(num_classes=4).save_to_preset(sys.argv[1])
+"""
+
+
+def run(script, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture
+def preset(tmp_path):
+    tiny().save_to_preset(tmp_path / "preset")
+    return tmp_path / "preset"
+
+
+def listing(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_full_disk(preset):
+    sizes = [0, 1, 100, 500, 700, 1000, *range(2000, 28000, 3000)]
+    done = run(FULL_DISK, preset, *sizes)
+    assert done.returncode == 0, done.stderr
+    outcomes = done.stdout.splitlines()
+    assert len(outcomes) == len(sizes)
+    for outcome in outcomes:
+        assert re.match(r"OSError `folder` must .* make room\. .*/\w+\.(\w+\.)?(json|h5)`", outcome)
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+    assert listing(preset.parent) == ["preset"]
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+def test_killed_save_is_recovered(preset, rename):
+    done = run(KILLED, preset, rename)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+    tiny().save_to_preset(preset)
+    assert listing(preset.parent) == ["preset"]
+
+
+def test_known_preset_is_recovered(tmp_path, monkeypatch):
+    monkeypatch.setattr(names, "__file__", str(tmp_path / "keras_permix/zoo/presets/names.py"))
+    folder = tmp_path / "keras_permix" / "weights" / "vit" / "mine"
+    tiny("ViT").save_to_preset(folder)
+    os.rename(folder, folder.with_name(".mine.0123456789ab.old"))
+    assert [name for name in zoo.list_presets() if "mine" in name] == ["vit/mine"]
+    assert listing(folder.parent) == ["mine"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite(preset, value):
+    model = tiny()
+    weight = model.get_layer("block_1").mlp_in.bias
+    weight.assign([1.0, value] + [0.0] * 6)
+    with pytest.raises(ValueError, match=f"must be finite.* `block_1/mlp_in/bias` with {value}"):
+        model.save_to_preset(preset)
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+
+
+def test_bfloat16_weights_that_are_not_finite(tmp_path):
+    model = tiny(dtype="bfloat16")
+    model.get_layer("head").bias.assign([0.0, np.nan, 0.0])
+    with pytest.raises(ValueError, match="must be finite.* `head/bias` with nan"):
+        model.save_to_preset(tmp_path / "preset")
+
+
+def test_metadata_is_strict_json(preset):
+    message = r"`metadata.json` must hold finite numbers only. Received: scores.toys/top1.1 = nan"
+    with pytest.raises(ValueError, match=message):
+        update_metadata(preset, scores={"toys/top1": [0.5, float("nan")]})
+    with pytest.raises(ValueError, match="scores.a = inf"):
+        tiny().save_to_preset(preset, scores={"a": np.float32("inf")})
+    update_metadata(preset, scores={"a": np.float32(0.5)})
+    assert zoo.preset_info(preset).scores == {"a": 0.5}
+
+
+def test_parameter_count_is_of_the_stored_model(tmp_path):
+    model = tiny()
+    model.get_layer("block_0").mlp_in.enable_lora(2)
+    model.save_to_preset(tmp_path / "preset")
+    assert zoo.preset_info(tmp_path / "preset").parameters == tiny().count_params()
+
+
+def test_links_stay_links(preset, tmp_path):
+    (tmp_path / "link").symlink_to("preset")
+    model = tiny(num_classes=4)
+    model.save_to_preset(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(model))
+    (preset / "metadata.json").rename(tmp_path / "elsewhere.json")
+    (preset / "metadata.json").symlink_to("../elsewhere.json")
+    update_metadata(preset, data="toys")
+    assert (preset / "metadata.json").is_symlink()
+    assert json.loads((tmp_path / "elsewhere.json").read_text("utf-8"))["data"] == "toys"
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("config.json/notes.txt", "config.json"),
+        ("assets/notes.txt", "assets"),
+        ("notes.txt", "notes.txt"),
+    ],
+)
+def test_files_of_the_user_stay(tmp_path, path, named):
+    path = tmp_path / "preset" / path
+    path.parent.mkdir(parents=True)
+    path.write_text("years of work", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"`folder` must be new, empty, .*'{named}'"):
+        tiny().save_to_preset(tmp_path / "preset")
+    assert path.read_text(encoding="utf-8") == "years of work"
+
+
+def test_empty_folder_of_the_user_stays(tmp_path):
+    (tmp_path / "preset" / "config.json").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"`folder` must be new, empty, .*\['config.json'\]"):
+        tiny().save_to_preset(tmp_path / "preset")
+    assert (tmp_path / "preset" / "config.json").is_dir()
+
+
+LOCALE = """
+import locale, sys
+from pathlib import Path
+from keras_permix import zoo
+from keras_permix.training import train
+from keras_permix.training.finish import finish
+from tests.training import runs
+from tests.zoo.models import tiny
+
+assert locale.getpreferredencoding(False) != "UTF-8"
+labels = ["K\\u00e4se", "\\uc21c\\uc5f4", "c"]
+tiny().save_to_preset(sys.argv[1], labels=labels)
+assert zoo.preset_info(sys.argv[1]).metadata["labels"] == labels
+recipe, images = {**runs.RECIPE, "epochs": 1}, runs.make_images()
+for _ in range(2):
+    model, rows = train(recipe, images, sys.argv[2], verbose=0)
+finish(model, recipe, images, rows, sys.argv[2], "cspvit/made")
+"""
+
+
+def test_files_are_utf8_in_any_locale(tmp_path):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    command = [sys.executable, "-c", LOCALE, tmp_path / "preset", tmp_path / "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Käse" in (tmp_path / "preset" / "task.json").read_text(encoding="utf-8")
