@@ -24,12 +24,17 @@ JAX_COMPILERS ?= "jax[tpu]==0.10.2" jax-cuda13-plugin==0.10.2 nvidia-cuda-nvcc n
 # TensorFlow's CPU build has a name of its own where the default one brings CUDA along.
 TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),tensorflow-cpu,tensorflow)
 
+# The oldest Keras that pyproject.toml allows, in a folder before that of the newest.
+OLDEST_KERAS ?= keras==3.12.0
+OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
+	tests/layers/mixing/test_slice_sort.py tests/layers/test_any_length.py
+
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators lint wheel clean
+.PHONY: demo test test-accelerators test-oldest lint wheel clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -41,6 +46,9 @@ test-accelerators: $(ACCELERATORS)/.installed
 	JAX_PLATFORMS=cpu TRITON_INTERPRET=1 \
 	KERAS_PERMIX_OLDER_TRITON=$(abspath $(ACCELERATORS)/older-triton) \
 	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators -m '' $(ARGS)
+
+test-oldest: $(TEST)/oldest-keras/.installed
+	PYTHONPATH=$(abspath $(TEST)/oldest-keras) $(TEST)/bin/python -m tests torch $(OLDEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
@@ -64,6 +72,11 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what the tests need (a minute or more)"
 	@$(TEST)/$(PIP) --editable ".[jax,test]"
+	@touch $@
+
+$(TEST)/oldest-keras/.installed: $(TEST)/.installed
+	@echo "$(TEST): installing $(OLDEST_KERAS) beside the newest"
+	@$(TEST)/$(PIP) --no-deps --target $(@D) "$(OLDEST_KERAS)"
 	@touch $@
 
 $(ACCELERATORS)/.installed: pyproject.toml

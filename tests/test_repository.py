@@ -1,8 +1,10 @@
 """Rules of the repository that no other test sees."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,17 @@ def test_presets_are_whole(name):
     info.files.verify()
     held = {path.name for path in info.files.folder.iterdir()}
     assert held == {*info.files.names, "metadata.json"}
+
+
+def test_the_oldest_keras_is_the_one_that_is_tested():
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        needed = tomllib.load(file)["project"]["dependencies"]
+    (oldest,) = re.findall(r"^OLDEST_KERAS \?= keras==(\d+\.\d+)\.0$", makefile(), re.MULTILINE)
+    assert f"keras>={oldest}" in needed
+
+
+def makefile():
+    return (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_tables_are_up_to_date():
