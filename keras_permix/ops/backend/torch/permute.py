@@ -32,7 +32,7 @@ permute_by_numpy = partial(permute, sort=groups.by_numpy)
 def permute_by_triton(x, mask, plan):
     from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
 
-    return functions.permute(x, plan)
+    return functions.permute(x, plan.at(x.shape[1]))
 
 
 def _settle(plan, tokens, mask):

@@ -17,8 +17,8 @@ from keras_permix.ops.backend.torch.triton.shift_pairs import empty_swaps, order
 
 def permute(x, plan):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
-    if plan.is_identity() or not x.numel():
-        return x
+    if plan.is_identity():
+        return x.clone()
     differentiable = torch.is_grad_enabled() and x.requires_grad
     make = _opaque_permute if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
