@@ -4,7 +4,8 @@ Shifting is a gather by a table. It is known in advance, or made at run time whe
 unknown number of tokens decides; the same gather then packs, or unpacks.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,23 @@ class Packing(NamedTuple):
     mask: tf.Tensor | None  # (batch, tokens), which tokens are real; None for all of them
     place: tf.Tensor | None  # (batch, tokens), where each token goes; None for nowhere
     token: tf.Tensor | None  # (batch, tokens), which token goes to each place
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """The steps of a `ShiftSchedule`, forward or back, for numbers of tokens known at run time."""
+
+    schedule: Any
+    aligned: bool  # to channel 0, which is then not shifted
+    sign: int = 1
+
+    def remainders(self, length, tokens):
+        steps = self.schedule.steps_for(length, tokens)
+        if isinstance(steps, tuple):
+            steps = (0, *steps[1:]) if self.aligned else steps
+            return remainders(tuple(self.sign * step for step in steps), length)
+        rest = self.sign * steps % length
+        return rest * tf.cast(tf.range(tf.shape(rest)[-1]) >= int(self.aligned), "int32")
 
 
 ALL = Packing(None, None, None, None)  # of a known number of tokens
@@ -49,7 +67,7 @@ def pack(x, packing, steps=None):
         return x if packing.token is None else tf.gather(x, packing.token, batch_dims=1)
     if packing.length is None:
         return _take_known(x, shift_places(steps, x.shape[1]))
-    return take(x, _tokens(_shifted(_range(x), packing, _negative(steps)), packing))
+    return take(x, _tokens(_shifted(_range(x), packing, negative(steps)), packing))
 
 
 def unpack(x, packing, steps=None):
@@ -68,7 +86,7 @@ def shift(x, packing, steps=None):
     """Shift real tokens without packing them, and set padding to zero."""
     if steps is None or packing.place is None:
         return _clear(pack(x, ALL if steps is None else packing, steps), packing)
-    places = _shifted(packing.place, packing, _negative(steps))
+    places = _shifted(packing.place, packing, negative(steps))
     return _clear(take(x, _tokens(places, packing)), packing)
 
 
@@ -101,7 +119,13 @@ def _shifted(place, packing, steps):
     """Places of real tokens, (batch, tokens), moved by steps within these: one per channel."""
     place, length = place[:, :, None], packing.length
     # Below twice the length: one subtraction is all that a division would do.
-    moved = place + remainders(steps, tf.maximum(length, 1))
+    divisor = tf.maximum(length, 1)
+    if isinstance(steps, Scheduled):
+        moved = place + steps.remainders(
+            divisor, None if packing.mask is None else packing.mask.shape[1]
+        )
+    else:
+        moved = place + remainders(steps, divisor)
     moved = tf.where(moved < length, moved, moved - length)
     return tf.where(place < length, moved, place)
 
@@ -118,5 +142,8 @@ def _range(x):
     return tf.range(tf.shape(x)[1])[None]
 
 
-def _negative(steps):
+def negative(steps):
+    """The steps back."""
+    if isinstance(steps, Scheduled):
+        return replace(steps, sign=-steps.sign)
     return tuple(-step for step in steps)

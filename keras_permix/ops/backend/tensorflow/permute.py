@@ -13,7 +13,14 @@ from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.tensorflow import groups, pairs
 from keras_permix.ops.backend.tensorflow.linear import at_home, compiled, linear, platform
-from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
+from keras_permix.ops.backend.tensorflow.packing import (
+    Scheduled,
+    find_packing,
+    negative,
+    pack,
+    shift,
+    unpack,
+)
 
 
 class Arrangement(NamedTuple):
@@ -39,9 +46,13 @@ def _reduced(plan, tokens, mask):
     """The plan for so many tokens, as far as these and the real ones among them are known."""
     if mask is None and tokens is not None:
         return plan.at(tokens)
-    if plan.aligned and plan.steps is not None:
-        plan = plan._replace(steps=(0, *plan.steps[1:]))
-    return plan if tokens is None else plan._replace(group_size=plan.at(tokens).group_size)
+    group_size = plan.group_size if tokens is None else plan.at(tokens).group_size
+    steps = plan.steps
+    if isinstance(steps, tuple):
+        steps = (0, *steps[1:]) if plan.aligned else steps
+    elif steps is not None:
+        steps = Scheduled(steps, plan.aligned)
+    return plan._replace(steps=steps, group_size=group_size)
 
 
 def _arrangement(plan, on_cpu):
@@ -60,7 +71,7 @@ def _permutation(plan, on_cpu):
 
 def _shift(plan, on_cpu):
     forward = plan.steps
-    backward = forward and tuple(-step for step in forward)
+    backward = forward and negative(forward)
 
     @compiled
     def move(x, mask, back):
