@@ -61,11 +61,11 @@ def test_opaque_ops_are_what_they_say():
 
     x = torch.from_numpy(X)
     for arguments in (
-        (x, 8, False, None, True),
-        (x, 16, False, [True, False] * 3, True),
-        (x, 5, True, None, True),
-        (x.to(torch.bfloat16), 16, False, None, False),
-        (-torch.zeros(1, 300, 1), 300, False, None, True),
+        (x, None, 8, False, None, True),
+        (x, None, 16, False, [True, False] * 3, True),
+        (x, torch.tensor([[[5]], [[16]]]), 5, True, None, True),
+        (x.to(torch.bfloat16), None, 16, False, None, False),
+        (-torch.zeros(1, 300, 1), None, 300, False, None, True),
     ):
         torch.library.opcheck(groups._opaque_by_numpy, arguments)
 
