@@ -83,7 +83,7 @@ class Row:
             return "it takes no empty tensor"
         if tokens is None and not self.dynamic and not call.symbolic:
             return "it needs a known number of tokens"
-        if tokens and group and tokens % group and not self.ragged:
+        if not self.ragged and tokens and group and tokens % group:
             return "it needs groups of equal size"
         if group and self.max_group is not None and group > self.max_group:
             return f"it takes groups of at most {self.max_group} tokens"

@@ -13,14 +13,7 @@ from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.tensorflow import groups, pairs
 from keras_permix.ops.backend.tensorflow.linear import at_home, compiled, linear, platform
-from keras_permix.ops.backend.tensorflow.packing import (
-    Scheduled,
-    find_packing,
-    negative,
-    pack,
-    shift,
-    unpack,
-)
+from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
 
 
 class Arrangement(NamedTuple):
@@ -46,13 +39,7 @@ def _reduced(plan, tokens, mask):
     """The plan for so many tokens, as far as these and the real ones among them are known."""
     if mask is None and tokens is not None:
         return plan.at(tokens)
-    group_size = plan.group_size if tokens is None else plan.at(tokens).group_size
-    steps = plan.steps
-    if isinstance(steps, tuple):
-        steps = (0, *steps[1:]) if plan.aligned else steps
-    elif steps is not None:
-        steps = Scheduled(steps, plan.aligned)
-    return plan._replace(steps=steps, group_size=group_size)
+    return plan if tokens is None else plan._replace(group_size=plan.at(tokens).group_size)
 
 
 def _arrangement(plan, on_cpu):
@@ -70,13 +57,10 @@ def _permutation(plan, on_cpu):
 
 
 def _shift(plan, on_cpu):
-    forward = plan.steps
-    backward = forward and negative(forward)
-
     @compiled
     def move(x, mask, back):
-        packing = find_packing(x, mask)
-        out = _crossing(shift, x, packing, backward if back else forward, on_cpu)
+        packing = find_packing(x, mask, plan)
+        out = _crossing(partial(shift, back=back), x, packing, on_cpu)
         return tf.ensure_shape(out, x.shape)
 
     def permute(x, mask):
@@ -89,30 +73,30 @@ def _arranged(plan, on_cpu):
     arrange = _arrangement(plan, on_cpu)
 
     def shifted(move, x, packing):
-        return _crossing(move, x, packing, plan.steps, on_cpu)
+        return _crossing(move, x, packing, on_cpu)
 
     @compiled
     def values(x, mask):
-        packing = find_packing(x, mask)
+        packing = find_packing(x, mask, plan)
         out = arrange.values(shifted(pack, x, packing), packing.length)
-        return tf.ensure_shape(unpack(out, packing), x.shape)
+        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape)
 
     @compiled
     def values_and_trace(x, mask):
-        packing = find_packing(x, mask)
+        packing = find_packing(x, mask, plan)
         out, trace = arrange.order(shifted(pack, x, packing), packing.length)
-        return tf.ensure_shape(unpack(out, packing), x.shape), trace
+        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape), trace
 
     @compiled
     def take(x, mask, trace):
-        packing = find_packing(x, mask)
+        packing = find_packing(x, mask, plan)
         out = arrange.take(shifted(pack, x, packing), trace)
-        return tf.ensure_shape(unpack(out, packing), x.shape)
+        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape)
 
     @compiled
     def put(grad, mask, trace):
-        packing = find_packing(grad, mask)
-        out = arrange.put(pack(grad, packing), trace)
+        packing = find_packing(grad, mask, plan)
+        out = arrange.put(pack(grad, packing, shifted=False), trace)
         return tf.ensure_shape(shifted(unpack, out, packing), grad.shape)
 
     def permute(x, mask):
@@ -134,14 +118,14 @@ def _arranged(plan, on_cpu):
     return permute
 
 
-def _crossing(move, x, packing, steps, on_cpu):
+def _crossing(move, x, packing, on_cpu):
     """Call `move`, but let XLA for CPUs not fuse its gather with what comes before or after.
 
     It would gather again for each of the uses. A conditional is an edge that it keeps. Both
     branches are the same.
     """
-    move = partial(move, x, packing, steps)
-    if steps is None or not on_cpu:
+    move = partial(move, x, packing)
+    if packing.steps is None or not on_cpu:
         return move()
     first = x[:1, :1, :1]
     return tf.cond(tf.reduce_any(first != tf.zeros_like(first)), move, move)

@@ -2,12 +2,11 @@
 
 import torch
 
+from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import clear_
 
 
 def max_exchange(x, mask):
-    if not x.numel():
-        return x.clone()
     real = None if mask is None else mask.to(x.device).bool()
     with torch.no_grad():
         first, winner = _first_and_winner(x, real)
@@ -29,8 +28,6 @@ def _first_and_winner(x, real):
 class _Exchange(torch.autograd.Function):
     """The exchange, which is its own gradient."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x, first, winner, real):
         top, bottom = x.gather(1, winner), x.gather(1, first)
@@ -44,3 +41,8 @@ class _Exchange(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return _Exchange.apply(grad, *ctx.saved_tensors), None, None, None
+
+    @staticmethod
+    def vmap(info, dims, *tensors):
+        folded, unfold = fold(info, dims, *tensors)
+        return unfold(_Exchange.apply(*folded)), 0

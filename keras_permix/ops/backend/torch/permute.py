@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
+from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
 from keras_permix.ops.backend.torch.shifts import shift
 from keras_permix.ops.backend.torch.tracing import compiling
@@ -16,8 +17,6 @@ from keras_permix.ops.backend.torch.tracing import compiling
 
 def permute(x, mask, plan, sort=groups.by_torch):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
-    if not (compiling() or x.numel()):
-        return x.clone()
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
         return _by_trace(x, None, mask, plan, False)
@@ -101,7 +100,7 @@ class _Order(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, dims, x, mask, plan, sort, traced):
-        (x, mask), unfold = _fold(info, dims, x, mask)
+        (x, mask), unfold = fold(info, dims, x, mask)
         out, trace = _Order.apply(x, mask, plan, sort, traced)
         return (unfold(out), unfold(trace) if traced else trace), (0, 0 if traced else None)
 
@@ -124,29 +123,11 @@ class _ByTrace(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, dims, x, trace, mask, plan, back):
-        (x, trace, mask), unfold = _fold(info, dims, x, trace, mask)
+        (x, trace, mask), unfold = fold(info, dims, x, trace, mask)
         return unfold(_ByTrace.apply(x, trace, mask, plan, back)), 0
 
 
 _by_trace = _ByTrace.apply
-
-
-def _fold(info, dims, *tensors):
-    """Make the axis that is mapped over part of the batch, of which no sample knows another."""
-
-    def fold(tensor, dim):
-        if tensor is None:
-            return None
-        if dim is None:
-            tensor = tensor.expand(info.batch_size, *tensor.shape)
-        else:
-            tensor = tensor.movedim(dim, 0)
-        return tensor.flatten(0, 1)
-
-    def unfold(tensor):
-        return tensor.unflatten(0, (info.batch_size, -1))
-
-    return [fold(*pair) for pair in zip(tensors, dims, strict=False)], unfold
 
 
 def _in_pairs(plan):

@@ -1,0 +1,187 @@
+"""PyTorch's own: higher derivatives, `torch.func`, masks in graphs, bounded tables, no aliases."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import ops
+from tests.harness import to_numpy
+from tests.oracle import permutations as oracle
+
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 12, 6)).astype("float32")
+MASK = np.stack([RNG.random(12) < 0.6, np.zeros(12, bool), np.arange(12) < 7])  # gaps, none, first
+STEPS = (0, 1, -5, 40, 2**40, -(10**30))
+CASES = {
+    "shift": ("channel_shift", (STEPS,), {}),
+    "pairs": ("csp", (STEPS, 2), {}),
+    "pairs, aligned": ("csp", (STEPS, 2), {"align": "reference"}),
+    "groups of 3, aligned": ("csp", (STEPS, 3), {"align": "reference"}),
+    "short groups": ("group_sort", (5,), {"ragged": True}),
+    "sort": ("slice_sort", ((True, False) * 3,), {}),
+    "exchange": ("max_exchange", (), {}),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    """A function of a tensor and a mask, and one of a mask that gives the oracle's sources."""
+    name, arguments, named = CASES[request.param]
+    described = {key: value for key, value in named.items() if key != "ragged"}
+
+    def function(x, mask=None, implementation=None):
+        op = getattr(ops, name)
+        return op(x, *arguments, mask=mask, implementation=implementation, **named)
+
+    return function, lambda mask=None: getattr(oracle, name)(X, *arguments, mask=mask, **described)
+
+
+def cubed(function, mask, weight):
+    """A function of `x` whose gradient depends on `x` by way of the permutation."""
+    return lambda x: (function(x, mask) ** 3 * weight).sum()
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+def test_values_gradients_and_second_derivatives_are_the_oracles(case, mask):
+    import torch
+
+    function, sources = case
+    x, weight = torch.from_numpy(X.copy()).requires_grad_(), RNG.integers(1, 9, X.shape)
+    direction = RNG.integers(-8, 9, X.shape).astype("float32")
+    loss = cubed(function, mask, torch.from_numpy(weight).float())
+    (gradient,) = torch.autograd.grad(loss(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(gradient, x, torch.from_numpy(direction))
+    # Exact: where nothing is summed, float32 rounds as the same products do in NumPy.
+    arrived = oracle.values(X, sources(mask))
+    outer = torch.from_numpy(oracle.values(direction, sources(mask)) * 1.0)
+    leaf = torch.from_numpy(arrived).requires_grad_()
+    plain = (leaf**3 * torch.from_numpy(weight).float()).sum()
+    (first,) = torch.autograd.grad(plain, leaf, create_graph=True)
+    (curved,) = torch.autograd.grad(first, leaf, outer)
+    expected = oracle.gradient(to_numpy(first.detach()), sources(mask))
+    np.testing.assert_array_equal(to_numpy(gradient.detach()), expected)
+    expected = oracle.gradient(to_numpy(curved), sources(mask))
+    np.testing.assert_array_equal(to_numpy(second), expected)
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+def test_function_transforms_are_served(case, mask):
+    import torch
+
+    function, _ = case
+    mask = None if mask is None else torch.from_numpy(mask)
+    x, weight = torch.from_numpy(X.copy()), torch.from_numpy(RNG.normal(size=X.shape)).float()
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(cubed(function, mask, weight)(leaf), leaf)
+    np.testing.assert_array_equal(torch.func.grad(cubed(function, mask, weight))(x), expected)
+
+    many = torch.stack([x, x.flip(1), -x], dim=1)
+    mapped = torch.func.vmap(lambda x: function(x, mask), in_dims=1)(many)
+    for ours, one in zip(mapped, many.unbind(1), strict=True):
+        np.testing.assert_array_equal(ours, function(one, mask))
+    gradients = torch.func.vmap(torch.func.grad(cubed(function, mask, weight)), in_dims=1)(many)
+    np.testing.assert_array_equal(gradients[0], expected)
+
+
+# PyTorch's own compiler warns of what PyTorch deprecates.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+def test_compiled_calls_are_the_oracle(case, mask):
+    import torch
+
+    function, sources = case
+    torch.compiler.reset()
+    mask_ = () if mask is None else (torch.from_numpy(mask),)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    x = torch.from_numpy(X.copy()).requires_grad_()
+    value = compiled(x, *mask_)
+    cotangent = RNG.integers(-8, 9, X.shape).astype("float32")
+    (gradient,) = torch.autograd.grad(value, x, torch.from_numpy(cotangent))
+    np.testing.assert_array_equal(to_numpy(value.detach()), oracle.values(X, sources(mask)))
+    np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources(mask)))
+
+
+@pytest.mark.parametrize("case_", CASES)
+def test_masks_and_short_groups_are_not_left_to_the_reference(case_):
+    name, arguments, named = CASES[case_]
+    explained = ops.explain(name, X, *arguments, mask=MASK, **named)
+    assert explained.chosen in ("native", "numpy")
+
+
+def test_results_are_no_aliases():
+    import torch
+
+    x = torch.from_numpy(X.copy())
+    for function in (
+        lambda x: ops.group_sort(x, 1),
+        lambda x: ops.channel_shift(x, (0,) * 6),
+        lambda x: ops.channel_shift(x, (12, 0, -12, 24, 0, 0)),
+        lambda x: ops.csp(x[:, :1], (1,) * 6, 2, ragged=True),
+        lambda x: ops.group_sort(x, 1, mask=np.ones((3, 12), bool)),
+    ):
+        with torch.no_grad():
+            function(x).add_(1)
+        np.testing.assert_array_equal(to_numpy(x), X)
+
+
+@pytest.mark.parametrize("shape", [(0, 12, 6), (3, 0, 6)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_nothing_gives_nothing(case, shape, masked):
+    import torch
+
+    x = torch.zeros(shape, requires_grad=True)
+    value = case[0](x, np.ones(shape[:2], bool) if masked else None)
+    assert tuple(value.shape) == shape
+    assert tuple(torch.autograd.grad(value.sum(), x)[0].shape) == shape
+
+
+def test_tables_fit_into_their_bytes():
+    import torch
+
+    from keras_permix.ops.backend.torch.shifts import Cache
+
+    cache, made = Cache(1000), []
+
+    def make(count):
+        made.append(count)
+        return torch.zeros(count, dtype=torch.uint8)
+
+    for count in (400, 500, 400, 300, 400, 2000, 400, 500):
+        assert len(cache.get(make, count)) == count
+        assert cache.held == sum(tensor.nbytes for tensor in cache.entries.values()) <= 1000
+    assert made == [400, 500, 300, 2000, 500]
+
+
+def test_tensors_without_data_are_served_and_leave_nothing_behind():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    steps = (0, 1, 2, 3, 4, 7)
+    with FakeTensorMode() as mode:
+        import torch
+
+        x = torch.empty(3, 12, 6)
+        assert ops.explain("csp", x, steps, 4).chosen == "sort"
+        assert tuple(ops.csp(x, steps, 4).shape) == tuple(x.shape) and mode is x.fake_mode
+        assert tuple(ops.csp(x, steps, 2).shape) == tuple(x.shape)
+    result = ops.csp(X, steps, 2)
+    np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.csp(X, steps, 2)))
+
+
+def test_exported_programs_take_any_number_of_tokens():
+    import torch
+
+    class Mixer(torch.nn.Module):
+        def forward(self, x, mask):
+            return ops.slice_sort(ops.csp(x, STEPS, 2, ragged=True, mask=mask), True, mask=mask)
+
+    tokens = torch.export.Dim("tokens", min=4)
+    shapes = {"x": {1: tokens}, "mask": {1: tokens}}
+    arguments = torch.from_numpy(X), torch.from_numpy(MASK)
+    program = torch.export.export(Mixer(), arguments, dynamic_shapes=shapes)
+    x, mask = RNG.normal(size=(3, 17, 6)).astype("float32"), RNG.random((3, 17)) < 0.7
+    expected = oracle.values(x, oracle.csp(x, STEPS, 2, mask=mask))
+    expected = oracle.values(expected, oracle.slice_sort(expected, True, mask))
+    result = program.module()(torch.from_numpy(x), torch.from_numpy(mask))
+    np.testing.assert_array_equal(to_numpy(result), expected)
