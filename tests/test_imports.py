@@ -35,7 +35,7 @@ sys.meta_path[:] = [Blind if finder is PathFinder else finder for finder in sys.
 
 import keras
 import numpy as np
-from keras_permix import analysis, cli, data, layers, ops, training, zoo
+from keras_permix import analysis, cli, data, layers, ops, tasks, training, zoo
 
 model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
 model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
