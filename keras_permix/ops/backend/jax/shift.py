@@ -12,19 +12,21 @@ from keras_permix.ops.backend.plan import shift_places
 
 
 def values(x, real, plan):
-    return _shift(x, real, plan)
+    if real is None:
+        return _shift_all(x, plan.steps)
+    return clear(x, real) if real.steps is None else _spread(pack(x, real), real)
 
 
 def values_and_trace(x, real, plan):
-    return _shift(x, real, plan), None
+    return values(x, real, plan), None
 
 
 def take(x, real, trace, plan):
-    return _shift(x, real, plan)
+    return values(x, real, plan)
 
 
 def undo(grad, real, trace, plan):
-    return _shift(grad, real, plan, back=True)
+    return unshift_from_front(pack(grad, real), real, plan)
 
 
 def shift_to_front(x, real, plan):
@@ -63,17 +65,10 @@ def take_samples(x, tokens):
     return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
-def _shift(x, real, plan, back=False):
-    if real is None:
-        return _shift_all(x, plan.steps, back)
-    return clear(x, real) if real.steps is None else _spread(pack(x, real), real, back)
-
-
-def _spread(packed, real, back):
+def _spread(packed, real):
     """Shift packed tokens, and bring them to their places; what is not real becomes 0."""
-    steps = real.back if back else real.steps
     places, lengths = real.places[:, :, None], real.lengths[:, None, None]
-    source = source_of(places, steps[:, None], lengths)
+    source = source_of(places, real.steps[:, None], lengths)
     return clear(jax.vmap(take_samples)(packed, source), real)
 
 
