@@ -31,11 +31,13 @@ CASES = {
 
 
 def _ways():
+    """A device, and whether its kernels are interpreted."""
     for device in ("gpu", "tpu"):
-        way = f"{device}_pallas"
-        yield pytest.param(f"{way} interpreted", marks=pytest.mark.interpreted)
+        yield pytest.param(
+            (device, True), marks=pytest.mark.interpreted, id=f"{device} interpreted"
+        )
         absent = pytest.mark.skipif(not _is_here(device), reason=f"no {device.upper()} is here")
-        yield pytest.param(way, marks=[getattr(pytest.mark, f"on_{device}"), absent])
+        yield pytest.param((device, False), marks=[getattr(pytest.mark, f"on_{device}"), absent])
 
 
 def _is_here(device):
@@ -49,22 +51,26 @@ def _is_here(device):
 @pytest.fixture(params=_ways())
 def way(request, monkeypatch):
     """Kernels whose blocks are small, so that a few tokens take every turn of the network."""
-    if not request.param.endswith("interpreted"):
-        return request.param
+    from keras_permix.ops.backend.jax.accelerators import Pallas
+
+    device, interpreted = request.param
+    if not interpreted:
+        return Pallas(device)
     from keras_permix.ops.backend.jax.gpu import sort as pallas_gpu_sort
     from keras_permix.ops.backend.jax.tpu import sort as pallas_tpu_sort
 
     monkeypatch.setattr(pallas_gpu_sort, "WORDS", 64)
     monkeypatch.setattr(pallas_tpu_sort, "MOST_VECTORS", 4)
     monkeypatch.setattr(pallas_tpu_sort, "MOST_HELD", {1: 4, 2: 2})
-    return request.param
+    return Pallas(device, interpret=True)
 
 
 def kernels_of(function, *arrays):
     """The names of the kernels in a program."""
     import jax
 
-    return set(re.findall(r"permix_([a-z_]+)", str(jax.make_jaxpr(function)(*arrays))))
+    program = jax.jit(function).lower(*arrays).as_text(debug_info=True)
+    return set(re.findall(r"permix_([a-z_]+)", program))
 
 
 def csp(way, steps, group_size, align):

@@ -1,10 +1,12 @@
 """Real tokens packed to the front of their sample, in JAX: by tables made from sums, not sorts."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from keras_permix.ops.backend.jax.turns import apart
 from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
@@ -18,20 +20,11 @@ class Real(NamedTuple):
     places: jax.Array  # (batch, tokens), where each token goes; the others go behind the real ones
     order: jax.Array  # (batch, tokens), the token that goes to each place
     steps: jax.Array | None  # (batch, channels), from 0 to the number of real tokens
-
-    @property
-    def in_front(self):
-        """Whether all real tokens are where they are to go."""
-        return jnp.all(self.mask == (_tokens(self.mask) < self.lengths[:, None]))
+    back: jax.Array | None  # the steps back
 
 
 def find_real(mask, plan):
-    mask, token = mask.astype(bool), _tokens(mask)
-    before = jnp.cumsum(mask, axis=1, dtype="int32")
-    lengths = before[:, -1]
-    places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
-    order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
-    return Real(mask, lengths, places, order, _steps(plan, lengths, mask.shape[1]))
+    return apart(partial(_find_real, plan=plan), mask.astype(bool))
 
 
 def pack(x, real):
@@ -47,6 +40,17 @@ def clear(x, real):
     return jnp.where(real.mask[..., None], x, jnp.zeros((), x.dtype))
 
 
+def _find_real(mask, plan):
+    token = jnp.arange(mask.shape[1], dtype="int32")
+    before = jnp.cumsum(mask, axis=1, dtype="int32")
+    lengths = before[:, -1]
+    places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
+    order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
+    steps = _steps(plan, lengths, mask.shape[1])
+    back = None if steps is None else jnp.where(steps > 0, lengths[:, None] - steps, 0)
+    return Real(mask, lengths, places, order, steps, back)
+
+
 def _steps(plan, lengths, most):
     """Steps of every sample. Channel 0 of an aligned plan is its own leader: it is not shifted."""
     if plan.steps is None:
@@ -57,7 +61,3 @@ def _steps(plan, lengths, most):
 
 def _take_rows(x, table):
     return jax.vmap(lambda x, table: x.at[table].get(**UNIQUE))(x, table)
-
-
-def _tokens(mask):
-    return jnp.arange(mask.shape[1], dtype="int32")

@@ -12,6 +12,7 @@ are real (None for all), and `trace` is what was found in the data:
 from functools import partial
 
 import jax
+from jax import lax
 
 from keras_permix.ops.backend.jax import groups, pairs, shift
 from keras_permix.ops.backend.jax.keys import is_floating
@@ -45,12 +46,28 @@ def _differentiable(x, real, kind, plan):
 @_differentiable.defjvp
 def _derivative(kind, plan, primals, tangents):
     x, real = primals
-    out, trace = kind.values_and_trace(x, real, plan)
+    out, trace = kind.values_and_trace(lax.stop_gradient(x), real, plan)
+    known = (real, trace)
+    return _found(x, out, known, kind, plan), _take(tangents[0], known, kind, plan)
 
+
+@partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _found(x, out, known, kind, plan):
+    """Return `out`, which was found from `x`, and whose derivative is to be that of `x`."""
+    return out
+
+
+@_found.defjvp
+def _derivative_of_found(kind, plan, primals, tangents):
+    x, out, known = primals
+    return _found(x, out, known, kind, plan), _take(tangents[0], known, kind, plan)
+
+
+def _take(tangent, known, kind, plan):
     def take(x, known):
         return kind.take(x, *known, plan)
 
     def undo(grad, known):
         return kind.undo(grad, *known, plan)
 
-    return out, linear(take, undo, tangents[0], (real, trace))
+    return linear(take, undo, tangent, known)

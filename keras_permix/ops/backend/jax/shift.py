@@ -5,31 +5,28 @@ As a kind of permutation it needs no trace, for the data decide nothing.
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from keras_permix.ops.backend.jax.packing import UNIQUE, clear, pack, unpack
+from keras_permix.ops.backend.jax.turns import apart, each
 from keras_permix.ops.backend.plan import shift_places
 
 
-def alone_on_cpu():
-    """Whether XLA compiles for one CPU, with nothing to divide."""
-    return jax.default_backend() == "cpu" and jax.device_count() == 1
-
-
 def values(x, real, plan):
-    return _shift(x, real, plan)
+    if real is None:
+        return _shift_all(x, plan.steps)
+    return clear(x, real) if real.steps is None else _spread(pack(x, real), real)
 
 
 def values_and_trace(x, real, plan):
-    return _shift(x, real, plan), None
+    return values(x, real, plan), None
 
 
 def take(x, real, trace, plan):
-    return _shift(x, real, plan)
+    return values(x, real, plan)
 
 
 def undo(grad, real, trace, plan):
-    return _shift(grad, real, plan, back=True)
+    return unshift_from_front(pack(grad, real), real, plan)
 
 
 def shift_to_front(x, real, plan):
@@ -45,14 +42,9 @@ def unshift_from_front(x, real, plan):
     """The inverse of `shift_to_front`; what is not real becomes 0."""
     if real is None:
         return _shift_all(x, plan.steps, back=True)
-    return unpack(x, real) if real.steps is None else _spread(x, real, back=True)
-
-
-def each(function, *arrays):
-    """Apply to each sample; on one CPU in turn, so that it stays in the cache."""
-    if not alone_on_cpu():
-        return jax.vmap(function)(*arrays)
-    return lax.map(lambda entries: function(*entries), arrays)
+    if real.steps is None:
+        return unpack(x, real)
+    return unpack(each(shift_sample, x, real.back, real.lengths), real)
 
 
 def shift_sample(x, steps, length):
@@ -70,35 +62,18 @@ def source_of(place, steps, length):
 
 def take_samples(x, tokens):
     """Take for every place and channel the sample of one token: both are (tokens, channels)."""
-    return jax.vmap(lambda x, token: x.at[token].get(**UNIQUE), (1, 1), 1)(x, tokens)
+    return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
-def _shift(x, real, plan, back=False):
-    if real is None:
-        return _shift_all(x, plan.steps, back)
-    return clear(x, real) if real.steps is None else _spread(pack(x, real), real, back)
-
-
-def _spread(packed, real, back):
+def _spread(packed, real):
     """Shift packed tokens, and bring them to their places; what is not real becomes 0."""
-    lengths = real.lengths[:, None]
-    steps = jnp.where(real.steps > 0, lengths - real.steps, 0) if back else real.steps
-    source = source_of(real.places[:, :, None], steps[:, None], lengths[:, None])
+    places, lengths = real.places[:, :, None], real.lengths[:, None, None]
+    source = source_of(places, real.steps[:, None], lengths)
     return clear(jax.vmap(take_samples)(packed, source), real)
 
 
 def _shift_all(x, steps, back=False):
-    """Shift every token.
-
-    XLA for CPUs fuses a gather with what comes after, and gathers again for each of the uses. A
-    conditional is an edge that it keeps; `lax.optimization_barrier` is not. Both branches are the
-    same. The condition depends on one sample, for which several devices would have to wait.
-    """
     if steps is None:
         return x
     places = shift_places(steps, x.shape[1], back)
-    take = jax.vmap(lambda x: x.ravel().at[places].get(**UNIQUE).reshape(x.shape))
-    if not alone_on_cpu():
-        return take(x)
-    first_is_positive = (x[:1, :1, :1] > 0).any()
-    return lax.cond(first_is_positive, take, take, x)
+    return apart(jax.vmap(lambda x: x.ravel().at[places].get(**UNIQUE).reshape(x.shape)), x)
