@@ -6,33 +6,45 @@ unknown number of tokens decides; the same gather then packs, or unpacks.
 
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from keras_permix.ops.backend.plan import shift_places
-
-DIGIT = 1 << 31  # of steps that no tensor could hold
+from keras_permix.ops.reference.packing import steps_modulo
 
 
 class Packing(NamedTuple):
-    """Places of tokens: the real ones in front and in order, then padding."""
+    """Places of tokens: the real ones in front and in order, then padding.
 
-    length: tf.Tensor  # (batch, 1, 1), the number of real tokens
-    mask: tf.Tensor | None  # (batch, tokens), which tokens are real; None for all of them
-    place: tf.Tensor | None  # (batch, tokens), where each token goes; None for nowhere
-    token: tf.Tensor | None  # (batch, tokens), which token goes to each place
+    Of a known number of tokens without padding only the steps are there.
+    """
+
+    steps: tuple | tf.Tensor | None  # from 0 to `length` - 1, (batch, 1, channels) or known
+    length: tf.Tensor | None = None  # (batch, 1, 1), the number of real tokens
+    mask: tf.Tensor | None = None  # (batch, tokens), which tokens are real; None for all of them
+    place: tf.Tensor | None = None  # (batch, tokens), where each token goes; None for nowhere
+    token: tf.Tensor | None = None  # (batch, tokens), which token goes to each place
 
 
-ALL = Packing(None, None, None, None)  # of a known number of tokens
-
-
-def find_packing(x, mask):
-    """The packing of `x`, (batch, tokens, channels)."""
+def find_packing(x, mask, plan):
+    """The packing of `x`, (batch, tokens, channels), and the steps of `plan` for its lengths."""
     if mask is None and x.shape[1] is not None:
-        return ALL
+        return Packing(plan.steps)
+    packing = _all(x) if mask is None else _real(x, mask)
+    if plan.steps is None:
+        return packing
+    steps = steps_modulo(plan.steps, packing.length, x.shape[1])
+    if plan.aligned:  # to channel 0, which stays
+        steps = tf.where(tf.range(x.shape[2]) == 0, 0, steps)
+    return packing._replace(steps=steps)
+
+
+def _all(x):
     batch, tokens = tf.unstack(tf.shape(x)[:2])
-    if mask is None:
-        return ALL._replace(length=tf.fill((batch, 1, 1), tokens))
+    return Packing(None, length=tf.fill((batch, 1, 1), tokens))
+
+
+def _real(x, mask):
+    batch, tokens = tf.unstack(tf.shape(x)[:2])
     real = tf.cast(mask, "int32")
     length = tf.reduce_sum(real, axis=1, keepdims=True)
     behind = length + tf.cumsum(1 - real, axis=1)
@@ -40,7 +52,7 @@ def find_packing(x, mask):
     start = tokens * tf.range(batch)[:, None]
     token = tf.math.invert_permutation(tf.reshape(start + place, [-1]))
     token = tf.reshape(token, (batch, tokens)) - start
-    return Packing(length[:, :, None], mask, place, token)
+    return Packing(None, length[:, :, None], mask, place, token)
 
 
 def pack(x, packing, steps=None):
@@ -48,8 +60,8 @@ def pack(x, packing, steps=None):
     if steps is None:
         return x if packing.token is None else tf.gather(x, packing.token, batch_dims=1)
     if packing.length is None:
-        return _take_known(x, shift_places(steps, x.shape[1]))
-    return take(x, _tokens(_shifted(_range(x), packing, _negative(steps)), packing))
+        return _take_known(x, steps)
+    return take(x, _tokens(_shifted(_range(x), packing, steps), packing))
 
 
 def unpack(x, packing, steps=None):
@@ -57,18 +69,19 @@ def unpack(x, packing, steps=None):
     if steps is None:
         out = x if packing.place is None else tf.gather(x, packing.place, batch_dims=1)
     elif packing.length is None:
-        return _take_known(x, shift_places(steps, x.shape[1], back=True))
+        return _take_known(x, steps, back=True)
     else:
-        place = _range(x) if packing.place is None else packing.place
-        out = take(x, _shifted(place, packing, steps))
+        out = take(x, _shifted(_places(x, packing), packing, steps, back=True))
     return _clear(out, packing)
 
 
-def shift(x, packing, steps=None):
+def shift(x, packing, steps, back=False):
     """Shift real tokens without packing them, and set padding to zero."""
-    if steps is None or packing.place is None:
-        return _clear(pack(x, ALL if steps is None else packing, steps), packing)
-    places = _shifted(packing.place, packing, _negative(steps))
+    if steps is None:
+        return _clear(x, packing)
+    if packing.length is None:
+        return _take_known(x, steps, back)
+    places = _shifted(_places(x, packing), packing, steps, back)
     return _clear(take(x, _tokens(places, packing)), packing)
 
 
@@ -79,30 +92,20 @@ def take(x, tokens):
     return tf.gather(tf.reshape(x, (batch, length * channels)), places, batch_dims=1)
 
 
-def remainders(steps, length):
-    """Steps, Python integers of any size, modulo `length`, a tensor."""
-    digits, length = [], tf.cast(length, "int64")
-    while not all(-DIGIT <= step < DIGIT for step in steps):
-        steps, digit = zip(*(divmod(step, DIGIT) for step in steps), strict=True)
-        digits.append(digit)
-    rest = np.array(steps) % length
-    for digit in reversed(digits):
-        rest = (rest * DIGIT + np.array(digit)) % length
-    return tf.cast(rest, "int32")
-
-
-def _take_known(x, places):
+def _take_known(x, steps, back=False):
     _, tokens, channels = x.shape
     rows = tf.reshape(x, (-1, tokens * channels))
-    return tf.reshape(tf.gather(rows, places, axis=1), (-1, tokens, channels))
+    rows = tf.gather(rows, shift_places(steps, tokens, back), axis=1)
+    return tf.reshape(rows, (-1, tokens, channels))
 
 
-def _shifted(place, packing, steps):
-    """Places of real tokens, (batch, tokens), moved by steps within these: one per channel."""
+def _shifted(place, packing, steps, back=False):
+    """Where the samples of real places, (batch, tokens), come from: one place per channel."""
     place, length = place[:, :, None], packing.length
-    # Below twice the length: one subtraction is all that a division would do.
-    moved = place + remainders(steps, tf.maximum(length, 1))
-    moved = tf.where(moved < length, moved, moved - length)
+    moved = place + steps if back else place - steps
+    # Off by one length at most: to add or subtract it does what a division would.
+    over = moved >= length if back else moved < 0
+    moved = tf.where(over, moved - length if back else moved + length, moved)
     return tf.where(place < length, moved, place)
 
 
@@ -110,13 +113,13 @@ def _tokens(places, packing):
     return places if packing.token is None else tf.gather(packing.token, places, batch_dims=1)
 
 
-def _clear(x, packing):
-    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))
+def _places(x, packing):
+    return _range(x) if packing.place is None else packing.place
 
 
 def _range(x):
     return tf.range(tf.shape(x)[1])[None]
 
 
-def _negative(steps):
-    return tuple(-step for step in steps)
+def _clear(x, packing):
+    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))
