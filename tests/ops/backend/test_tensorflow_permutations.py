@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from keras_permix import ops
 from keras_permix.ops.backend.tensorflow import linear
-from keras_permix.ops.backend.tensorflow.packing import remainders
 from tests.backends import value_and_gradient
 from tests.harness import assert_close
 from tests.oracle import permutations as oracle
@@ -22,6 +21,7 @@ X = RNG.integers(-2, 3, SHAPE).astype("float32")
 COTANGENT = RNG.integers(-8, 9, SHAPE).astype("float32")
 MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0]], bool)
 STEPS = (3, -(2**40) - 1, 2**70 + 5, 2**31 + 2)  # beyond what 32 bits hold
+LINEAR = ops.ShiftSchedule("linear", channels=4)
 DOWN = (True, False, False, True)
 CASES = {
     "shift": (
@@ -39,6 +39,10 @@ CASES = {
     "groups": (
         lambda x, mask: ops.csp(x, STEPS, 3, ragged=True, mask=mask),
         lambda x, mask: oracle.csp(x, STEPS, 3, mask=mask),
+    ),
+    "schedule": (
+        lambda x, mask: ops.csp(x, LINEAR, 3, ragged=True, mask=mask),
+        lambda x, mask: oracle.csp(x, LINEAR.at, 3, mask=mask),
     ),
     "aligned groups": (
         lambda x, mask: ops.csp(x, STEPS, 3, align="reference", ragged=True, mask=mask),
@@ -180,13 +184,6 @@ def test_smallest_integers_come_before_padding():
             values = -1 - x if sources is None and down else x
             expected = oracle.max_exchange(values, mask) if sources is None else sources(down)
             np.testing.assert_array_equal(call(down), oracle.values(values, expected))
-
-
-def test_remainders_of_any_integers():
-    steps = (0, -1, 5, 2**31, -(2**31) - 1, 2**62 + 3, -(3**90), 7**77)
-    for length in (1, 2, 97, 65_537, 2**31 - 1):
-        result = remainders(steps, tf.constant([[length]]))
-        assert result.numpy().tolist() == [[step % length for step in steps]]
 
 
 class Scaled(keras.Layer):

@@ -6,7 +6,6 @@ unknown number of tokens decides; the same gather then packs, or unpacks.
 
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from keras_permix.ops.backend.plan import shift_places
@@ -14,23 +13,38 @@ from keras_permix.ops.reference.packing import steps_modulo
 
 
 class Packing(NamedTuple):
-    """Places of tokens: the real ones in front and in order, then padding."""
+    """Places of tokens: the real ones in front and in order, then padding.
 
-    length: tf.Tensor  # (batch, 1, 1), the number of real tokens
-    mask: tf.Tensor | None  # (batch, tokens), which tokens are real; None for all of them
-    place: tf.Tensor | None  # (batch, tokens), where each token goes; None for nowhere
-    token: tf.Tensor | None  # (batch, tokens), which token goes to each place
-    steps: tf.Tensor | tuple | None  # (batch, 1, channels); one per channel where they are known
+    Of a known number of tokens without padding only the steps are there.
+    """
+
+    steps: tuple | tf.Tensor | None  # from 0 to `length` - 1, (batch, 1, channels) or known
+    length: tf.Tensor | None = None  # (batch, 1, 1), the number of real tokens
+    mask: tf.Tensor | None = None  # (batch, tokens), which tokens are real; None for all of them
+    place: tf.Tensor | None = None  # (batch, tokens), where each token goes; None for nowhere
+    token: tf.Tensor | None = None  # (batch, tokens), which token goes to each place
 
 
 def find_packing(x, mask, plan):
-    """The packing of `x`, (batch, tokens, channels), and the steps from 0 to the length - 1."""
+    """The packing of `x`, (batch, tokens, channels), and the steps of `plan` for its lengths."""
     if mask is None and x.shape[1] is not None:
-        return Packing(None, None, None, None, plan.steps)
+        return Packing(plan.steps)
+    packing = _all(x) if mask is None else _real(x, mask)
+    if plan.steps is None:
+        return packing
+    steps = steps_modulo(plan.steps, packing.length, x.shape[1])
+    if plan.aligned:  # to channel 0, which stays
+        steps = tf.where(tf.range(x.shape[2]) == 0, 0, steps)
+    return packing._replace(steps=steps)
+
+
+def _all(x):
     batch, tokens = tf.unstack(tf.shape(x)[:2])
-    if mask is None:
-        length = tf.fill((batch, 1, 1), tokens)
-        return Packing(length, None, None, None, _steps(plan, length, None))
+    return Packing(None, length=tf.fill((batch, 1, 1), tokens))
+
+
+def _real(x, mask):
+    batch, tokens = tf.unstack(tf.shape(x)[:2])
     real = tf.cast(mask, "int32")
     length = tf.reduce_sum(real, axis=1, keepdims=True)
     behind = length + tf.cumsum(1 - real, axis=1)
@@ -38,39 +52,37 @@ def find_packing(x, mask, plan):
     start = tokens * tf.range(batch)[:, None]
     token = tf.math.invert_permutation(tf.reshape(start + place, [-1]))
     token = tf.reshape(token, (batch, tokens)) - start
-    length = length[:, :, None]
-    return Packing(length, mask, place, token, _steps(plan, length, x.shape[1]))
+    return Packing(None, length[:, :, None], mask, place, token)
 
 
-def pack(x, packing, shifted=True):
+def pack(x, packing, steps=None):
     """Bring tokens to their places, and shift every channel by its step."""
-    if packing.steps is None or not shifted:
+    if steps is None:
         return x if packing.token is None else tf.gather(x, packing.token, batch_dims=1)
     if packing.length is None:
-        return _take_known(x, packing.steps)
-    return take(x, _tokens(_shifted(_range(x), packing, back=True), packing))
+        return _take_known(x, steps)
+    return take(x, _tokens(_shifted(_range(x), packing, steps), packing))
 
 
-def unpack(x, packing, shifted=True):
+def unpack(x, packing, steps=None):
     """Undo `pack`, and set padding to zero."""
-    if packing.steps is None or not shifted:
+    if steps is None:
         out = x if packing.place is None else tf.gather(x, packing.place, batch_dims=1)
     elif packing.length is None:
-        return _take_known(x, packing.steps, back=True)
+        return _take_known(x, steps, back=True)
     else:
-        place = _range(x) if packing.place is None else packing.place
-        out = take(x, _shifted(place, packing))
+        out = take(x, _shifted(_places(x, packing), packing, steps, back=True))
     return _clear(out, packing)
 
 
-def shift(x, packing, back=False):
+def shift(x, packing, steps, back=False):
     """Shift real tokens without packing them, and set padding to zero."""
-    if packing.steps is None:
+    if steps is None:
         return _clear(x, packing)
     if packing.length is None:
-        return _take_known(x, packing.steps, back)
-    place = _range(x) if packing.place is None else packing.place
-    return _clear(take(x, _tokens(_shifted(place, packing, not back), packing)), packing)
+        return _take_known(x, steps, back)
+    places = _shifted(_places(x, packing), packing, steps, back)
+    return _clear(take(x, _tokens(places, packing)), packing)
 
 
 def take(x, tokens):
@@ -83,38 +95,31 @@ def take(x, tokens):
 def _take_known(x, steps, back=False):
     _, tokens, channels = x.shape
     rows = tf.reshape(x, (-1, tokens * channels))
-    places = shift_places(steps, tokens, back)
-    return tf.reshape(tf.gather(rows, places, axis=1), (-1, tokens, channels))
+    rows = tf.gather(rows, shift_places(steps, tokens, back), axis=1)
+    return tf.reshape(rows, (-1, tokens, channels))
 
 
-def _shifted(place, packing, back=False):
-    """Places of real tokens, (batch, tokens), moved by the steps of every channel within these."""
+def _shifted(place, packing, steps, back=False):
+    """Where the samples of real places, (batch, tokens), come from: one place per channel."""
     place, length = place[:, :, None], packing.length
-    # Less than once around: one addition is all that a division would do.
-    if back:
-        moved = place - packing.steps
-        moved = tf.where(moved < 0, moved + length, moved)
-    else:
-        moved = place + packing.steps
-        moved = tf.where(moved < length, moved, moved - length)
+    moved = place + steps if back else place - steps
+    # Off by one length at most: to add or subtract it does what a division would.
+    over = moved >= length if back else moved < 0
+    moved = tf.where(over, moved - length if back else moved + length, moved)
     return tf.where(place < length, moved, place)
-
-
-def _steps(plan, length, most):
-    """Steps of every sample. Channel 0 of an aligned plan is its own leader: it is not shifted."""
-    if plan.steps is None:
-        return None
-    steps = steps_modulo(plan.steps, length, most)
-    return steps * np.minimum(np.arange(steps.shape[-1]), 1) if plan.aligned else steps
 
 
 def _tokens(places, packing):
     return places if packing.token is None else tf.gather(packing.token, places, batch_dims=1)
 
 
-def _clear(x, packing):
-    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))
+def _places(x, packing):
+    return _range(x) if packing.place is None else packing.place
 
 
 def _range(x):
     return tf.range(tf.shape(x)[1])[None]
+
+
+def _clear(x, packing):
+    return x if packing.mask is None else tf.where(packing.mask[:, :, None], x, tf.zeros_like(x))

@@ -39,7 +39,9 @@ def _reduced(plan, tokens, mask):
     """The plan for so many tokens, as far as these and the real ones among them are known."""
     if mask is None and tokens is not None:
         return plan.at(tokens)
-    return plan if tokens is None else plan._replace(group_size=plan.at(tokens).group_size)
+    if tokens is None or plan.group_size is None:
+        return plan._replace(group_size=plan.group_size or tokens)
+    return plan._replace(group_size=min(plan.group_size, tokens))
 
 
 def _arrangement(plan, on_cpu):
@@ -71,32 +73,30 @@ def _shift(plan, on_cpu):
 
 def _arranged(plan, on_cpu):
     arrange = _arrangement(plan, on_cpu)
-
-    def shifted(move, x, packing):
-        return _crossing(move, x, packing, on_cpu)
+    shifted = partial(_crossing, on_cpu=on_cpu)
 
     @compiled
     def values(x, mask):
         packing = find_packing(x, mask, plan)
         out = arrange.values(shifted(pack, x, packing), packing.length)
-        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape)
+        return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
     def values_and_trace(x, mask):
         packing = find_packing(x, mask, plan)
         out, trace = arrange.order(shifted(pack, x, packing), packing.length)
-        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape), trace
+        return tf.ensure_shape(unpack(out, packing), x.shape), trace
 
     @compiled
     def take(x, mask, trace):
         packing = find_packing(x, mask, plan)
         out = arrange.take(shifted(pack, x, packing), trace)
-        return tf.ensure_shape(unpack(out, packing, shifted=False), x.shape)
+        return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
     def put(grad, mask, trace):
         packing = find_packing(grad, mask, plan)
-        out = arrange.put(pack(grad, packing, shifted=False), trace)
+        out = arrange.put(pack(grad, packing), trace)
         return tf.ensure_shape(shifted(unpack, out, packing), grad.shape)
 
     def permute(x, mask):
@@ -124,7 +124,7 @@ def _crossing(move, x, packing, on_cpu):
     It would gather again for each of the uses. A conditional is an edge that it keeps. Both
     branches are the same.
     """
-    move = partial(move, x, packing)
+    move = partial(move, x, packing, packing.steps)
     if packing.steps is None or not on_cpu:
         return move()
     first = x[:1, :1, :1]
