@@ -110,7 +110,7 @@ def hold_folder(folder):
         Whether it is this process's now. Where a file system knows no locks, it always is.
     """
     path = _lock_in(folder)
-    if _held.get(path, (None,))[0] == os.getpid():
+    if path.exists() and _held.get(path, (None,))[0] == os.getpid():
         return True
     file = open(path, "ab")
     if not _lock(file, wait=False):

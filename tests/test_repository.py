@@ -1,5 +1,6 @@
 """Rules of the repository that no other test sees."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -50,3 +51,30 @@ def test_nobody_asks_for_the_backend():
 def test_tables_of_the_readme_are_up_to_date():
     done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", "--check"])
     assert done.returncode == 0
+
+
+def test_text_files_name_their_encoding():
+    calls = {
+        f"{path.relative_to(ROOT)}:{call.lineno}": call
+        for folder in ("keras_permix", "tools", "examples", "zoo")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and opens_text(call)
+    }
+    assert calls, "there are text files"
+    silent = [
+        place
+        for place, call in calls.items()
+        if "encoding" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert silent == []
+
+
+def opens_text(call):
+    """Whether a call in the syntax tree opens a file that is not said to be binary."""
+    if getattr(call.func, "attr", None) in ("read_text", "write_text"):
+        return True
+    if getattr(call.func, "id", None) != "open":
+        return False
+    given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
+    return not any("b" in str(getattr(mode, "value", "")) for mode in given)

@@ -66,7 +66,7 @@ def load_weights_content(model, content, path):
     Shapes are compared before an array is read.
 
     Args:
-        model: A model that is built.
+        model: A model that is built; where it is compiled, its optimizer's state is loaded, too.
         content: The bytes of the file.
         path: Where they come from, for the error.
 
@@ -75,7 +75,10 @@ def load_weights_content(model, content, path):
     """
     try:
         with h5py.File(io.BytesIO(content)) as file:
-            _check_datasets(_datasets(file), model)
+            found = _datasets(file)
+            if getattr(model, "optimizer", None) is not None:  # Which arrays it takes, it says not.
+                found = {k: v for k, v in found.items() if not k.startswith("optimizer/")}
+            _check_datasets(found, model)
         model.load_weights(_WeightsFile(content))  # Which array is whose, Keras checks.
     except Exception as error:  # h5py raises what comes to hand for a damaged file.
         raise ValueError(
@@ -120,10 +123,9 @@ def _check_datasets(found, model):
     for name, dataset in found.items():
         if not _is_plain(dataset):
             raise ValueError(f"`{name}`, {dataset.dtype}, which is no plain array")
-    optimizer = getattr(model, "optimizer", None)
     needed = collections.Counter(
         (tuple(weight.shape), "float" in keras.backend.standardize_dtype(weight.dtype))
-        for weight in [*model.weights, *getattr(optimizer, "variables", ())]
+        for weight in model.weights
     )
     for name, dataset in sorted(found.items()):
         key = dataset.shape, _is_float(dataset)

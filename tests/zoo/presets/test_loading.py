@@ -94,6 +94,7 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
     [
         (put("layers/a/vars/0", data=np.zeros(7)), "`layers/a/vars/0`, float64.* no layer takes"),
         (put("layers/a/vars/0", data=np.zeros(3, "float32")), "which no layer takes"),
+        (put("optimizer/vars/0", data=np.zeros(7)), "`optimizer/vars/0`.* no layer takes"),
         (lambda file: file.pop(f"{HEAD}/1"), r"a file without 1 weights, of shapes \[\(3,\)\]"),
         (put(f"{HEAD}/1", data=np.zeros(4)), r"`layers/dense/vars/1`, float64 of shape \(4,\)"),
         (put(f"{HEAD}/1", data=np.zeros(3, "int32")), "`layers/dense/vars/1`, int32"),
@@ -103,8 +104,11 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
         (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "no layer takes"),
         (put(f"{HEAD}/1", shape=(3,), dtype="S1000000000"), "no plain array"),
     ],
-    ids=["path", "same shape", "missing", "shape", "kind", "text", "nan", "inf", "huge", "long"],
-)
+    ids=[
+        "path", "same shape", "optimizer", "missing", "shape", "kind", "text", "nan", "inf", "huge",
+        "long",
+    ],
+)  # fmt: skip
 def test_weights_of_another_model(preset, change, received):
     edit_weights(preset, change)
     refuses(preset, f"`{preset}/{WEIGHTS}` must .* Received: .*{received}")
