@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from keras_permix.ops.dispatch.checks import check_choice
+
 ESTIMATORS = {"mean": np.mean, "median": np.median}
 
 
@@ -33,12 +35,9 @@ def rank_residual(tokens, estimator="mean"):
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1; Dong et al., "Attention
     is not all you need", 2021.
     """
-    if estimator not in ESTIMATORS:
-        raise ValueError(
-            f"`estimator` must be one of {list(ESTIMATORS)}. Received: estimator={estimator!r}"
-        )
     tokens = as_tokens(tokens)
-    return tokens - ESTIMATORS[estimator](tokens, axis=1, keepdims=True)
+    estimate = ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)]
+    return tokens - estimate(tokens, axis=1, keepdims=True)
 
 
 def token_norm(tokens, kind="1inf"):
@@ -64,8 +63,7 @@ def token_norm(tokens, kind="1inf"):
 
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
-    if kind not in ("1", "inf", "1inf"):
-        raise ValueError(f"`kind` must be one of ['1', 'inf', '1inf']. Received: kind={kind!r}")
+    check_choice("kind", kind, ("1", "inf", "1inf"))
     sizes = np.abs(as_tokens(tokens))
     of_channels, of_tokens = sizes.sum(axis=1).max(axis=1), sizes.sum(axis=2).max(axis=1)
     return {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}[kind]

@@ -4,6 +4,8 @@ from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
 
 SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
+TEXT = (32, 512, 256)
+MASKED = ", masked"  # from an eighth of the tokens to all of them are real
 CASES = {
     "csp, pairs": (SHORT, VISION),
     "channel shift": (SHORT,),
@@ -11,10 +13,15 @@ CASES = {
     "max exchange": (LONG,),
     "simple attention": (LONG, LONGER),
     "damped EMA": (LONG,),
+    "csp, pairs, masked": (TEXT,),
+    "channel shift, masked": (TEXT,),
+    "groups of 8, masked": (TEXT,),
+    "full sort, masked": (TEXT,),
+    "max exchange, masked": (TEXT,),
 }
-EXACT = ("csp, pairs", "channel shift", "full sort", "max exchange")  # they move values
+ROUNDING = ("simple attention", "damped EMA")  # the others move values
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the greatest value
-RIVALS = ("attention", "linear_attention", "fourier", "sort")
+RIVALS = ("attention", "linear_attention", "fourier", "sort", "unmasked")
 COLUMNS = (
     "case",
     "shape",
@@ -46,10 +53,10 @@ def measure(case, repeats, dtype):
         copy's, all for forward and backward together (a copy has a forward alone, counted twice).
         The rivals are softmax attention as fast as the backend has it, linear attention, a Fourier
         transform (all on the same tensor, in heads of 64 channels, without projections), and of a
-        full sort the backend's own sort. The reference of the damped EMA is its form by a Fourier
-        transform. `gb_per_s` counts the tensor four times: read and
-        written, and its gradient, too. `peak_mb` is the memory of forward and backward above what
-        was there.
+        full sort the backend's own sort, of a masked operator the same without a mask. The
+        reference of the damped EMA is its form by a Fourier transform. `gb_per_s` counts the tensor
+        four times: read and written, and its gradient, too. `peak_mb` is the memory of forward and
+        backward above what was there.
 
     Raises:
         ValueError: if values or gradients differ from the reference's; nothing is timed then.
@@ -65,9 +72,9 @@ def measure(case, repeats, dtype):
         x = keras.ops.convert_to_tensor(x, dtype)
         operator, reference, chosen = _functions(case, x)
         best, reference = runners(operator, x), runners(reference, x)
-        _check_equal(best, reference, 0 if case in EXACT else TOLERANCES[dtype], case, shape)
+        _check_equal(best, reference, TOLERANCES[dtype] if case in ROUNDING else 0, case, shape)
         copy = runners(keras.ops.negative, x)[0]
-        rivals = {name: runners(rival, x)[1] for name, rival in _rivals(case).items()}
+        rivals = {name: runners(rival, x)[1] for name, rival in _rivals(case, x).items()}
         peak = peak_megabytes(best[1])
         times = medians([*reference, *best, copy, *rivals.values()], repeats)
         reference_forward, reference_both, forward, both, copied, *others = times
@@ -136,12 +143,15 @@ def _functions(case, x):
     if case == "simple attention":
         chosen = ops.explain("simple_attention", *[in_heads(x)] * 3).chosen
         return on_heads(ops.simple_attention), on_heads(quadratic_attention), chosen
-    op, arguments = _call(case, x)
+    op, arguments = _call(case.removesuffix(MASKED), x)
+
+    def masked(x):
+        return dict(mask=_mask(x)) if case.endswith(MASKED) else {}
 
     def call(x, implementation=None):
-        return op(x, *arguments, implementation=implementation)
+        return op(x, *arguments, **masked(x), implementation=implementation)
 
-    chosen = ops.explain(op, x, *arguments).chosen
+    chosen = ops.explain(op, x, *arguments, **masked(x)).chosen
     # TensorFlow does not compile the gradient of a recurrence.
     reference = "fft" if op is ops.damped_ema else "reference"
     return call, lambda x: call(x, reference), chosen
@@ -161,12 +171,24 @@ def _call(case, x):
     return {
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
+        "groups of 8": (ops.group_sort, (8,)),
         "full sort": (ops.slice_sort, ()),
         "max exchange": (ops.max_exchange, ()),
     }[case]
 
 
-def _rivals(case):
+def _mask(x):
+    """Real tokens in front, as many as in texts of all lengths; a compiler cannot know them."""
+    import keras
+    import numpy as np
+
+    batch, tokens = x.shape[:2]
+    lengths = np.random.default_rng(0).integers(tokens // 8, tokens + 1, (batch, 1))
+    unknown = keras.ops.cast(0 * x[0, 0, 0], "int32")
+    return keras.ops.arange(tokens) < keras.ops.convert_to_tensor(lengths, "int32") + unknown
+
+
+def _rivals(case, x):
     """Functions of a tensor that mix its tokens in other ways, by name."""
     import keras
 
@@ -177,6 +199,8 @@ def _rivals(case):
         "linear_attention": rivals.on_heads(rivals.linear_attention),
         "fourier": rivals.fourier_transform,
     }
+    if case.endswith(MASKED):
+        functions["unmasked"] = _functions(case.removesuffix(MASKED), x)[0]
     if case == "full sort":
         functions["sort"] = lambda x: keras.ops.sort(x, axis=1)
     return functions

@@ -33,12 +33,12 @@ def run(arguments):
         return 0
     from keras_permix._backend import installed_backends
     from keras_permix.cli.table import format_table
+    from keras_permix.ops.dispatch.checks import check_choice
     from keras_permix.zoo import list_presets
 
     installed = installed_backends()
     for backend in arguments.backends or []:
-        if backend not in installed:
-            raise ValueError(f"`--backend` must be one of {installed}. Received: {backend}")
+        check_choice("--backend", backend, installed)
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]

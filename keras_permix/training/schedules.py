@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_permix.ops.dispatch.checks import check_choice
+
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear")
 OPTIMIZERS = {"adam": keras.optimizers.Adam, "adamw": keras.optimizers.AdamW}
 
@@ -23,9 +25,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, name, peak, warmup_steps, total_steps, steps_per_epoch):
-        if name not in SCHEDULES:
-            raise ValueError(f"`name` must be one of {list(SCHEDULES)}. Received: {name!r}")
-        self.name = name
+        self.name = check_choice("name", name, SCHEDULES)
         self.peak = peak
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps

@@ -59,6 +59,9 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
     for rival in ("attention", "linear_attention", "fourier"):
         assert min(float(row[f"vs_{rival}"]) for row in rows) > 0
     assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
+    masked = [row for row in rows if row["vs_unmasked"]]
+    assert [row["case"] for row in masked] == [c for c in bench_ops.CASES if c.endswith("masked")]
+    assert "reference" not in {row["implementation"] for row in masked}
     assert "is done" in capsys.readouterr().err
 
 

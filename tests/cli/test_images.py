@@ -43,7 +43,7 @@ def test_predict(tmp_path, capsys, pixels):
         assert lines[3 * index : 3 * index + 3] == expected
 
 
-def test_predict_on_grey_and_transparent_images(tmp_path, capsys, pixels):
+def test_predict_on_gray_and_transparent_images(tmp_path, capsys, pixels):
     gray, clear = tmp_path / "gray.png", tmp_path / "clear.png"
     Image.fromarray(pixels[0, :, :, 0]).resize((30, 20)).save(gray)
     Image.fromarray(pixels[0]).convert("RGBA").save(clear)

@@ -41,7 +41,7 @@ def made(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.arange(48, dtype="int32") % 3
     x = (rng.uniform(0, 100, (48, 8, 8, 3)) + 70 * y[:, None, None, None]).astype("uint8")
-    dataset = Dataset("made", (x[:32], y[:32]), (x[32:], y[32:]), ("dark", "grey", "light"))
+    dataset = Dataset("made", (x[:32], y[:32]), (x[32:], y[32:]), ("dark", "gray", "light"))
     monkeypatch.setattr(data, "load_images", lambda name, data_dir=None: dataset)
     return dataset
 
@@ -127,7 +127,7 @@ def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path
     top1 = np.mean(stored.predict(images, verbose=0).argmax(-1) == labels)
     assert done.scores == {"made/test/top1": pytest.approx(top1, abs=1e-4)}
     metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
-    assert metadata["scores"] == done.scores and metadata["labels"] == ["dark", "grey", "light"]
+    assert metadata["scores"] == done.scores and metadata["labels"] == ["dark", "gray", "light"]
     assert metadata["commit"] == "a" * 40 and metadata["data"] == "made"
     assert metadata["data_options"] is None
 
@@ -145,7 +145,7 @@ def test_card(recipe, made, tmp_path, commit):
     assert f"* Recipe: `{recipe}`, option `wide`; train again with " in card
     assert f"`permix train {recipe} --option wide`." in card
     assert f"commit `{'a' * 40}`" in card
-    assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, grey, light" in card
+    assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, gray, light" in card
 
 
 class Stop(keras.callbacks.Callback):

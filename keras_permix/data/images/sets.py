@@ -11,6 +11,7 @@ from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_folder, read_verified
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
 from keras_permix.data.images.pillow import pillow_image
+from keras_permix.ops.dispatch.checks import check_choice
 
 
 def load_images(name, data_dir=None):
@@ -46,9 +47,7 @@ def load_images(name, data_dir=None):
     Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST.
     """
-    if name not in SETS:
-        raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: name={name!r}")
-    labels, files, read, module = SETS[name]
+    labels, files, read, module = SETS[check_choice("name", name, SETS)]
     if data_dir is not None and not files:
         raise ValueError(
             f"{name} is only had by download: leave `data_dir=None`. Received: data_dir={data_dir}"

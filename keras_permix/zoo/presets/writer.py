@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import keras
 
+from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.safe_files import LEFTOVER, replacing_folder, write_bytes
 from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
 from keras_permix.zoo.presets.folder import (
@@ -40,10 +41,7 @@ WEIGHTS_DTYPES = (None, "float16", "float32")
 def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
     spec = serialize_model(model)
-    if weights_dtype not in WEIGHTS_DTYPES:
-        raise ValueError(
-            f"`weights_dtype` must be one of {list(WEIGHTS_DTYPES)}. Received: {weights_dtype!r}"
-        )
+    check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
     _check_known("metadata", metadata, METADATA_KEYS)
     labels = metadata.get("labels")
     if labels is not None and len(labels) != model.output_shape[-1]:

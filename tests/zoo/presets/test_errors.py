@@ -188,7 +188,7 @@ def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .* Received: 'int4'"),
+        ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .*='int4'"),
         ({"label": ["a"]}, r"`metadata` may hold labels, .* Received: \['label'\]"),
         ({"labels": ["a"]}, "one name per class or output. Received: 1 labels for 3 outputs"),
         ({"urls": {"a.h5": "https://x"}}, r"`urls` may hold .* Received: \['a.h5'\]"),

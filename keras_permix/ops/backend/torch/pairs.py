@@ -33,7 +33,7 @@ def _descends(x):
 def swap_(x, marked):
     """Change the places of the pairs that are marked: in `x` itself, but for graphs.
 
-    PyTorch does not vectorise `where`, but it does so for bits: a ^ (a ^ b) is b.
+    PyTorch does not vectorize `where`, but it does so for bits: a ^ (a ^ b) is b.
     """
     whole = 2 * marked.shape[1]
     pairs = x[:, :whole].unflatten(1, (-1, 2))

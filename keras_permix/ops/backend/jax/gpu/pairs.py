@@ -1,7 +1,7 @@
 """Circular shifts, and shifts with sorted pairs, on a GPU, in Pallas by way of Triton.
 
 A program fills a tile of tokens and channels, and gathers what belongs there. What the data
-decided, a bit a pair, is a word a channel of a tile: all that the gradient needs.
+decided, one bit per pair, is one word per channel of a tile: all that the gradient needs.
 
 Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is int32
 of shape (channels,), from 0 to tokens - 1.

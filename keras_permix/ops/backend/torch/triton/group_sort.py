@@ -171,7 +171,7 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
 
 
 def empty_places(x, group_size):
-    """What `sort_groups` fills with a place a sample."""
+    """What `sort_groups` fills with one place per value."""
     return x.new_empty(x.shape, dtype=torch.uint8 if group_size <= 256 else torch.int16)
 
 

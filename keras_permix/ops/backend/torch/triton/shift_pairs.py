@@ -1,8 +1,8 @@
 """Shift every channel, and put the two samples of every pair of tokens in order: one pass.
 
-A program of the forward kernel takes 32 pairs, so that what the data decided, a bit a pair, fills
-one word a channel. These words, 1/64 of float32 samples, are all that the gradient needs. Its
-kernel gathers as well: every sample of the result fetches the one that came from its place.
+A program of the forward kernel takes 32 pairs, so that what the data decided, one bit per pair,
+fills one word per channel. These words, 1/64 of float32 samples, are all that the gradient needs.
+Its kernel gathers as well: every sample of the result fetches the one that came from its place.
 """
 
 import torch
@@ -101,7 +101,7 @@ def order_pairs(x, steps, *, aligned, traced):
         traced: whether `undo_pairs` will need the second result.
 
     Returns:
-        A tensor like `x`, and one bit a pair, True where it was swapped: a word for 32 pairs of a
+        A tensor like `x`, and one bit per pair, True where it was swapped: a word for 32 pairs of a
         channel, (batch, words, channels), int32; or None.
     """
     out, swaps = torch.empty_like(x), empty_swaps(x) if traced else None
@@ -111,7 +111,7 @@ def order_pairs(x, steps, *, aligned, traced):
 
 
 def empty_swaps(x):
-    """What `order_pairs` fills with a bit a pair."""
+    """What `order_pairs` fills with one bit per pair."""
     return x.new_empty((*tiles(x)[:2], x.shape[2]), dtype=torch.int32)
 
 
