@@ -32,6 +32,7 @@ OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
+OLDEST := $(TEST)/$(subst ==,-,$(OLDEST_KERAS))
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test test-accelerators test-oldest lint wheel clean
@@ -47,14 +48,14 @@ test-accelerators: $(ACCELERATORS)/.installed
 	KERAS_PERMIX_OLDER_TRITON=$(abspath $(ACCELERATORS)/older-triton) \
 	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators -m '' $(ARGS)
 
-test-oldest: $(TEST)/oldest-keras/.installed
-	PYTHONPATH=$(abspath $(TEST)/oldest-keras) $(TEST)/bin/python -m tests torch $(OLDEST_TESTS) $(ARGS)
+test-oldest: $(OLDEST)/.installed
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch $(OLDEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
 
-wheel: $(TEST)/.installed
-	$(TEST)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+wheel:
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 $(DEMO)/.installed: pyproject.toml
 	@echo "$(DEMO) 1/2: making the environment"
@@ -74,9 +75,9 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) --editable ".[jax,test]"
 	@touch $@
 
-$(TEST)/oldest-keras/.installed: $(TEST)/.installed
+$(OLDEST)/.installed: $(TEST)/.installed
 	@echo "$(TEST): installing $(OLDEST_KERAS) beside the newest"
-	@$(TEST)/$(PIP) --no-deps --target $(@D) "$(OLDEST_KERAS)"
+	@$(TEST)/$(PIP) --no-deps --upgrade --target $(@D) "$(OLDEST_KERAS)"
 	@touch $@
 
 $(ACCELERATORS)/.installed: pyproject.toml

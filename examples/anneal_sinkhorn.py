@@ -58,7 +58,7 @@ def anneal(model):
 
 
 def score(model, waves):
-    """Per cent of the waves that the model tells."""
+    """Percent of the waves that the model tells."""
     return 100 * model.evaluate(*waves, verbose=0, return_dict=True)["accuracy"]
 
 

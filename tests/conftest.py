@@ -13,7 +13,12 @@ ONCE = (
     "tests/layers/mega/test_mega_block.py::test_parameters_are_those_of_the_papers_stacks",
     "tests/ops/test_golden.py::test_schedules",
     "tests/ops/test_rows.py",
+    "tests/test_examples.py::test_anneal_sinkhorn",
+    "tests/test_examples.py::test_mixer_pictures",
+    "tests/test_examples.py::test_mixing_figures",
     "tests/training/test_recipe.py",
+    "tests/training/test_train.py::test_stored_score_is_measured_again",
+    "tests/zoo/presets/test_saving.py",
     "tests/zoo/presets/test_handles.py",
     "tests/zoo/test_vit.py::test_parameters_are_the_papers",
 )
@@ -22,6 +27,11 @@ EACH = ("tests/data/images/test_augment.py", "tests/data/images/test_rand_augmen
 
 # Folders whose programs are compiled as users compile them: those that compare bits, and time.
 AS_USERS_DO = ("ops", "bench", "accelerators")
+
+
+def pytest_report_header():
+    """Which of the Keras versions that may be installed side by side this run uses."""
+    return f"keras: {keras.__version__} on {keras.config.backend()}"
 
 
 def pytest_collection_modifyitems(items):

@@ -13,7 +13,14 @@ import keras_permix
 from keras_permix import cli
 from tests.harness import ROOT
 
-PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    "benchmarks/waiting.md",
+    "weights/README.md",
+    "zoo/README.md",
+)
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 SNIPPETS = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
 
@@ -32,9 +39,18 @@ def test_wishes_have_snippets():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_links_lead_somewhere(name):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", TEXTS[name])
-    assert links
-    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+    folder = (ROOT / name).parent
+    assert [link for link in links(TEXTS[name]) if not (folder / link).exists()] == []
+
+
+def test_links_and_pictures_are_found():
+    assert {"zoo/README.md", "docs/mixers/csp.png"} <= set(links(TEXTS["README.md"]))
+
+
+def links(text):
+    """Files and folders that a page links to, or shows, relative to its own folder."""
+    found = re.findall(r'\]\((?!https?:)([^)#]+)|src="([^"]+)"', text)
+    return [link or picture for link, picture in found]
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -42,8 +58,8 @@ def test_commands_exist(name):
     commands = set(re.findall(r"\bpermix ([a-z]+)\b", TEXTS[name]))
     assert commands
     assert commands <= set(cli.COMMANDS)
-    goals = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", TEXTS[name], re.MULTILINE))
-    rules = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    goals = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", TEXTS[name], re.MULTILINE))
+    rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {goal for pair in goals for goal in pair if goal} <= rules
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from keras_permix import zoo
+from keras_permix.recipe import recipe_folders
+from keras_permix.zoo.presets import names
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 2**20
@@ -40,9 +42,21 @@ def test_presets_are_whole(name):
     assert held == {*info.files.names, "metadata.json"}
 
 
+def test_the_wheel_carries_what_the_package_looks_for(monkeypatch):
+    looked = []
+    monkeypatch.setattr(names, "recover_folders", looked.append)
+    zoo.list_presets()
+    wheel = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
+    carried = {ROOT / folder for pair in wheel["force-include"].items() for folder in pair}
+    assert carried == {*recipe_folders(), *(folder.parent for folder in looked)}
+
+
+def pyproject():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def test_the_oldest_keras_is_the_one_that_is_tested():
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        needed = tomllib.load(file)["project"]["dependencies"]
+    needed = pyproject()["project"]["dependencies"]
     (oldest,) = re.findall(r"^OLDEST_KERAS \?= keras==(\d+\.\d+)\.0$", makefile(), re.MULTILINE)
     assert f"keras>={oldest}" in needed
 

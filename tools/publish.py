@@ -61,13 +61,14 @@ def replace_all(moves, old):
             kept = old / str(number)
             place.parent.mkdir(parents=True, exist_ok=True)
             kept.parent.mkdir(exist_ok=True)
+            done.append((new, place, kept))
             if place.exists():
                 os.rename(place, kept)
-            done.append((place, kept))
             os.rename(new, place)
     except BaseException:
-        for place, kept in done:
-            shutil.rmtree(place, ignore_errors=True)
+        for new, place, kept in done:
+            if not new.exists():
+                shutil.rmtree(place)
             if kept.exists():
                 os.rename(kept, place)
         raise

@@ -14,6 +14,7 @@ CASES = {
     "simple attention": (LONG, LONGER),
     "damped EMA": (LONG,),
     "csp, pairs, masked": (TEXT,),
+    "csp, pairs, masked with gaps": (TEXT,),
     "channel shift, masked": (TEXT,),
     "groups of 8, masked": (TEXT,),
     "full sort, masked": (TEXT,),
@@ -143,15 +144,17 @@ def _functions(case, x):
     if case == "simple attention":
         chosen = ops.explain("simple_attention", *[in_heads(x)] * 3).chosen
         return on_heads(ops.simple_attention), on_heads(quadratic_attention), chosen
-    op, arguments = _call(case.removesuffix(MASKED), x)
+    plain, masked, how = case.partition(MASKED)
+    op, arguments = _call(plain, x)
+    mask_of = _masks(x, gaps=bool(how)) if masked else None
 
-    def masked(x):
-        return dict(mask=_mask(x)) if case.endswith(MASKED) else {}
+    def mask(x):
+        return dict(mask=mask_of(x)) if masked else {}
 
     def call(x, implementation=None):
-        return op(x, *arguments, **masked(x), implementation=implementation)
+        return op(x, *arguments, **mask(x), implementation=implementation)
 
-    chosen = ops.explain(op, x, *arguments, **masked(x)).chosen
+    chosen = ops.explain(op, x, *arguments, **mask(x)).chosen
     # TensorFlow does not compile the gradient of a recurrence.
     reference = "fft" if op is ops.damped_ema else "reference"
     return call, lambda x: call(x, reference), chosen
@@ -167,7 +170,7 @@ def _call(case, x):
         layer = layers.DampedEMA()
         layer.build(x.shape)
         return ops.damped_ema, [keras.ops.copy(weight) for weight in layer.parameters]
-    steps = ops.shift_steps("linear", x.shape[1], x.shape[2])
+    steps = ops.ShiftSchedule("linear", x.shape[2])
     return {
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
@@ -177,15 +180,21 @@ def _call(case, x):
     }[case]
 
 
-def _mask(x):
-    """Real tokens in front, as many as in texts of all lengths; a compiler cannot know them."""
+def _masks(x, gaps):
+    """A function of a tensor like `x` that gives the mask of texts of all lengths.
+
+    Its result hangs on the tensor, so that no compiler knows it in advance.
+    """
     import keras
     import numpy as np
 
     batch, tokens = x.shape[:2]
     lengths = np.random.default_rng(0).integers(tokens // 8, tokens + 1, (batch, 1))
-    unknown = keras.ops.cast(0 * x[0, 0, 0], "int32")
-    return keras.ops.arange(tokens) < keras.ops.convert_to_tensor(lengths, "int32") + unknown
+    order = np.arange(tokens)
+    if gaps:
+        order = np.random.default_rng(0).permutation(tokens)
+    order, lengths = (keras.ops.convert_to_tensor(a, "int32") for a in (order, lengths))
+    return lambda x: order < lengths + keras.ops.cast(0 * x[0, 0, 0], "int32")
 
 
 def _rivals(case, x):
@@ -199,8 +208,9 @@ def _rivals(case, x):
         "linear_attention": rivals.on_heads(rivals.linear_attention),
         "fourier": rivals.fourier_transform,
     }
-    if case.endswith(MASKED):
-        functions["unmasked"] = _functions(case.removesuffix(MASKED), x)[0]
+    plain, masked, _ = case.partition(MASKED)
+    if masked:
+        functions["unmasked"] = _functions(plain, x)[0]
     if case == "full sort":
         functions["sort"] = lambda x: keras.ops.sort(x, axis=1)
     return functions

@@ -25,6 +25,7 @@ def run(arguments):
     spec = data_of(info, arguments.data)
     task = task_of(load_preset(None, info))
     dataset = task.load(spec, arguments.data_dir)
+    task.check_labels(dataset)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():

@@ -3,7 +3,7 @@
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import (
     check_align,
-    check_group_size,
+    check_groups,
     check_mask,
     check_tokens,
 )
@@ -61,7 +61,7 @@ def csp(
     """
     x = check_tokens(x)
     steps = check_steps(steps, x.shape[2])
-    group_size = check_group_size(group_size, x.shape[1], ragged)
+    x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "csp",
         csp_reference,

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_align, check_group_size, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
@@ -48,7 +48,7 @@ def group_sort(
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """
     x = check_tokens(x)
-    group_size = check_group_size(group_size, x.shape[1], ragged)
+    x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "group_sort",
         group_sort_reference,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_permix.ops.dispatch.checks import check_choice
+from keras_permix.ops.dispatch.checks import check_choice, check_layer_index
 
 KINDS = ("interleave", "interleave_haar")
 
@@ -39,10 +39,7 @@ def interleave_order(kind, channels, *, layer, layers, head_dim=None):
     Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
     """
     check_choice("kind", kind, KINDS)
-    if not 0 <= layer < layers:
-        raise ValueError(
-            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
-        )
+    check_layer_index(layer, layers)
     head_dim = channels if head_dim is None else head_dim
     if channels < 1 or head_dim < 1 or channels % head_dim:
         raise ValueError(

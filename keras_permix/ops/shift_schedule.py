@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.ops.dispatch.checks import check_choice
+from keras_permix.ops.dispatch.checks import check_choice, check_layer_index
 
 LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
 REMEMBERED = 64  # numbers of tokens
@@ -53,6 +53,7 @@ class ShiftSchedule:
     layers: int = 1
     group_size: int = 2
     _known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         check_choice("schedule", self.name, SCHEDULES)
@@ -60,11 +61,7 @@ class ShiftSchedule:
         for name, size in sizes.items():
             if index(size) < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}")
-        if not 0 <= self.layer < self.layers:
-            raise ValueError(
-                "`layer` must count from 0 to `layers` - 1. "
-                f"Received: layer={self.layer}, layers={self.layers}"
-            )
+        check_layer_index(self.layer, self.layers)
 
     def at(self, tokens):
         """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
@@ -99,10 +96,15 @@ class ShiftSchedule:
                 "A power schedule needs a known number of tokens and, with a mask, at most "
                 f"{LARGEST_TABLE} tokens times channels. Received: tokens={tokens}, {self}"
             )
-        if "table" not in self._known or len(self._known["table"]) <= tokens:
+        return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
+
+    def _table(self, tokens):
+        """Steps for every number of tokens up to `tokens`, made once; (tokens + 1, channels)."""
+        if self._tables.get(tokens) is None:
             table = [self._make(max(length, 1)) for length in range(tokens + 1)]
-            self._known["table"] = np.array(table, "int32")
-        return ops.take(ops.convert_to_tensor(self._known["table"]), lengths[..., 0], axis=0)
+            self._tables.clear()
+            self._tables[tokens] = np.array(table, "int32")
+        return self._tables[tokens]
 
     def _make(self, tokens):
         rule = SCHEDULES[self.name]

@@ -1,5 +1,7 @@
 """Make scores doubly stochastic: a permutation with a temperature."""
 
+from numbers import Real
+
 from keras import KerasTensor, backend, ops
 
 from keras_permix.ops.dispatch.dispatch import dispatch
@@ -62,12 +64,14 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
 def check_iterations(iterations):
     """Return `iterations` if it is an integer of at least 1."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"`iterations` must be a positive integer. Received: {iterations!r}")
+        raise ValueError(
+            f"`iterations` must be a positive integer. Received: iterations={iterations!r}"
+        )
     return iterations
 
 
 def check_temperature(temperature):
     """Return `temperature` if it is a tensor, or a number above 0."""
-    if isinstance(temperature, (int, float)) and not temperature > 0:
+    if isinstance(temperature, Real) and not temperature > 0:
         raise ValueError(f"`temperature` must be above 0. Received: temperature={temperature!r}")
     return temperature

@@ -2,7 +2,7 @@
 
 from keras import backend, ops
 
-from keras_permix.ops.dispatch.checks import check_group_size, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
@@ -29,7 +29,7 @@ def sinkhorn_csp(
     becomes `csp` with `align="reference"`, while gradients flow through the choice of the order as
     well. Channel 0 stays as it is. The iterations do not start from the scores alone but near
     their limit, which sorting gives for temperature zero: the limit of many iterations stays the
-    same, and 20 bring rows within a few per cent of it at any temperature. For every group and
+    same, and 20 bring rows within a few percent of it at any temperature. For every group and
     channel it holds a matrix of group size by group size.
 
     Args:
@@ -68,6 +68,7 @@ def sinkhorn_csp(
     x = check_tokens(x)
     if not backend.is_float_dtype(x.dtype):
         raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+    x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "sinkhorn_csp",
         sinkhorn_csp_reference,
@@ -75,7 +76,7 @@ def sinkhorn_csp(
         mask=check_mask(mask, x),
         implementation=implementation,
         steps=check_steps(steps, x.shape[2]),
-        group_size=check_group_size(group_size, x.shape[1], ragged),
+        group_size=group_size,
         iterations=check_iterations(iterations),
         temperature=check_temperature(temperature),
         ragged=ragged,

@@ -4,7 +4,7 @@ SHARES = ("accuracy", "top1", "top5")  # metrics from 0 to 1
 
 
 def format_score(key, value):
-    """A score as people read it: per cent for accuracies, else the number.
+    """A score as people read it: percent for accuracies, else the number.
 
     Args:
         key: `DATA/PART/METRIC`.

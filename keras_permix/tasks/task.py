@@ -72,6 +72,20 @@ class Task:
         """
         raise NotImplementedError
 
+    def check_labels(self, dataset):
+        """Check that a data set names one class or target per output of the model.
+
+        Raises:
+            ValueError: if it does not.
+        """
+        outputs = self.model.output_shape[-1]
+        if len(dataset.labels) != outputs:
+            raise ValueError(
+                "The model must have one output per class or target of the data. "
+                f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "
+                f"outputs={outputs}"
+            )
+
     def evaluate(self, part, batch_size, verbose=0):
         """Measure the model on a part of a data set: a dict from metrics to floats."""
         self.model.compile(loss=self.loss(), metrics=self.metrics())

@@ -1,11 +1,5 @@
 """The model card of a preset, as Markdown."""
 
-import datetime
-
-import keras
-
-from keras_permix.machine import machine
-from keras_permix.ops.backend import running
 from keras_permix.tasks.scores import format_score
 
 
@@ -21,7 +15,7 @@ def write_card(model, run, dataset, scores, rows, record):
     commits = ", ".join(f"`{commit}`" for commit in record["commits"])
     return f"""# {run.name}
 
-`{class_name}`, {model.count_params():,} parameters, {values["epochs"]} epochs of {dataset.name}.
+`{class_name}`, {model.count_params():,} parameters, {len(rows)} epochs of {dataset.name}.
 
 ```python
 from keras_permix.zoo import {class_name}
@@ -42,8 +36,8 @@ epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
 * Log: `log.csv`, one row per epoch; curves: `curves.png`.
-* Trained {datetime.date.today().isoformat()} in {minutes:.0f} minutes of wall time on \
-{machine()}, Keras {keras.__version__} on {running.name()}, {values["precision"]}, \
+* Trained {record["date"]} in {minutes:.0f} minutes of wall time on {record["machine"]}, Keras \
+{record["keras"]} on {record["backend"]}, {values["precision"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.

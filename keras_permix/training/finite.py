@@ -31,6 +31,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
             self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
 
     def on_epoch_end(self, epoch, logs=None):
+        for key, value in (logs or {}).items():
+            if not np.isfinite(float(value)):
+                self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
         for weight in self.model.weights:
             if not np.isfinite(keras.ops.convert_to_numpy(weight).astype("float32")).all():
                 self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")

@@ -35,6 +35,9 @@ def make_model(recipe):
 def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
     """Train a model by a recipe, from where the folder `out` left off.
 
+    The folder stays this process's, so that what follows can be written there; let others have it
+    by `safe_files.release_folder`.
+
     Args:
         model: The recipe's model, fresh from `make_model`.
         recipe: A dict as `load_recipe` gives it.
@@ -52,10 +55,7 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
             epoch in which they were.
     """
     folder = RunFolder(out, recipe)
-    try:
-        _fit(model, recipe, dataset, folder, verbose, callbacks)
-    finally:
-        folder.release()
+    _fit(model, recipe, dataset, folder, verbose, callbacks)
     return folder.rows
 
 

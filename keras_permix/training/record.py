@@ -1,5 +1,6 @@
-"""What a run folder says of its run: name, command, and the commit that trained it."""
+"""What a run folder says of its run: name, command, and what trained it: commit, machine, Keras."""
 
+import datetime
 import json
 import subprocess
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import keras
 
 from keras_permix._version import __version__
+from keras_permix.machine import machine
+from keras_permix.ops.backend import running
 from keras_permix.safe_files import write_text
 
 FILE = "run.json"
@@ -15,7 +18,8 @@ FILE = "run.json"
 class Recorder(keras.callbacks.Callback):
     """Note in a run folder what is trained there, and the commit, when an epoch begins.
 
-    The commit is that of this process's code. A run that another commit goes on with has both.
+    Date, machine, Keras and backend are those of the last epoch; the commit is that of this
+    process's code. A run that another commit goes on with has both.
 
     Args:
         folder: The run folder.
@@ -40,6 +44,12 @@ class Recorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if self.commit is not None and self.commit not in self.record["commits"]:
             self.record["commits"].append(self.commit)
+        self.record |= {
+            "date": datetime.date.today().isoformat(),
+            "machine": machine(),
+            "keras": keras.__version__,
+            "backend": running.name(),
+        }
         write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
 
 
@@ -47,12 +57,18 @@ def read_record(folder):
     """The record of a run folder.
 
     Raises:
-        ValueError: if the folder holds none.
+        ValueError: if the folder holds none, or a damaged one.
     """
     path = Path(folder) / FILE
     if not path.is_file():
         raise ValueError(f"`{FILE}` must lie in the folder of a run. Received: {folder}")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"`{FILE}` must be the JSON that a run writes. Remove it, and the run goes on. "
+            f"Received: {path} ({error})"
+        ) from error
 
 
 def current_commit():

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
+from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe, make_model
 from keras_permix.training.record import Recorder
 
-SMOKE = dict(epochs=2, batch_size=8, validation_samples=16)
+SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 SMOKE_SAMPLES = 32
 
 
@@ -43,8 +44,8 @@ class Run:
     @functools.cached_property
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
-        values = load_recipe(self.recipe, self.option, self.overrides)
-        return {**values, **SMOKE} if self.smoke else values
+        smoke = SMOKE if self.smoke else ()
+        return load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
 
     @functools.cached_property
     def path(self):
@@ -137,7 +138,11 @@ def train(
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
     else:
         dataset = task.load(values["data"], data_dir, seed=values["seed"])
+    task.check_labels(dataset)
     recorder = Recorder(folder, run)
-    rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
-    scores = finish(model, run, dataset, rows, folder, recorder.record)
+    try:
+        rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
+        scores = finish(model, run, dataset, rows, folder, recorder.record)
+    finally:
+        release_folder(folder)
     return Trained(model, rows, scores, folder)

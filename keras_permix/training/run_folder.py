@@ -4,14 +4,24 @@ import csv
 import io
 import json
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from keras_permix.safe_files import hold_folder, release_folder, sweep, write_bytes, write_text
+from keras_permix.safe_files import (
+    hold_folder,
+    recover_folders,
+    release_folder,
+    sweep,
+    write_bytes,
+    write_text,
+)
 from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
 from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+
+NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
 
 
 class RunFolder(keras.callbacks.Callback):
@@ -19,19 +29,24 @@ class RunFolder(keras.callbacks.Callback):
 
     An epoch's weights, optimizer state and log rows become one checkpoint, of which the last two
     stay. `log.csv`, `curves.png` and `tensorboard/` are made from these rows. The folder belongs to
-    this process until the run or the process ends.
+    this process until it is released (`safe_files.release_folder`) or the process ends.
 
     Args:
         path: The folder of the run. Made if absent.
         recipe: The recipe as a dict; a run is resumed only with the recipe it began with.
 
     Raises:
+        ImportError: if what records a run is not installed.
         ValueError: if the folder holds a run of another recipe, or damaged checkpoints alone.
         OSError: if another process trains in the folder, or it cannot be written.
     """
 
     def __init__(self, path, recipe):
         super().__init__()
+        if absent := [name for name in NEEDED if not find_spec(name)]:
+            raise ImportError(
+                f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
+            )
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.recipe = recipe
@@ -45,7 +60,7 @@ class RunFolder(keras.callbacks.Callback):
         try:
             self._resume()
         except BaseException:
-            self.release()
+            release_folder(self.path)
             raise
 
     @property
@@ -59,10 +74,6 @@ class RunFolder(keras.callbacks.Callback):
             model.optimizer.build(model.trainable_variables)
             load_weights_content(model, *self._saved)
             self._saved = None
-
-    def release(self):
-        """Let other processes have the folder."""
-        release_folder(self.path)
 
     def on_epoch_begin(self, epoch, logs=None):
         _seed(self.model, (self.recipe["seed"], epoch))
@@ -79,10 +90,8 @@ class RunFolder(keras.callbacks.Callback):
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
 
-    def on_train_end(self, logs=None):
-        self.release()
-
     def _resume(self):
+        recover_folders(self.path)
         sweep(self.path)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:
@@ -121,7 +130,8 @@ def _plain(value):
 def format_log(rows):
     """The rows of a log as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
@@ -153,10 +163,11 @@ def draw_curves(rows, path):
     metrics = [key for key in rows[0] if f"val_{key}" in rows[0]][:2]
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     epochs = [row["epoch"] for row in rows]
-    for axes, metric in zip(figure.subplots(1, 2), metrics, strict=True):
+    panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+    for axes, metric in zip(panels, metrics, strict=True):
         for key, label in ((metric, "training"), (f"val_{metric}", "validation")):
             if key in rows[0]:
-                axes.plot(epochs, [row[key] for row in rows], label=label)
+                axes.plot(epochs, [row.get(key, np.nan) for row in rows], label=label)
         axes.set(xlabel="epoch", ylabel=metric)
         axes.grid(alpha=0.3)
         axes.legend()

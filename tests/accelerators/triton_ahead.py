@@ -83,7 +83,7 @@ def launches(call):
 
 
 def source(kernel, arguments):
-    """The kernel for these arguments, specialised as a launch would."""
+    """The kernel for these arguments, specialized as a launch would."""
     signature, constants, attributes = {}, {}, {}
     for index, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]

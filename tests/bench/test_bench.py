@@ -60,7 +60,7 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
         assert min(float(row[f"vs_{rival}"]) for row in rows) > 0
     assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
     masked = [row for row in rows if row["vs_unmasked"]]
-    assert [row["case"] for row in masked] == [c for c in bench_ops.CASES if c.endswith("masked")]
+    assert [row["case"] for row in masked] == [c for c in bench_ops.CASES if "masked" in c]
     assert "reference" not in {row["implementation"] for row in masked}
     assert "is done" in capsys.readouterr().err
 

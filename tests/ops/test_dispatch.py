@@ -213,3 +213,29 @@ def test_plans_of_schedules_are_plans_of_steps():
         steps = tuple(ops.shift_steps("linear", tokens, 4).tolist())
         assert Plan(schedule, 2).at(tokens) == Plan(steps, 2).at(tokens)
     assert schedule.at(8) is schedule.at(8)
+
+
+def test_a_mask_is_what_is_not_zero():
+    x = np.random.default_rng(0).normal(size=(1, 6, 4)).astype("float32")
+    mask = np.array([[2.0, 0.5, 0.0, 1.0, 0.0, 3.0]], "float32")
+    for implementation in (None, "reference"):
+        results = [
+            to_numpy(ops.csp(x, (0, 1, 2, 3), 2, mask=m, implementation=implementation))
+            for m in (mask, mask != 0)
+        ]
+        np.testing.assert_array_equal(*results)
+        assert not results[0][0, [2, 4]].any() and results[0][0, [0, 1, 3, 5]].all()
+
+
+def test_nothing_is_served_whatever_is_asked_for():
+    name = ops.explain("group_sort", np.ones((1, 4, 3), "float32"), 2).chosen
+    empty = np.zeros((2, 0, 3), "float32")
+    assert ops.group_sort(empty, 2, implementation=name).shape == (2, 0, 3)
+
+
+def test_descending_takes_any_booleans_and_nothing_else():
+    x = np.array([[[1.0, 1.0], [2.0, 2.0]]], "float32")
+    up_and_down = ops.slice_sort(x, (np.bool_(False), True))
+    np.testing.assert_array_equal(to_numpy(up_and_down), [[[1, 2], [2, 1]]])
+    with pytest.raises(ValueError, match="`descending` must be.*descending=1, channels=2"):
+        ops.slice_sort(x, 1)

@@ -134,7 +134,11 @@ def test_masked_integers(case, dtype, implementation):
 # PyTorch's own compiler warns of what PyTorch deprecates.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.parametrize("case", COMPILED)
 def test_masked_and_compiled(case, implementation):
+    if keras.config.backend() == "torch" and implementation == "reference":
+        pytest.skip("PyTorch's compiler takes the references apart, call by call of Keras")
     function, sources = call(case, implementation)
     check(compiled(function), sources)

@@ -22,7 +22,7 @@ SETTINGS = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# Made once a shape: a compiler that sees new shapes all the time has nothing else to do.
+# Made once per shape: a compiler that sees new shapes all the time has nothing else to do.
 SHAPES = ((2, 8, 6), (1, 12, 3), (3, 7, 4), (2, 1, 2), (1, 33, 5))
 
 

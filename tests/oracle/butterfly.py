@@ -41,8 +41,8 @@ def gelu(x):
 
 
 def layer_norm(x, gamma, beta, epsilon=1e-5):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * gamma + beta
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * gamma + beta
 
 
 def block_dense(x, kernel, bias=0):

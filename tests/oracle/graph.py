@@ -75,8 +75,8 @@ def block(tokens, bias, weights, sort=None, descending=False, real=None):
 
 def _norm(x, weights):
     gamma, beta = weights
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5) * gamma + beta
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(axis=-1, keepdims=True) + 1e-5) * gamma + beta
 
 
 def _dense(x, weights):

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_permix.data import Dataset
 from keras_permix.recipe import DEFAULTS, merge
+from keras_permix.safe_files import release_folder
 from keras_permix.training import fit_recipe, make_model
 
 RECIPE = merge(
@@ -50,7 +51,10 @@ def make_images():
 def train(recipe, dataset, out, **kwargs):
     """Train the model of a recipe in the folder `out`. Returns it and the rows of the log."""
     model = make_model(recipe)
-    return model, fit_recipe(model, recipe, dataset, out, **kwargs)
+    try:
+        return model, fit_recipe(model, recipe, dataset, out, **kwargs)
+    finally:
+        release_folder(out)
 
 
 class Killer(keras.callbacks.Callback):

@@ -12,7 +12,9 @@ import pytest
 from keras_permix import data
 from keras_permix.cli import main
 from keras_permix.data import Dataset
+from keras_permix.safe_files import release_folder
 from keras_permix.training import Run, record, train
+from keras_permix.training.run_folder import RunFolder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
 
@@ -282,3 +284,23 @@ def test_stored_score_is_measured_again(capsys):
     """The published preset, evaluated by the command, gives the score that it says."""
     assert main(["evaluate", "cspvit/cifar10_small"]) == 0
     assert "cifar10/test/top1: 84.58 %" in capsys.readouterr().out
+
+
+def test_labels_must_fit_before_anything_is_trained(made, recipe, tmp_path):
+    overrides = ["model.num_classes=5", "epochs=1"]
+    with pytest.raises(ValueError, match=r"one output per class.*3 in all, outputs=5"):
+        train(recipe, overrides=overrides, out=tmp_path / "run", verbose=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_smoke_run_takes_overrides():
+    values = Run("cspvit/mnist", overrides=("epochs=1",), smoke=True).values
+    assert values["epochs"] == 1 and values["batch_size"] == 8
+
+
+def test_a_preset_that_a_kill_left_aside_survives_the_next_run(tmp_path):
+    aside = tmp_path / ".preset.0123456789ab.old"
+    aside.mkdir()
+    (aside / "metadata.json").write_text("{}", encoding="utf-8")
+    release_folder(RunFolder(tmp_path, {"seed": 0}).path)
+    assert (tmp_path / "preset" / "metadata.json").is_file() and not aside.exists()

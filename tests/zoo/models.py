@@ -46,9 +46,9 @@ def edit_json(path, change):
 
 def list_anew(folder, name):
     """Write the present size and checksum of a preset's file into its metadata."""
-    from keras_permix.zoo.presets.folder import checksum
+    from keras_permix.zoo.presets.folder import entry_of
 
     def change(metadata):
-        metadata["files"][name] = checksum(folder / name)
+        metadata["files"][name] = entry_of((folder / name).read_bytes())
 
     edit_json(folder / "metadata.json", change)

@@ -46,7 +46,8 @@ def load_texts(name, max_length, data_dir=None, *, fields=("text",), **files):
     given = [str(row["label"]) for rows in parts for row in rows]
     labels = LABELS.get(name) if not files else None
     labels = labels or _label_names(given)
-    numbers = {**{label: i for i, label in enumerate(labels)}, **_numbers(len(labels), given)}
+    by_name = {label: number for number, label in enumerate(labels)}
+    numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
     train, test = (_source(rows, numbers, fields, max_length) for rows in parts)
     return Dataset(name, (train, None), (test, None), tuple(labels))
 

@@ -6,8 +6,8 @@ from keras import ops
 from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
+from keras_permix.ops.dispatch.require import require
 from keras_permix.ops.position_bias import rotary_bias, simple_bias
-from keras_permix.ops.require import require
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")

@@ -91,10 +91,6 @@ class CSP(TokenMixer):
                 shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
         self._steps = check_steps(shift, channels)
 
-    def steps(self, tokens, channels):
-        """Steps of every inner channel for `tokens` tokens, an integer array `(channels,)`."""
-        return ops.shift_steps(self.shift, tokens, channels, **self._place())
-
     def mix(self, values, mask=None):
         return ops.csp(values, self._steps, self.group_size, align=self.align, mask=mask)
 

@@ -5,6 +5,7 @@ import keras
 from keras_permix import ops
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.parts.checks import check_positive
+from keras_permix.ops.sinkhorn import check_temperature
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -70,8 +71,7 @@ class SinkhornCSP(CSP):
             **kwargs,
         )
         self.iterations = check_positive("iterations", iterations)
-        if not temperature > 0:
-            raise ValueError(f"`temperature` must be above 0. Received: {temperature!r}")
+        check_temperature(temperature)
         self.temperature = self.add_weight(
             shape=(),
             initializer=keras.initializers.Constant(temperature),

@@ -1,6 +1,7 @@
 """Checks of constructor arguments and input shapes that layers share."""
 
 from keras_permix.ops.dispatch.checks import check_choice as check_choice
+from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_index
 
 
 def check_named(argument, spec, choices):
@@ -26,15 +27,6 @@ def check_positive(argument, value, or_none=""):
 def check_positive_or_none(argument, value):
     """Return `value` if it is None or an integer of at least 1."""
     return None if value is None else check_positive(argument, value, " or None")
-
-
-def check_layer_index(layer, layers):
-    """Check a 0-based layer index against the number of layers."""
-    if not 0 <= layer < layers:
-        raise ValueError(
-            "`layer` must be in 0 … `layers` - 1. "
-            f"Received: layer={layer!r}, layers={layers!r}"
-        )
 
 
 def check_rate(argument, value):

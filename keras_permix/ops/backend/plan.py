@@ -1,6 +1,5 @@
 """What is known before any tensor is: plans and index tables, made in NumPy."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,9 +30,6 @@ class Plan(NamedTuple):
     def in_pairs(self, tokens):
         return self.group_size == 2 and tokens % 2 == 0 and self.descending is None
 
-    def only_shift(self):
-        return Plan(self.steps, group_size=1)
-
     def is_identity(self):
         return self.group_size == 1 and self.steps is None
 
@@ -45,7 +41,6 @@ def steps_at(steps, tokens):
     return steps.at(tokens)
 
 
-@lru_cache(maxsize=256)
 def shift_places(steps, tokens, back=False):
     """Where each of `tokens * channels` values, shifted, comes from."""
     steps = np.array(steps) % tokens

@@ -5,6 +5,8 @@ from operator import index
 from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
+from keras_permix.ops.dispatch.require import require
+
 ALIGNMENTS = ("independent", "reference")
 
 
@@ -13,6 +15,14 @@ def check_choice(name, value, choices):
     if value not in tuple(choices):
         raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
     return value
+
+
+def check_layer_index(layer, layers):
+    """Check a 0-based index of a layer against the number of layers."""
+    if not 0 <= index(layer) < index(layers):
+        raise ValueError(
+            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
+        )
 
 
 def check_tokens(x):
@@ -40,23 +50,28 @@ def check_mask(mask, x, of="x"):
             f"`mask` must have the shape (batch, tokens) of `{of}`. "
             f"Received: mask.shape={tuple(mask.shape)}, {of}.shape={tuple(x.shape)}"
         )
-    return mask
+    return mask if isinstance(mask, KerasTensor) else ops.cast(mask, "bool")
 
 
-def check_group_size(group_size, tokens, ragged):
-    """Return `group_size` if groups of it fill `tokens` (which may be unknown)."""
+def check_groups(x, group_size, ragged):
+    """Return `x` and `group_size` if groups of it fill the tokens of `x`.
+
+    Where their number is not known before a compiled function runs, that is checked then.
+    """
     if group_size is None:
-        return tokens
+        return x, x.shape[1]
     group_size = index(group_size)
     if group_size < 1:
         raise ValueError(f"`group_size` must be at least 1. Received: group_size={group_size}")
-    if not ragged and tokens is not None and tokens % group_size:
-        raise ValueError(
-            "`group_size` must divide the number of tokens; "
-            "`ragged=True` allows a last group that is shorter. "
-            f"Received: group_size={group_size}, tokens={tokens}"
-        )
-    return group_size
+    if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:  # then it is called again
+        return x, group_size
+    tokens = ops.shape(x)[1]
+    rule = (
+        "`group_size` must divide the number of tokens; "
+        "`ragged=True` allows a last group that is shorter. "
+        f"Received: group_size={group_size}, tokens="
+    )
+    return require(x, tokens % group_size == 0, rule, tokens), group_size
 
 
 def check_align(align):
@@ -96,13 +111,14 @@ def check_truncation(truncation):
 
 def check_descending(descending, channels):
     """Return `descending` as a tuple of Python booleans, one per channel."""
-    descending = descending.tolist() if hasattr(descending, "tolist") else descending
-    if isinstance(descending, bool):
-        return (descending,) * channels
-    descending = tuple(descending)
-    if len(descending) != channels or not all(isinstance(d, bool) for d in descending):
+    given = descending.tolist() if hasattr(descending, "tolist") else descending
+    if isinstance(given, (list, tuple)):
+        given = tuple(d.item() if hasattr(d, "item") else d for d in given)
+    else:
+        given = (given,) * channels
+    if len(given) != channels or not all(isinstance(d, bool) for d in given):
         raise ValueError(
             "`descending` must be a boolean, or one boolean per channel. "
-            f"Received: descending={descending!r} for {channels} channels"
+            f"Received: descending={descending!r}, channels={channels}"
         )
-    return descending
+    return given

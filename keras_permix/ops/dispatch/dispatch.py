@@ -44,12 +44,12 @@ def dispatch(
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays, mask, plan, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
+    if not explaining and shape is None and 0 in arrays[like].shape:
+        return keras.ops.copy(arrays[like])  # which has no values
     chosen = _choose(call, rows, None if explaining else implementation)
     if explaining:
         objections = {name: row.objection(call) or row.doubt(call) for name, row in rows.items()}
         return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None})
-    if shape is None and 0 in arrays[like].shape:
-        return keras.ops.copy(arrays[like])  # which has no values
     function = reference if chosen == REFERENCE else rows[chosen].function
     return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
 

@@ -158,11 +158,6 @@ def parse_json(content, path):
     return value
 
 
-def checksum(path):
-    """The `metadata.json` entry of a file."""
-    return entry_of(Path(path).read_bytes())
-
-
 def entry_of(content):
     """The `metadata.json` entry of a file with these bytes."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "url": None}

@@ -1,8 +1,8 @@
 """Presets on the web: `hf://`, `kaggle://` and `https://` handles."""
 
+import contextlib
 import re
 import zipfile
-import zlib
 from pathlib import Path
 
 from keras_permix.safe_files import write_bytes
@@ -58,10 +58,17 @@ def unpack(archive):
     """
     folder = Path(archive).with_suffix("")
     folder.mkdir(exist_ok=True)
+    with _reading(archive):
+        zipped = zipfile.ZipFile(archive)
+    with zipped:
+        return _unpack(zipped, folder)
+
+
+@contextlib.contextmanager
+def _reading(archive):
     try:
-        with zipfile.ZipFile(archive) as zipped:
-            return _unpack(zipped, folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        yield
+    except Exception as error:  # Each compression has exceptions of its own.
         raise ValueError(
             "The archive of a preset must be a zip file that can be read. "
             f"Received: {archive} ({error})"
@@ -89,7 +96,7 @@ def _unpack(zipped, folder):
 
 def _inflate(zipped, name, size):
     """A file of an archive, of which no more than `size` bytes are unpacked."""
-    with zipped.open(name) as file:
+    with _reading(zipped.filename), zipped.open(name) as file:
         content = file.read(size + 1)
     if len(content) > size:
         raise ValueError(

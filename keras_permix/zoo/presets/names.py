@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import errno
 from pathlib import Path
 
 from keras_permix.recipe import list_recipes, load_recipe
@@ -172,10 +173,22 @@ def _find(preset, cls):
     known = {} if isinstance(preset, Path) else _known()
     if name in known:
         return _info(name, known[name])
-    recover_folder(preset)
-    if Path(preset).is_dir():
+    if _is_folder(preset):
         return _info(str(preset), preset)
     raise ValueError(_unknown(str(preset), name, cls))
+
+
+def _is_folder(preset):
+    """Whether `preset` is a folder, perhaps after taking it back from a save that was killed."""
+    try:
+        recover_folder(preset)
+        return preset != "" and Path(preset).is_dir()
+    except ValueError:  # A null byte.
+        return False
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def _known():

@@ -47,7 +47,7 @@ def verify_probe(preset):
     if probe is None:
         raise ValueError(f"The preset must have a probe and weights. Received: {info.name}")
     dtype = {} if is_quantized(info.config) else {"dtype": "float32"}
-    return probe_error(load_preset(None, preset, **dtype), probe), probe["atol"]
+    return probe_error(load_preset(None, info, **dtype), probe), probe["atol"]
 
 
 def _outputs(model, seed, batch):

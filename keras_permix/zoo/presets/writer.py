@@ -22,7 +22,6 @@ from keras_permix.zoo.presets.folder import (
     check_file_names,
     entry_of,
     open_preset,
-    read_json,
 )
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.presets.weights import (
@@ -66,6 +65,7 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     for name, url in (urls or {}).items():
         files[name]["url"] = url
     stored = _stored_model(spec, contents[WEIGHTS_FILE])
+    atol = QUANTIZED_ATOL if is_quantized(spec["config"]) else ATOL
     contents[METADATA_FILE] = json_content(
         {
             "keras_version": keras.__version__,
@@ -74,24 +74,12 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
             "files": files,
             "input": model.describe_input(),
             **{key: metadata.get(key) for key in METADATA_KEYS},
-            "probe": make_probe(stored, atol=QUANTIZED_ATOL if _is_quantized(spec) else ATOL),
+            "probe": make_probe(stored, atol=atol),
         },
         METADATA_FILE,
     )
     with _explained(folder):
         _write_folder(folder, contents)
-
-
-def update_metadata(folder, **changes):
-    """Change what a preset's `metadata.json` says, for example its `scores` once measured.
-
-    Args:
-        folder: Folder of the preset.
-        **changes: Some of `METADATA_KEYS`, such as `scores`.
-    """
-    _check_known("changes", changes, METADATA_KEYS)
-    path = Path(folder) / METADATA_FILE
-    write_bytes(path, json_content({**read_json(path), **changes}, METADATA_FILE))
 
 
 def json_content(value, name):
@@ -158,7 +146,7 @@ def _explained(folder):
     except OSError as error:
         raise OSError(
             "`folder` must be a folder that can be written. Choose another, or make room. "
-            f"Received: {folder} ({error})"
+            f"Received: {folder} ({error.__cause__ or error})"
         ) from error
 
 
@@ -187,13 +175,9 @@ def _preprocessor(model):
     return {}
 
 
-def _is_quantized(spec):
-    return is_quantized(spec["config"])
-
-
 def _stored_model(spec, content):
     """The model with its weights as stored, in float32 where they are not quantized."""
-    changes = {} if _is_quantized(spec) else {"dtype": "float32"}
+    changes = {} if is_quantized(spec["config"]) else {"dtype": "float32"}
     stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
     load_weights_content(stored, content, WEIGHTS_FILE)
     return stored

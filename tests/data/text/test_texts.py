@@ -24,6 +24,10 @@ def write(path, rows=ROWS, **more):
     return path
 
 
+def ascii_start(text):
+    return ascii(text[:6])
+
+
 def oracle(text, length):
     """Byte + 1, cut and filled with zeros."""
     row = [byte + 1 for byte in text.encode("utf-8")][:length]
@@ -57,6 +61,31 @@ def test_pairs_in_tab_separated_values(tmp_path):
     np.testing.assert_array_equal(inputs["tokens"], rows)
     np.testing.assert_array_equal(inputs["mask"], np.array(rows) != 0)
     assert data.labels == ("no", "yes") and labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "targets"),
+    [
+        ([-1, 0, 1], ("-1", "0", "1"), [0, 1, 2]),
+        (["1", "2", "other"], ("1", "2", "other"), [0, 1, 2]),
+        ([2, 0, 2], ("0", "1", "2"), [2, 0, 2]),
+    ],
+)
+def test_each_label_is_a_class_of_its_own(tmp_path, given, names, targets):
+    write(tmp_path / "a.jsonl", [("a", label) for label in given])
+    data = load_texts("mine", 5, tmp_path, train="a.jsonl", test="a.jsonl")
+    assert data.labels == names and data.train[0].labels.tolist() == targets
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 131_073, "a\u2028b\u2029c", "a\x85b", "a\x0bb\x0cc\x1cd"], ids=ascii_start
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_a_newline_ends_a_tab_separated_row(tmp_path, text, end):
+    lines = ["text\tlabel", f"{text}\t0", "", "b\t1", ""]
+    (tmp_path / "a.tsv").write_bytes(end.join(lines).encode())
+    data = load_texts("mine", 5, tmp_path, train="a.tsv", test="a.tsv")
+    assert data.train[0].texts == [text, "b"] and data.train[0].labels.tolist() == [0, 1]
 
 
 def test_a_real_zero_is_not_padding():

@@ -249,7 +249,7 @@ def test_wrong_graphs_are_named(graphs, message):
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),
-        (dict(layer=3, layers=3), "`layer` must be in 0 … `layers` - 1.*layer=3"),
+        (dict(layer=3, layers=3), "`layer` must count from 0 to `layers` - 1.*layer=3"),
     ],
 )
 def test_wrong_argument_of_the_block_is_named(arguments, message):

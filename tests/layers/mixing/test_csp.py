@@ -112,7 +112,7 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
-        (dict(layer=3, layers=3), "`layer` must be in 0 … `layers` - 1.*layer=3"),
+        (dict(layer=3, layers=3), "`layer` must count from 0 to `layers` - 1.*layer=3"),
         (dict(inner_dim=4, use_output_projection=False), "`inner_dim` must equal the width.*4"),
     ],
 )

@@ -42,7 +42,7 @@ CASES = {
     ),
     "schedule": (
         lambda x, mask: ops.csp(x, LINEAR, 3, ragged=True, mask=mask),
-        lambda x, mask: oracle.csp(x, LINEAR.at, 3, mask=mask),
+        lambda x, mask: oracle.csp(x, oracle.schedule("linear", x.shape[2]), 3, mask=mask),
     ),
     "aligned groups": (
         lambda x, mask: ops.csp(x, STEPS, 3, align="reference", ragged=True, mask=mask),
@@ -218,3 +218,18 @@ def test_where_a_call_runs(kinds, traced, monkeypatch):
     told = []
     tf.function(lambda x: told.append(linear.platform(x)), autograph=False)(tf.constant(X))
     assert told == [traced]
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "compiled"])
+@pytest.mark.parametrize("name", ["csp", "group_sort", "sinkhorn_csp"])
+def test_groups_must_divide_tokens_once_they_are_known(name, jit):
+    call = {
+        "csp": lambda x: ops.csp(x, (0, 1), 2),
+        "group_sort": lambda x: ops.group_sort(x, 2),
+        "sinkhorn_csp": lambda x: ops.sinkhorn_csp(x, (0, 1), 2, iterations=1),
+    }[name]
+    signature = [tf.TensorSpec((None, None, 2))]
+    function = tf.function(call, input_signature=signature, jit_compile=jit)
+    assert function(tf.ones((1, 4, 2))).shape == (1, 4, 2)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        function(tf.ones((1, 5, 2)))

@@ -17,9 +17,9 @@ def preset(tmp_path_factory):
 
 
 def resized_grid(rows, size, new_size):
-    """Rows of a square grid, enlarged by Keys' cubic interpolation between pixel centres."""
-    centres = (np.arange(new_size) + 0.5) * size / new_size - 0.5
-    distance = np.abs(centres[:, None] - np.arange(size))
+    """Rows of a square grid, enlarged by Keys' cubic interpolation between pixel centers."""
+    centers = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    distance = np.abs(centers[:, None] - np.arange(size))
     near = (1.5 * distance - 2.5) * distance**2 + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
     matrix = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
@@ -53,7 +53,7 @@ def test_new_image_size(preset):
     np.testing.assert_array_equal(new[0, 36], old[0, 16])
     for path in before:
         np.testing.assert_array_equal(after[path], before[path])
-    steps = model.get_layer("block_0").mixer.steps(36, 8)
+    steps = model.get_layer("block_0").mixer._steps.at(36)
     assert max(steps) >= 16, "steps of the old 16 tokens would be smaller"
     assert np.isfinite(logits(model, size=12)).all()
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -33,6 +34,13 @@ def test_unknown_name():
     refuses("tset", ValueError, "`preset` must be a name .*Did you mean cspvit/test.*'tset'")
     refuses("dogs_vs_cats", ValueError, "Another class has it: slicevit/dogs_vs_cats")
     refuses("../cspvit/test", ValueError, r"Received: '\.\./cspvit/test'")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", ""], ids=["long", "null", "empty"])
+@pytest.mark.parametrize("cls", [zoo.CSPViT, ZooModel])
+def test_names_of_no_folder(name, cls):
+    message = "`preset` must be a name .* Received: " + re.escape(repr(name))
+    refuses(name, ValueError, message, cls=cls)
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])

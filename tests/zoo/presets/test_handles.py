@@ -16,6 +16,7 @@ import pytest
 
 from keras_permix import zoo
 from keras_permix.zoo.presets import fetch
+from keras_permix.zoo.presets.handles import unpack
 from tests.zoo.models import edit_json, logits, tiny
 
 
@@ -82,6 +83,25 @@ def test_archive_without_metadata(web):
         archive.write(folder / "config.json", "config.json")
     with pytest.raises(ValueError, match="must hold one `metadata.json`. Received: .*config.json"):
         zoo.CSPViT.from_preset(f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}")
+
+
+@pytest.mark.parametrize("kind", ["STORED", "DEFLATED", "BZIP2", "LZMA"])
+@pytest.mark.parametrize("damage", ["flipped", "zeros", "cut"])
+def test_damaged_archive(web, tmp_path, kind, damage):
+    folder, _ = web
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", getattr(zipfile, f"ZIP_{kind}")) as archive:
+        archive.write(folder / "metadata.json", "metadata.json")
+    content = bytearray((tmp_path / "model.zip").read_bytes())
+    if damage == "cut":
+        del content[100:]
+    elif damage == "zeros":
+        content[43:200] = bytes(157)  # After a header of 30 bytes and the name.
+    else:
+        content[60] ^= 255
+    (tmp_path / "model.zip").write_bytes(content)
+    message = "must be a zip file that can be read. Received: .*model.zip"
+    with pytest.raises(ValueError, match=message):
+        unpack(tmp_path / "model.zip")
 
 
 def test_file_with_a_url(web, tmp_path):

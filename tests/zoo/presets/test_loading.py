@@ -169,17 +169,17 @@ def test_parameter_count_that_is_none(preset, count):
         ({"std": 3}, "TypeError"),
         ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
         ({"mixer": {"name": {"csp": 1}}}, "`mixer` must be one of"),
-        ({"mixer": ["csp"]}, "`?.*config.json` must"),
-        ({"name": ["a"]}, "config.json` must hold a configuration"),
-        ({"name": {"a": 1}}, "config.json` must hold a configuration"),
+        ({"mixer": ["csp"]}, ""),
+        ({"name": ["a"]}, ""),
+        ({"name": {"a": 1}}, ""),
         ({"pooling": ["mean"]}, "`pooling` must be one of"),
-        ({"dtype": {"config": {}}}, "config.json` must hold a configuration"),
+        ({"dtype": {"config": {}}}, ""),
     ],
 )
 def test_configuration_that_builds_no_model(preset, change, message):
     edit_json(preset / "config.json", lambda config: config["config"].update(change))
     list_anew(preset, "config.json")
-    refuses(preset, f"`{preset}/config.json` must hold a configuration .*{message}|{message}")
+    refuses(preset, f"`{preset}/config.json` must hold a configuration .*Received: .*{message}")
 
 
 @pytest.mark.parametrize("name", [["CSPViT"], {"CSPViT": 1}, 3, None])
@@ -220,6 +220,8 @@ def test_metadata_that_leads_out(preset, tmp_path):
 
 
 def test_damaged_weights_warn_of_nothing(preset):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert zoo.CSPViT.from_preset(preset).count_params() == tiny().count_params()
+    edit_weights(preset, lambda file: file.pop(f"{HEAD}/1"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        refuses(preset, "without 1 weights")
+    assert not caught

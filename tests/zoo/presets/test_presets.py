@@ -10,7 +10,7 @@ import pytest
 from keras_permix import zoo
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets import names
-from keras_permix.zoo.presets.writer import update_metadata
+from keras_permix.zoo.presets.probe import verify_probe
 from tests.harness import check_preset
 from tests.zoo.models import logits, tiny, weights
 
@@ -82,13 +82,18 @@ def test_saving_again_replaces(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["preset"]
 
 
-def test_update_metadata(tmp_path):
-    tiny().save_to_preset(tmp_path / "preset", data="toys")
-    update_metadata(tmp_path / "preset", scores={"toys/test/top1": 0.25})
-    info = zoo.preset_info(tmp_path / "preset")
-    assert info.scores == {"toys/test/top1": 0.25} and info.metadata["data"] == "toys"
-    with pytest.raises(ValueError, match="`changes` may hold .* Received: .*'score'"):
-        update_metadata(tmp_path / "preset", score=1)
+def test_a_probe_is_verified_with_the_preset_opened_once(tmp_path, monkeypatch):
+    tiny().save_to_preset(tmp_path / "preset")
+    opened = []
+
+    def open_preset(folder):
+        opened.append(folder)
+        return folder_files(folder)
+
+    folder_files = names.open_preset
+    monkeypatch.setattr(names, "open_preset", open_preset)
+    error, atol = verify_probe(tmp_path / "preset")
+    assert error <= atol and opened == [tmp_path / "preset"]
 
 
 def test_lora_is_merged(tmp_path):

@@ -24,7 +24,7 @@ from keras_permix.ops.backend.jax.keys import (
     to_key,
 )
 from keras_permix.ops.backend.jax.packing import UNIQUE, pack, unpack
-from keras_permix.ops.backend.jax.shift import shift_sample, source_of, take_samples
+from keras_permix.ops.backend.jax.shift import shift_sample, source_of, take_values
 from keras_permix.ops.backend.jax.turns import alone_on_cpu, each
 from keras_permix.ops.backend.plan import power_of_two, shift_places, small_integer
 from keras_permix.ops.reference import network
@@ -87,7 +87,7 @@ def _values_and_trace(x, steps=None, length=None, *, plan):
 
 
 def _take(x, trace):
-    return take_samples(x, trace.astype("int32"))
+    return take_values(x, trace.astype("int32"))
 
 
 def _undo(grad, trace):

@@ -18,9 +18,14 @@ LARGEST = 4096  # what kernels hold: a group on a GPU, all tokens on a TPU
 
 
 def device(x):
-    """The platform, and the number of devices that XLA may have to divide the call between."""
+    """The platform, and the number of devices that XLA may have to divide the call between.
+
+    Of a function that is being traced it is not known where it will run; by default it is here.
+    """
     if isinstance(x, jax.core.Tracer):
-        return jax.default_backend(), jax.device_count()
+        default = jax.config.jax_default_device  # None, a device, or the name of a platform
+        platform = getattr(default, "platform", default) or jax.default_backend()
+        return platform, jax.device_count(platform)
     devices = x.devices()
     return next(iter(devices)).platform, len(devices)
 

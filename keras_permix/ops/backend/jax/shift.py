@@ -50,7 +50,7 @@ def unshift_from_front(x, real, plan):
 def shift_sample(x, steps, length):
     """Shift the first tokens of one sample, (tokens, channels)."""
     token = jnp.arange(x.shape[0], dtype="int32")[:, None]
-    return take_samples(x, source_of(token, steps, length))
+    return take_values(x, source_of(token, steps, length))
 
 
 def source_of(place, steps, length):
@@ -60,8 +60,8 @@ def source_of(place, steps, length):
     return jnp.where(place < length, source, place)
 
 
-def take_samples(x, tokens):
-    """Take for every place and channel the sample of one token: both are (tokens, channels)."""
+def take_values(x, tokens):
+    """Take for every place and channel the value of one token: both are (tokens, channels)."""
     return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
@@ -69,7 +69,7 @@ def _spread(packed, real):
     """Shift packed tokens, and bring them to their places; what is not real becomes 0."""
     places, lengths = real.places[:, :, None], real.lengths[:, None, None]
     source = source_of(places, real.steps[:, None], lengths)
-    return clear(jax.vmap(take_samples)(packed, source), real)
+    return clear(jax.vmap(take_values)(packed, source), real)
 
 
 def _shift_all(x, steps, back=False):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 
-def require(x, holds, size, mask, *, message):
+def require(x, holds, message, size):
     """`x`, or an error that gives the message and the size.
 
     XLA leaves assertions out. It compiles for known sizes, though, and refuses a reshape that does

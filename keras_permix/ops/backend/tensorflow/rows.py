@@ -4,7 +4,6 @@ from keras_permix.ops.backend.plan import SORTING
 from keras_permix.ops.backend.tensorflow.exchange import max_exchange
 from keras_permix.ops.backend.tensorflow.linear import platform
 from keras_permix.ops.backend.tensorflow.permute import permute
-from keras_permix.ops.backend.tensorflow.require import require
 from keras_permix.ops.backend.tensorflow.sinkhorn import sinkhorn
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
@@ -28,6 +27,5 @@ ROWS = (
     Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
     Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
-    Row("require", "native", require, dynamic=True),
     Row("sinkhorn", "loop", sinkhorn, dynamic=True),
 )

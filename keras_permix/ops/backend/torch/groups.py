@@ -2,7 +2,7 @@
 
 Both ways take (x, lengths, plan, traced) and sort the first `lengths` tokens of every sample, or
 all of them, in groups of which the last may be short. They return the sorted tensor and, if
-`traced`, the token of `x` that each sample came from, in the smallest integer type there is.
+`traced`, the token of `x` that each value came from, in the smallest integer type there is.
 """
 
 import sys
@@ -19,7 +19,7 @@ from keras_permix.ops.backend.torch.keys import WIDER, from_key, small_integer, 
 from keras_permix.ops.backend.torch.tracing import compiling
 
 HIGH, LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
-WORTH_A_THREAD = 1 << 18  # samples
+WORTH_A_THREAD = 1 << 18  # values
 
 
 def by_torch(x, lengths, plan, traced):
@@ -88,13 +88,13 @@ def _opaque_by_numpy(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     lengths = None if lengths is None else tuple(lengths.flatten().tolist())
     out, source = _by_numpy(x, lengths, Plan(None, group_size, aligned, descending), traced)
-    return out, source if traced else x.new_empty(0)
+    # The compiler, which may not know the number of tokens, has to know the type all the same.
+    return out, source.to(torch.int32) if traced else x.new_empty(0)
 
 
 @_opaque_by_numpy.register_fake
 def _(x, lengths, group_size, aligned, descending, traced):
-    empty = x.new_empty(0)
-    source = x.new_empty(x.shape, dtype=_counting_to(x.shape[1])) if traced else empty
+    source = x.new_empty(x.shape, dtype=torch.int32) if traced else x.new_empty(0)
     return torch.empty_like(x, memory_format=torch.contiguous_format), source
 
 

@@ -1,4 +1,4 @@
-"""The Pallas kernels of a GPU behind the shapes that `jax.accelerators` has."""
+"""The Pallas kernels of a GPU, for `keras_permix.ops.backend.jax.accelerators.Words`."""
 
 from dataclasses import dataclass
 

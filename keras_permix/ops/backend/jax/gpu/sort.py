@@ -41,7 +41,7 @@ def unsort(bits, places, interpret=False):
 
 
 def _call(kernel, name, operands, dtypes, words, interpret):
-    """Call a kernel that holds some words of every sample."""
+    """Call a kernel that holds some words of every value."""
     groups, tokens, channels = operands[0].shape
     length = pl.next_power_of_2(tokens)
     lines = max(WORDS // (words * length), 1)
@@ -86,7 +86,7 @@ def _unsort_kernel(bits, places, out, *, tile):
 
 
 class _Lines:
-    """The lines of this program: where their samples are, and which are there at all."""
+    """The lines of this program: where their values are, and which are there at all."""
 
     def __init__(self, shape, tile):
         groups, self.tokens, channels = shape
@@ -96,13 +96,13 @@ class _Lines:
         self.inside = (self.place < self.tokens) & (self.group < groups)
 
     def load(self, array, other=0):
-        samples = array.at[self.group, self.place, self.channel]
-        return triton.load(samples, mask=self.inside, other=other)
+        pointers = array.at[self.group, self.place, self.channel]
+        return triton.load(pointers, mask=self.inside, other=other)
 
     def store(self, array, place, values):
-        samples = array.at[self.group, place, self.channel]
+        pointers = array.at[self.group, place, self.channel]
         mask = self.inside & (place < self.tokens)
-        triton.store(samples, values.astype(array.dtype), mask=mask)
+        triton.store(pointers, values.astype(array.dtype), mask=mask)
 
 
 def _run_network(arrays, place):
@@ -115,7 +115,7 @@ def _run_network(arrays, place):
 
 
 def _exchange(arrays, place, size, step):
-    """Order samples that are 2**step apart, downwards where the place has the bit 2**size."""
+    """Order values that are 2**step apart, downwards where the place has the bit 2**size."""
     other = [_other(array, 1 << step) for array in arrays]
     keeps_less = ((place >> step) ^ (place >> size)) & 1 == 0
     if len(arrays) == 1:
@@ -126,7 +126,7 @@ def _exchange(arrays, place, size, step):
 
 
 def _other(array, step):
-    """The sample that is `step` before or after: the sum of the two, less this one."""
+    """The value that is `step` before or after: the sum of the two, less this one."""
     lines, length = array.shape
     pairs = array.reshape(lines, length // (2 * step), 2, step)
     total = jnp.sum(pairs, axis=2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Shift every channel by its own step: every sample is read once and written once.
+"""Shift every channel by its own step: every value is read once and written once.
 
 A program fills a tile of tokens and channels. Its stores are coalesced. Its loads are not, as each
 channel reads from rows of its own; but what one load leaves of a cache line, other tokens of the

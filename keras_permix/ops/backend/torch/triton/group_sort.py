@@ -4,7 +4,7 @@ A program sorts some lines, a line being one group of one channel, in a bitonic 
 comparisons of integers that are in registers and shared memory. Floats become integers of the same
 order. Where the gradient will ask, an integer of twice the width holds the value above its place,
 and so a network, which is not stable, sorts stably. The trace is that place in the group, in one
-byte or two; the gradient sends every sample back there.
+byte or two; the gradient sends every value back there.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ REGISTERS = 128
 
 @dataclass(frozen=True)
 class Tile:
-    """What one program sorts: lines of `length` samples, a power of two."""
+    """What one program sorts: lines of `length` values, a power of two."""
 
     length: int
     lines: int
@@ -35,7 +35,7 @@ class Tile:
 
 
 def tile_for(group_size):
-    """2048 samples a program, 4096 at most: 8 or 16 a thread, which need no stack."""
+    """2048 values per program, 4096 at most: 8 or 16 per thread, which need no stack."""
     length = triton.next_power_of_2(group_size)
     warps = 4 if length < 256 else 8 if length < 4096 else 16
     return Tile(length, lines=max(1, 2048 // length), warps=warps)
@@ -145,13 +145,13 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
     Args:
         x: contiguous floats of shape (batch, tokens, channels).
         steps: (channels,), int32 from 0 to tokens - 1, or None.
-        group_size: tokens a group, up to 4096; a divisor of the tokens.
+        group_size: tokens per group, up to 4096; a divisor of the tokens.
         descending: (channels,), int8, 1 for the channels to reverse, or None.
         aligned: give the groups the ranks of those of channel 0, whose step is then 0.
         traced: whether `put_back` will need the second result.
 
     Returns:
-        A tensor like `x`, and the place in its shifted group that every sample came from,
+        A tensor like `x`, and the place in its shifted group that every value came from,
         unsigned bytes or int16; or None.
     """
     leader = None
@@ -176,7 +176,7 @@ def empty_places(x, group_size):
 
 
 def put_back(grad, places, steps, group_size):
-    """Bring every sample back to where `sort_groups` found it."""
+    """Bring every value back to where `sort_groups` found it."""
     out = torch.empty_like(grad)
     put_back_kernel[tiles(grad)](
         grad, out, places, steps, *grad.shape[1:], group_size, TOKENS, CHANNELS, steps is not None

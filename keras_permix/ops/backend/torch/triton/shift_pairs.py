@@ -1,8 +1,8 @@
-"""Shift every channel, and put the two samples of every pair of tokens in order: one pass.
+"""Shift every channel, and put the two values of every pair of tokens in order: one pass.
 
 A program of the forward kernel takes 32 pairs, so that what the data decided, one bit per pair,
-fills one word per channel. These words, 1/64 of float32 samples, are all that the gradient needs.
-Its kernel gathers as well: every sample of the result fetches the one that came from its place.
+fills one word per channel. These words, 1/64 of float32 values, are all that the gradient needs.
+Its kernel gathers as well: every value of the result fetches the one that came from its place.
 """
 
 import torch
@@ -116,7 +116,7 @@ def empty_swaps(x):
 
 
 def undo_pairs(grad, swaps, steps):
-    """Bring every sample back to where `order_pairs` found it."""
+    """Bring every value back to where `order_pairs` found it."""
     out, shifted = torch.empty_like(grad), steps is not None
     undo_pairs_kernel[tiles(grad)](
         grad, out, swaps, steps, *grad.shape[1:], TOKENS, CHANNELS, shifted

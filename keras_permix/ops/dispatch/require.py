@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_permix.ops.dispatch.dispatch import dispatch
+from keras_permix.ops.backend import running
 
 
 def require(x, holds, message, size):
@@ -24,11 +24,7 @@ def require(x, holds, message, size):
         ValueError: where `holds` is False.
     """
     if ops.is_tensor(holds):
-        return dispatch("require", _require_reference, x, holds, size, message=message)
+        return running.module("require").require(x, holds, message, size)
     if not holds:
         raise ValueError(f"{message}{size}")
-    return x
-
-
-def _require_reference(x, holds, size, mask, *, message):
     return x
