@@ -10,12 +10,18 @@ compiled = tf.function(jit_compile=True, autograph=False, reduce_retracing=False
 
 
 def linear(function, transpose):
-    """`function` of a tensor, whose gradient is `transpose`, whose gradient is `function` again."""
+    """`function` of a tensor, whose gradient is `transpose`, whose gradient is `function` again.
+
+    Both keep the shape, which the layers behind may have lost from what they hand back.
+    """
 
     @tf.custom_gradient
     def differentiable(x):
+        def gradient(grad):
+            return linear(transpose, function)(tf.ensure_shape(grad, x.shape))
+
         # Without a stop the tape would record what is inside, too.
-        return function(tf.stop_gradient(x)), linear(transpose, function)
+        return function(tf.stop_gradient(x)), gradient
 
     return differentiable
 

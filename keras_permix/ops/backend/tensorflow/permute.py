@@ -96,7 +96,7 @@ def _arranged(plan, on_cpu):
     @compiled
     def put(grad, mask, trace):
         packing = find_packing(grad, mask, plan)
-        out = arrange.put(pack(grad, packing), trace)
+        out = tf.ensure_shape(arrange.put(pack(grad, packing), trace), grad.shape)
         return tf.ensure_shape(shifted(unpack, out, packing), grad.shape)
 
     def permute(x, mask):
@@ -109,9 +109,11 @@ def _arranged(plan, on_cpu):
             x = tf.stop_gradient(x)  # else the tape records the loops inside, too
             if could_possibly_record():
                 out, trace = values_and_trace(x, mask)
-                return out, lambda grad: inverse(grad, trace)
+                return out, lambda grad: inverse(tf.ensure_shape(grad, x.shape), trace)
             # A function that was traced without a tape may still be asked for its gradient.
-            return values(x, mask), lambda grad: inverse(grad, values_and_trace(x, mask)[1])
+            return values(x, mask), lambda grad: inverse(
+                tf.ensure_shape(grad, x.shape), values_and_trace(x, mask)[1]
+            )
 
         return differentiable(x)
 
