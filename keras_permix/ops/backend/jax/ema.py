@@ -1,9 +1,9 @@
 """Exponential moving averages in JAX: by chunks, as many channels at once as the cache holds."""
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
+from keras_permix.ops.backend.jax.turns import alone_on_cpu
 from keras_permix.ops.reference import ema
 
 CACHED = 1 << 18  # values that may stay in the cache with all that is made of them
@@ -14,7 +14,7 @@ def damped_ema(x, weight, log_decay, omega, truncation):
     """On a CPU take some channels after the others, so that they stay in the cache."""
     batch, tokens, channels = x.shape
     most = max(CACHED // (batch * tokens), 1) if isinstance(batch * tokens, int) else channels
-    if most >= channels or jax.default_backend() != "cpu":
+    if most >= channels or not alone_on_cpu():
         return ema.by_chunks(x, weight, log_decay, omega, truncation)
     size = next(size for size in range(most, 0, -1) if channels % size == 0)
 
