@@ -19,7 +19,7 @@ except ImportError:  # Windows, where nothing is locked.
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
 
-_held = {}  # Lock file -> (process, open file), of the folders that this process holds.
+_held = {}  # Lock file -> (process, file descriptor), of the folders that this process holds.
 _one_thread = threading.Lock()  # Locks of files are between processes.
 
 
@@ -112,19 +112,19 @@ def hold_folder(folder):
     path = _lock_in(folder)
     if path.exists() and _held.get(path, (None,))[0] == os.getpid():
         return True
-    file = open(path, "ab")
-    if not _lock(file, wait=False):
-        file.close()
+    descriptor = _open_lock(path)
+    if not _lock(descriptor, wait=False):
+        os.close(descriptor)
         return False
-    _held[path] = os.getpid(), file
+    _held[path] = os.getpid(), descriptor
     return True
 
 
 def release_folder(folder):
     """Let other processes have a folder that this one holds."""
-    _, file = _held.pop(_lock_in(folder), (None, None))
-    if file is not None:
-        file.close()
+    _, descriptor = _held.pop(_lock_in(folder), (None, None))
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 def _hidden(path, state):
@@ -174,31 +174,35 @@ def _locked(path):
         yield
         return
     with _one_thread:
-        file = _open_locked(path)
+        descriptor = _open_locked(path)
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
-            file.close()
+            os.close(descriptor)
 
 
 def _open_locked(path):
     while True:
-        file = open(path, "ab")
-        _lock(file, wait=True)
+        descriptor = _open_lock(path)
+        _lock(descriptor, wait=True)
         # Who held it before may have removed the file that was waited for.
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)
 
 
-def _lock(file, wait):
+def _open_lock(path):
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def _lock(descriptor, wait):
     if fcntl is None:
         return True
     try:
         # Record locks end with their process; those of `flock` live on in its forks.
-        fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
         return False
     except OSError:  # A file system without locks.

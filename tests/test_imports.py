@@ -81,7 +81,7 @@ def test_one_backend_is_enough(tmp_path):
 
 def test_import_is_fast_and_brings_no_other_backend(tmp_path):
     fastest = float("inf")
-    for _ in range(3):
+    for _ in range(8):
         seconds, *others = run(MEASURED, tmp_path).split()
         assert not others
         fastest = min(fastest, float(seconds))

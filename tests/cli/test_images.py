@@ -97,7 +97,7 @@ def test_evaluate(toys, tmp_path, capsys):
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     monkeypatch.setattr(
-        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, ("a",))
+        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, tuple("abc"))
     )
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
@@ -143,7 +143,8 @@ def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, 
         return open_file(file, *args, **kwargs)
 
     def counting_sha256(content=b"", **kwargs):
-        hashed.append(len(content))
+        if content:  # Others begin with nothing.
+            hashed.append(len(content))
         return sha256(content, **kwargs)
 
     sizes = sorted(path.stat().st_size for path in folder.iterdir() if "metadata" not in path.name)

@@ -47,7 +47,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_an_unknown_name_is_told_the_known_ones():
-    with pytest.raises(ValueError, match="cifar10, cifar100, mnist. Received: name='cifar'"):
+    with pytest.raises(ValueError, match=r"'cifar100', 'mnist'\). Received: name='cifar'"):
         load_images("cifar")
 
 
