@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 
 from keras_permix.ops.backend.jax.packing import UNIQUE, clear, pack, unpack
-from keras_permix.ops.backend.jax.turns import apart, each
+from keras_permix.ops.backend.jax.turns import apart
 from keras_permix.ops.backend.plan import shift_places
 
 
 def values(x, real, plan):
     if real is None:
         return _shift_all(x, plan.steps)
-    return clear(x, real) if real.steps is None else _spread(pack(x, real), real)
+    return _spread(x, real, real.steps)
 
 
 def values_and_trace(x, real, plan):
@@ -26,7 +26,9 @@ def take(x, real, trace, plan):
 
 
 def undo(grad, real, trace, plan):
-    return unshift_from_front(pack(grad, real), real, plan)
+    if real is None:
+        return _shift_all(grad, plan.steps, back=True)
+    return _spread(grad, real, real.back)
 
 
 def shift_to_front(x, real, plan):
@@ -35,7 +37,8 @@ def shift_to_front(x, real, plan):
         return _shift_all(x, plan.steps)
     if real.steps is None:
         return pack(x, real)
-    return each(shift_sample, pack(x, real), real.steps, real.lengths)
+    front = jnp.arange(x.shape[1], dtype="int32")[:, None]
+    return apart(lambda x: _look_up(front, pack(x, real), real, real.steps), x)
 
 
 def unshift_from_front(x, real, plan):
@@ -44,7 +47,7 @@ def unshift_from_front(x, real, plan):
         return _shift_all(x, plan.steps, back=True)
     if real.steps is None:
         return unpack(x, real)
-    return unpack(each(shift_sample, x, real.back, real.lengths), real)
+    return apart(lambda x: _unpack(x, real, real.back), x)
 
 
 def shift_sample(x, steps, length):
@@ -65,11 +68,22 @@ def take_values(x, tokens):
     return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
-def _spread(packed, real):
-    """Shift packed tokens, and bring them to their places; what is not real becomes 0."""
-    places, lengths = real.places[:, :, None], real.lengths[:, None, None]
-    source = source_of(places, real.steps[:, None], lengths)
-    return clear(jax.vmap(take_values)(packed, source), real)
+def _spread(x, real, steps):
+    """Shift the real tokens where they stand; what is not real becomes 0."""
+    if steps is None:
+        return clear(x, real)
+    return apart(lambda x: _unpack(pack(x, real), real, steps), x)
+
+
+def _unpack(x, real, steps):
+    """Shift packed tokens, and bring them back."""
+    return clear(_look_up(real.places[:, :, None], x, real, steps), real)
+
+
+def _look_up(places, x, real, steps):
+    """What comes to each of the places, (batch, tokens, 1), when packed tokens are shifted."""
+    source = source_of(places, steps[:, None], real.lengths[:, None, None])
+    return jax.vmap(take_values)(x, source)
 
 
 def _shift_all(x, steps, back=False):
