@@ -7,11 +7,14 @@ import keras
 BACKEND = keras.config.backend()
 
 
-def value_and_gradient(function, x, cotangent):
-    """The result of `function(x)` and the gradient of `sum(function(x) * cotangent)`."""
-    return {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}[BACKEND](
-        function, x, cotangent
-    )
+def value_and_gradient(function, x, cotangent, whole=True):
+    """The result of `function(x)` and the gradient of `sum(function(x) * cotangent)`.
+
+    JAX compiles the whole or, which is sooner where many calls have a shape in common, each step.
+    """
+    if BACKEND == "jax":
+        return _jax(function, x, cotangent, quick if whole else lambda function: function)
+    return {"tensorflow": _tensorflow, "torch": _torch}[BACKEND](function, x, cotangent)
 
 
 def compiled(function):
@@ -66,10 +69,10 @@ def forget_compiled():
     gc.collect()
 
 
-def _jax(function, x, cotangent):
+def _jax(function, x, cotangent, compiled):
     import jax
 
-    @quick
+    @compiled
     def both(x):
         value, pull = jax.vjp(function, x)
         return value, pull(keras.ops.convert_to_tensor(cotangent, value.dtype))[0]
