@@ -7,9 +7,9 @@ from keras_permix.layers.parts.checks import check_choice, check_positive, check
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
-from keras_permix.ops import interleave_order, slice_sort
+from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.ops import slice_sort
 
-ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 MODES = ("paper", "release")
 
 
@@ -167,15 +167,8 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        if not self.order.startswith("interleave"):
-            return self.order == "descend"
-        return interleave_order(
-            self.order,
-            channels,
-            layer=self.layer,
-            layers=self.layers,
-            head_dim=channels // self.num_heads,
-        )
+        place = dict(layer=self.layer, layers=self.layers, head_dim=channels // self.num_heads)
+        return order_to_descending(self.order, channels, **place)
 
     def get_config(self):
         config = {"mode": self.mode, "order": self.order, "layer": self.layer}
