@@ -17,7 +17,7 @@ REPEATED = 4  # times the tokens, in which a sample is laid out for a shared tab
 
 def shift(x, plan, lengths=None, back=False):
     """Shift `x`, or the first `lengths` tokens of each sample, what lies behind being undefined."""
-    if plan.steps is None or not x.shape[2]:
+    if plan.steps is None:
         return x
     if isinstance(lengths, tuple):
         return _shift_each(x, plan, lengths, back)
