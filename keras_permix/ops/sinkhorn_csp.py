@@ -2,13 +2,19 @@
 
 from keras import backend, ops
 
-from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import (
+    check_floating,
+    check_groups,
+    check_integer,
+    check_mask,
+    check_tokens,
+)
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
 from keras_permix.ops.shift_steps import check_steps
-from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
+from keras_permix.ops.sinkhorn import check_temperature, sinkhorn
 
 
 @op
@@ -67,8 +73,7 @@ def sinkhorn_csp(
     equation (9) and Theorem 2.
     """
     x = check_tokens(x)
-    if not backend.is_float_dtype(x.dtype):
-        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+    check_floating(x)
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "sinkhorn_csp",
@@ -78,7 +83,7 @@ def sinkhorn_csp(
         implementation=implementation,
         steps=check_steps(steps, x.shape[2]),
         group_size=group_size,
-        iterations=check_iterations(iterations),
+        iterations=check_integer("iterations", iterations),
         temperature=check_temperature(temperature),
         ragged=ragged,
     )

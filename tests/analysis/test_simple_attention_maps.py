@@ -42,7 +42,8 @@ def test_maps_of_chosen_heads():
 
 @pytest.mark.parametrize("layer", [keras.layers.Dense(3), SoftmaxAttention(2)])
 def test_another_layer_is_refused(layer):
-    with pytest.raises(TypeError, match=f"`layer` must be .* Received: {type(layer).__name__}"):
+    kind = type(layer).__name__
+    with pytest.raises(TypeError, match=f"`layer` must be .* Received: layer={kind}"):
         simple_attention_maps(layer, X)
 
 

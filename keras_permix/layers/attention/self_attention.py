@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.parts.checks import (
-    check_positive,
+    check_integer,
     check_positive_or_none,
     check_rate,
     check_tokens,
@@ -41,7 +41,7 @@ class SelfAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = check_positive("num_heads", num_heads)
+        self.num_heads = check_integer("num_heads", num_heads)
         self.head_dim = check_positive_or_none("head_dim", head_dim)
         self.use_qkv_bias = use_qkv_bias
         self.use_output_projection = use_output_projection

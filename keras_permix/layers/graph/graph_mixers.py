@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
@@ -49,7 +49,7 @@ class GraphAttention(keras.layers.Layer):
     def __init__(self, num_heads=8, dropout=0.0, layers=1, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = check_positive("num_heads", num_heads)
+        self.num_heads = check_integer("num_heads", num_heads)
         self.dropout = check_rate("dropout", dropout)
         self.layers = layers
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.checks import check_layer_index, check_positive
+from keras_permix.layers.parts.checks import check_integer, check_layer_index
 from keras_permix.ops.dispatch.checks import check_align
 from keras_permix.ops.shift_steps import check_steps
 
@@ -70,7 +70,7 @@ class CSP(TokenMixer):
             dropout=dropout,
             **kwargs,
         )
-        self.group_size = None if group_size is None else check_positive("group_size", group_size)
+        self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
         check_layer_index(layer, layers)
         self.shift = shift if isinstance(shift, str) else np.asarray(shift).tolist()
