@@ -1,6 +1,5 @@
 """What attention over the tokens of one tensor has in common, whatever the attention."""
 
-import keras
 from keras import ops
 
 from keras_permix.layers.parts.checks import (
@@ -11,9 +10,10 @@ from keras_permix.layers.parts.checks import (
 )
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.one_tensor import OneTensor
 
 
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(OneTensor):
     """Project tokens to queries, keys and values of every head, and what these gave back.
 
     A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have

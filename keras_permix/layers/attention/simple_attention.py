@@ -71,6 +71,9 @@ class SimpleAttention(SelfAttention):
         query, key, value = self.split_heads(inputs)
         return self.merge_heads(self.attend(query, key, value, mask))
 
+    def does(self, name):
+        return name == "use_causal_mask" and self.causal
+
     def attend(self, query, key, value, mask=None):
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""
         return ops.simple_attention(

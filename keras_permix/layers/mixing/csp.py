@@ -23,6 +23,9 @@ class CSP(TokenMixer):
     padded values become zero before the output projection. The number of tokens may be unknown
     while TensorFlow traces, except with a power schedule.
 
+    It hears later tokens as well as earlier ones, and has no causal form: a permutation that takes
+    every output from its own place or from before moves nothing.
+
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
             must be a multiple of it.
