@@ -19,7 +19,8 @@ STOREYS = (
     ("ops.backend",),
     ("ops.dispatch.rows", "ops.reference"),
     ("ops.backend.plan",),
-    ("recipe", "machine", "safe_files", "_backend", "_version", "zoo.registry"),  # leaves
+    # Leaves.
+    ("recipe", "machine", "checksums", "safe_files", "_backend", "_version", "zoo.registry"),
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
 ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it

@@ -42,7 +42,7 @@ def butterfly_maps(layer, tokens, mask=None):
     if not hasattr(attention, "attention_maps") or layer.axis != 1:
         raise TypeError(
             "`layer` must be a ButterflyBlock of SoftmaxAttention along the tokens. "
-            f"Received: {type(layer).__name__} of {type(block).__name__}"
+            f"Received: layer={type(layer).__name__}, layer.block={type(block).__name__}"
         )
     blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
     if block is not attention and block.norm_first:

@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from keras_permix.analysis.rank_residual import as_tokens
+
 
 def influence_map(layer, tokens, epsilon=1e-3, seed=0):
     """How much each output token of any mixer changes with each input token.
@@ -32,12 +34,7 @@ def influence_map(layer, tokens, epsilon=1e-3, seed=0):
     >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
     [0.0, 1.0, 0.0, 0.0]
     """
-    tokens = np.asarray(tokens, dtype="float32")
-    if tokens.ndim != 3:
-        raise ValueError(
-            "`tokens` must have the shape (batch, tokens, channels). "
-            f"Received: tokens.shape={tokens.shape}"
-        )
+    tokens = as_tokens(tokens).astype("float32")
     still = _call(layer, tokens)
     step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
     step *= epsilon * np.sqrt(np.mean(tokens**2)) / np.linalg.norm(step, axis=-1, keepdims=True)

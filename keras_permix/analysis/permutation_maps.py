@@ -38,7 +38,7 @@ def permutation_maps(layer, tokens, channels=None):
     if not hasattr(layer, "mix") or not hasattr(layer, "value_dense"):
         raise TypeError(
             "`layer` must be a built layer that permutes its values, such as CSP or SliceSort. "
-            f"Received: {type(layer).__name__}"
+            f"Received: layer={type(layer).__name__}"
         )
     values = keras.ops.convert_to_numpy(layer.value_dense(tokens)).astype("float32")
     order = np.argsort(values, axis=1, kind="stable")

@@ -42,8 +42,8 @@ def residual_bound(tokens, kernels, lipschitz=1.0, estimator="mean"):
     for kernel in kernels:
         if kernel.shape != (channels, channels):
             raise ValueError(
-                f"`kernels` must have the shape (channels, channels), here {channels} channels. "
-                f"Received: a kernel of shape {kernel.shape}"
+                "`kernels` must have the shape (channels, channels). "
+                f"Received: kernel.shape={kernel.shape}, channels={channels}"
             )
     norms = [np.abs(kernel).sum(axis=0).max() for kernel in kernels]
     beta = np.maximum.accumulate([0.0, *norms])

@@ -40,7 +40,7 @@ def simple_attention_maps(layer, tokens, mask=None, heads=None):
     if not hasattr(layer, "attend") or not hasattr(layer, "split_heads"):
         raise TypeError(
             "`layer` must be a built layer that attends without softmax, SimpleAttention. "
-            f"Received: {type(layer).__name__}"
+            f"Received: layer={type(layer).__name__}"
         )
     query, key, value = layer.split_heads(ops.convert_to_tensor(tokens))
     places = ops.eye(value.shape[1], dtype=value.dtype)[None, :, None]

@@ -132,7 +132,7 @@ def _check_equal(ours, reference, tolerance, case, shape):
             if not np.allclose(mine, right, rtol=0, atol=tolerance * np.abs(right).max()):
                 raise ValueError(
                     "An operator must equal its reference before it is timed. "
-                    f"Received: {case} at {shape}, which differs"
+                    f"Received: case={case!r}, shape={shape}"
                 )
 
 

@@ -1,8 +1,9 @@
 """Data files on disk: where they lie, and that they are what they should be."""
 
-import hashlib
 import os
 from pathlib import Path
+
+from keras_permix.checksums import read_with_sha256
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 
@@ -49,11 +50,4 @@ def read_verified(path):
             "The data folder must hold the file named here. Image sets are downloaded by Keras "
             f"with `data_dir=None`. Received: a folder without {path}"
         )
-    blob = path.read_bytes()
-    digest = hashlib.sha256(blob).hexdigest()
-    if digest != SHA256[path.name]:
-        raise ValueError(
-            f"The data file {path} is corrupt or of another version: fetch it again. Its SHA-256 "
-            f"must be {SHA256[path.name]}. Received: {digest} ({len(blob)} bytes)"
-        )
-    return blob
+    return read_with_sha256(path, SHA256[path.name])

@@ -4,6 +4,8 @@ from operator import index
 
 import numpy as np
 
+from keras_permix.ops.dispatch.checks import check_integer
+
 
 def butterfly_stages(size, block):
     """Count the butterfly stages that let every entry reach every other one.
@@ -76,9 +78,7 @@ def butterfly_mixes(size, block, stages=None):
 
 def butterfly_stride(size, block, stage):
     """How far apart the members of a block are in `stage`."""
-    stage = index(stage)
-    if stage < 0:
-        raise ValueError(f"`stage` must not be negative. Received: stage={stage}")
+    stage = check_integer("stage", stage, least=0)
     stride = min(block**stage, size // block)
     if size % (block * stride):
         raise ValueError(
@@ -96,9 +96,7 @@ def butterfly_order(size, block, stage):
 
 def check_block(size, block):
     """Return `size` (which may be unknown) and `block` as integers, if blocks fill the size."""
-    size, block = None if size is None else index(size), index(block)
-    if block < 2:
-        raise ValueError(f"`block` must be at least 2. Received: block={block}")
+    size, block = None if size is None else index(size), check_integer("block", block, least=2)
     if size is not None and (size < 1 or size % block):
         raise ValueError(f"`block` must divide the size. Received: size={size}, block={block}")
     return size, block

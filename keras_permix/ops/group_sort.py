@@ -6,6 +6,7 @@ from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
 
 
@@ -74,24 +75,12 @@ def sort_groups(values, leader, lengths, plan):
     group_size = tokens if plan.group_size is None else plan.group_size
     padding, whole = None, isinstance(tokens, int) and tokens % group_size == 0
     if lengths is not None or not whole:
-        lengths = tokens if lengths is None else lengths
-        values, leader = _fill_up(values, group_size), _fill_up(leader, group_size)
-        padding = _cut(token_range(values) >= lengths, group_size)
-    runs, leader_runs = _cut(values, group_size), _cut(leader, group_size)
+        real = token_range(values) < (tokens if lengths is None else lengths)
+        padding = ops.logical_not(cut(real, group_size))
+    runs, leader_runs = cut(values, group_size), cut(leader, group_size)
     out = ops.take_along_axis(runs, sorting_order(runs, padding), axis=2)
     if plan.aligned:
         rank = ops.argsort(sorting_order(leader_runs, padding), axis=2)
         out = ops.take_along_axis(out, ops.broadcast_to(rank, ops.shape(runs)), axis=2)
         out = ops.concatenate([leader_runs, out[..., 1:]], axis=-1)
-    return ops.reshape(out, ops.shape(values))[:, :tokens]
-
-
-def _fill_up(values, group_size):
-    """Lengthen the tokens to a whole number of groups."""
-    return ops.pad(values, ((0, 0), (0, -ops.shape(values)[1] % group_size), (0, 0)))
-
-
-def _cut(values, group_size):
-    """Cut tokens into groups: (batch, groups, group_size, channels)."""
-    batch, tokens, channels = ops.shape(values)
-    return ops.reshape(values, (batch, tokens // group_size, group_size, channels))
+    return join(out)[:, :tokens]

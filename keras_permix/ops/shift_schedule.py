@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from operator import index
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.ops.dispatch.checks import check_choice, check_layer_index
+from keras_permix.ops.dispatch.checks import check_choice, check_integer, check_layer_index
 
 LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
 REMEMBERED = 64  # numbers of tokens
@@ -59,8 +58,7 @@ class ShiftSchedule:
         check_choice("schedule", self.name, SCHEDULES)
         sizes = {name: getattr(self, name) for name in ("channels", "layers", "group_size")}
         for name, size in sizes.items():
-            if index(size) < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}")
+            check_integer(name, size)
         check_layer_index(self.layer, self.layers)
 
     def at(self, tokens):

@@ -4,6 +4,7 @@ from operator import index
 
 import numpy as np
 
+from keras_permix.ops.dispatch.checks import check_integer
 from keras_permix.ops.shift_schedule import ShiftSchedule
 
 
@@ -46,8 +47,7 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
     """
-    if index(tokens) < 1:
-        raise ValueError(f"`tokens` must be at least 1. Received: tokens={tokens}")
+    tokens = check_integer("tokens", tokens)
     options = {"layer": layer, "layers": layers, "group_size": group_size}
     if isinstance(schedule, str):
         return np.array(ShiftSchedule(schedule, channels, **options).at(tokens), "int64")
@@ -63,7 +63,7 @@ def check_steps(steps, channels):
     if steps.channels != channels:
         raise ValueError(
             "`steps` must be a schedule for the channels that `x` has. "
-            f"Received: {steps} for {channels} channels"
+            f"Received: steps={steps}, channels={channels}"
         )
     return steps
 
@@ -80,6 +80,6 @@ def _integers(name, steps, channels):
     if len(steps) != channels:
         raise ValueError(
             f"`{name}` must hold one integer per channel. "
-            f"Received: {len(steps)} steps for {channels} channels"
+            f"Received: len({name})={len(steps)}, channels={channels}"
         )
     return steps

@@ -5,6 +5,7 @@ from keras import KerasTensor, ops
 from keras_permix.ops.dispatch.checks import check_choice, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.precision import full_precision
 
 SCALES = ("length", "valid", None)
@@ -87,22 +88,12 @@ def _attend(query, key, value):
 
 def _attend_causally(query, key, value):
     size = max(query.shape[-1], SMALLEST_CHUNK)
-    query_chunks, key, value = (_cut(x, size) for x in (query, key, value))
+    query_chunks, key, value = (cut(x, size) for x in (query, key, value))
     within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query_chunks, key))
     out = ops.einsum("bchnm,bcmhe->bcnhe", within, value)
     before = _sum_of_earlier(ops.einsum("bcnhd,bcnhe->bchde", key, value))
     out = out + ops.einsum("bcnhd,bchde->bcnhe", query_chunks, before)
-    batch, chunks = ops.shape(out)[:2]
-    out = ops.reshape(out, (batch, chunks * size, *out.shape[3:]))
-    return out[:, : ops.shape(query)[1]]
-
-
-def _cut(x, size):
-    """Cut tokens into chunks, the last one filled up: (batch, chunks, size, heads, channels)."""
-    batch, tokens = ops.shape(x)[:2]
-    missing = -tokens % size
-    x = ops.pad(x, ((0, 0), (0, missing), (0, 0), (0, 0)))
-    return ops.reshape(x, (batch, (tokens + missing) // size, size, *x.shape[2:]))
+    return join(out)[:, : ops.shape(query)[1]]
 
 
 def _sum_of_earlier(states):

@@ -4,6 +4,7 @@ from numbers import Real
 
 from keras import KerasTensor, backend, ops
 
+from keras_permix.ops.dispatch.checks import check_integer
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
@@ -49,25 +50,16 @@ def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
     if len(shape) < 2 or shape[-1] != shape[-2] or not backend.is_float_dtype(scores.dtype):
         raise ValueError(
             "`scores` must be floats of shape (..., tokens, tokens). "
-            f"Received: scores.shape={shape}, dtype={scores.dtype}"
+            f"Received: scores.shape={shape}, scores.dtype={scores.dtype}"
         )
     return dispatch(
         "sinkhorn",
         sinkhorn_reference,
         scores,
         implementation=implementation,
-        iterations=check_iterations(iterations),
+        iterations=check_integer("iterations", iterations),
         temperature=check_temperature(temperature),
     )
-
-
-def check_iterations(iterations):
-    """Return `iterations` if it is an integer of at least 1."""
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(
-            f"`iterations` must be a positive integer. Received: iterations={iterations!r}"
-        )
-    return iterations
 
 
 def check_temperature(temperature):

@@ -2,12 +2,19 @@
 
 from keras import backend, ops
 
-from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import (
+    check_floating,
+    check_groups,
+    check_integer,
+    check_mask,
+    check_tokens,
+)
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
 from keras_permix.ops.shift_steps import check_steps
-from keras_permix.ops.sinkhorn import check_iterations, check_temperature, sinkhorn
+from keras_permix.ops.sinkhorn import check_temperature, sinkhorn
 
 
 @op
@@ -66,8 +73,7 @@ def sinkhorn_csp(
     equation (9) and Theorem 2.
     """
     x = check_tokens(x)
-    if not backend.is_float_dtype(x.dtype):
-        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+    check_floating(x)
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "sinkhorn_csp",
@@ -77,7 +83,7 @@ def sinkhorn_csp(
         implementation=implementation,
         steps=check_steps(steps, x.shape[2]),
         group_size=group_size,
-        iterations=check_iterations(iterations),
+        iterations=check_integer("iterations", iterations),
         temperature=check_temperature(temperature),
         ragged=ragged,
     )
@@ -90,9 +96,9 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
     size = tokens if group_size is None else group_size
     if ragged or packed.lengths is not None:
         length = tokens if packed.lengths is None else packed.lengths
-        real = _cut(ops.cast(token_range(values) < length, values.dtype), size)
+        real = cut(ops.cast(token_range(values) < length, values.dtype), size)
     shifted = take_tokens(values, shift_table(values, steps, packed.lengths))
-    leader, groups = _cut(values[..., :1], size), _cut(shifted[..., 1:], size)
+    leader, groups = cut(values[..., :1], size), cut(shifted[..., 1:], size)
     if real is not None:
         leader, groups = _repeat_last(leader, real), _repeat_last(groups, real)
     scores = _score(leader, groups)
@@ -100,15 +106,8 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
         scores = _keep_apart(scores, real)
     soft = sinkhorn(scores, iterations, temperature)
     mixed = ops.einsum("bkcnm,bkmc->bknc", ops.cast(soft, values.dtype), groups)
-    out = ops.concatenate([leader, mixed], axis=-1)
-    out = ops.reshape(out, (ops.shape(out)[0], -1, out.shape[3]))[:, :tokens]
+    out = join(ops.concatenate([leader, mixed], axis=-1))[:, :tokens]
     return unpack(out, packed, mask)
-
-
-def _cut(values, size):
-    """Cut tokens into groups, the last one filled up: (batch, groups, size, channels)."""
-    values = ops.pad(values, ((0, 0), (0, -ops.shape(values)[1] % size), (0, 0)))
-    return ops.reshape(values, (ops.shape(values)[0], -1, size, values.shape[2]))
 
 
 def _repeat_last(groups, real):

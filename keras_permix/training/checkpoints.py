@@ -1,6 +1,5 @@
 """Checkpoints of a run: the last two, each whole or not at all, with checksums."""
 
-import hashlib
 import json
 import os
 import re
@@ -8,6 +7,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.safe_files import replacing_folder, write_bytes
 
 GENERATIONS = 2
@@ -30,7 +30,7 @@ def save_checkpoint(folder, epoch, state, weights):
     """
     files = {STATE_FILE: json.dumps(state, indent=1).encode("utf-8"), WEIGHTS_FILE: weights}
     files[SUMS_FILE] = "".join(
-        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()
+        f"{sha256_of(content)}  {name}\n" for name, content in files.items()
     ).encode("ascii")
     with replacing_folder(Path(folder) / f"epoch_{epoch:04d}") as partial:
         for name, content in files.items():
@@ -80,13 +80,8 @@ def _newest_first(folder):
 def _read(path):
     lines = (path / SUMS_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
     sums = dict(reversed(line.split("  ", 1)) for line in lines if "  " in line)
-    state, weights = (_read_verified(path / name, sums) for name in (STATE_FILE, WEIGHTS_FILE))
+    state, weights = (
+        read_with_sha256(path / name, sums.get(name, f"listed in {SUMS_FILE}"), remedy="")
+        for name in (STATE_FILE, WEIGHTS_FILE)
+    )
     return json.loads(state), weights
-
-
-def _read_verified(path, sums):
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != sums.get(path.name):
-        raise ValueError(f"`{path}` is damaged: its SHA-256 is {digest}, not {sums.get(path.name)}")
-    return content

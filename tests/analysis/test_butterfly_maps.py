@@ -55,7 +55,7 @@ def test_attention_of_a_block_sees_what_its_norm_makes():
     ],
 )
 def test_a_layer_without_such_maps_is_refused(layer):
-    with pytest.raises(TypeError, match="`layer` must be a ButterflyBlock.* Received: "):
+    with pytest.raises(TypeError, match="`layer` must be a ButterflyBlock.* Received: layer="):
         butterfly_maps(layer, X)
 
 

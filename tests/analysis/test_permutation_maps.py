@@ -46,7 +46,7 @@ def test_maps_do_what_the_layer_does(order):
 
 
 def test_a_layer_that_does_not_permute_is_refused():
-    with pytest.raises(TypeError, match="`layer` must be .* Received: Dense"):
+    with pytest.raises(TypeError, match="`layer` must be .* Received: layer=Dense"):
         permutation_maps(keras.layers.Dense(3), np.zeros((1, 2, 3), "float32"))
 
 

@@ -100,7 +100,7 @@ def test_plots_show_means_of_the_batch():
         (lambda: rank_residual(X, "mode"), "`estimator` must be one of.*'mode'"),
         (lambda: token_norm(X, "2"), "`kind` must be one of.*'2'"),
         (lambda: singular_spectrum(X[0]), r"`tokens` must have the shape.*\(8, 4\)"),
-        (lambda: residual_bound(X, [np.eye(3)]), r"here 4 channels.*\(3, 3\)"),
+        (lambda: residual_bound(X, [np.eye(3)]), r"kernel.shape=\(3, 3\), channels=4"),
     ],
 )
 def test_wrong_argument_is_named(call, message):

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from keras_permix.analysis import plot_simple_attention_maps, simple_attention_maps
 from keras_permix.layers import SimpleAttention, SoftmaxAttention
 from tests.harness import assert_close, to_numpy
-from tests.oracle import attention as oracle_simple
+from tests.oracle import attention as oracle
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
 MASK = np.arange(6) < np.array([[6], [4]])
@@ -29,7 +29,7 @@ def test_maps_are_those_of_the_quadratic_form(arguments, mask):
     maps = simple_attention_maps(layer, X, mask)
     query, key, value = np.split(to_numpy(layer.qkv_dense(X)), 3, axis=-1)
     query, key = query.reshape(2, 6, 4, 2), key.reshape(2, 6, 4, 2)
-    assert_close(maps, oracle_simple.simple_attention_maps(query, key, mask, **arguments))
+    assert_close(maps, oracle.simple_attention_maps(query, key, mask, **arguments))
     attended = np.einsum("bhnm,bmhe->bnhe", maps, value.reshape(2, 6, 4, 2))
     assert_close(attended.reshape(X.shape), to_numpy(layer(X, mask=mask)))
 
@@ -42,7 +42,8 @@ def test_maps_of_chosen_heads():
 
 @pytest.mark.parametrize("layer", [keras.layers.Dense(3), SoftmaxAttention(2)])
 def test_another_layer_is_refused(layer):
-    with pytest.raises(TypeError, match=f"`layer` must be .* Received: {type(layer).__name__}"):
+    kind = type(layer).__name__
+    with pytest.raises(TypeError, match=f"`layer` must be .* Received: layer={kind}"):
         simple_attention_maps(layer, X)
 
 

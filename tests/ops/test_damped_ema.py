@@ -200,7 +200,7 @@ X, *PARAMETERS = make(8)
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({}, dict(truncation=0), "`truncation` must be at least 1.*truncation=0"),
+        ({}, dict(truncation=0), "`truncation` must be a positive integer.*truncation=0"),
         ({0: X.astype("int32")}, {}, "`x` must be floating.*int32"),
         ({0: X[0]}, {}, r"`x` must have the shape.*\(8, 3\)"),
         ({1: PARAMETERS[0][:2]}, {}, r"`delta` must have the shape.*delta.shape=\(2, 4\)"),

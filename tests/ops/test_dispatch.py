@@ -8,11 +8,12 @@ from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch import dispatch
 from keras_permix.ops.dispatch.rows import Row
-from tests.backends import compiled
+from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 8, 4)).astype("float32")
 STEPS = (0, 1, 2, 3)
+SCHEDULE = ops.ShiftSchedule("linear", 4)
 
 
 @pytest.fixture
@@ -122,9 +123,7 @@ def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
     assert "it needs device abacus, and it is not known" in explanation.objections["elsewhere"]
 
 
-@pytest.mark.parametrize(
-    "steps", [STEPS, ops.ShiftSchedule("linear", 4)], ids=["steps", "schedule"]
-)
+@pytest.mark.parametrize("steps", [STEPS, SCHEDULE], ids=["steps", "schedule"])
 def test_an_op_in_a_model_is_saved(steps, tmp_path):
     inputs = keras.Input((None, 4))
     outputs = ops.slice_sort(ops.csp(inputs, steps, 2), (True, False, True, False))
@@ -139,44 +138,45 @@ def floats(*shape):
     return np.zeros(shape, "float32")
 
 
-def ema(x):
+def ema(x, **mask):
     parameters = [np.full((x.shape[2], 2), 0.5, "float32")] * 4
-    return ops.damped_ema(x, *parameters, np.ones(x.shape[2], "float32"))
+    return ops.damped_ema(x, *parameters, np.ones(x.shape[2], "float32"), **mask)
 
 
-# Calls of `x`, (batch, tokens, 4).
+def attention(x, **mask):
+    return ops.simple_attention(*[x[:, :, None]] * 3, **mask)[:, :, 0]
+
+
+# Calls of `x`, (batch, tokens, 4), and of a mask where there is one.
 EMPTY = {
-    "channel_shift": lambda x: ops.channel_shift(x, STEPS),
-    "channel_shift by schedule": lambda x: ops.channel_shift(x, ops.ShiftSchedule("linear", 4)),
-    "group_sort": lambda x: ops.group_sort(x),
-    "group_sort 1": lambda x: ops.group_sort(x, 1),
-    "csp": lambda x: ops.csp(x, STEPS, 2),
-    "csp reference": lambda x: ops.csp(x, STEPS, 2, align="reference"),
-    "csp ragged": lambda x: ops.csp(x, STEPS, 3, ragged=True),
-    "slice_sort": lambda x: ops.slice_sort(x, (True, False) * 2),
-    "max_exchange": lambda x: ops.max_exchange(x),
-    "sinkhorn_csp": lambda x: ops.sinkhorn_csp(x, STEPS, 2),
+    "channel_shift": lambda x, **mask: ops.channel_shift(x, STEPS, **mask),
+    "channel_shift by schedule": lambda x, **mask: ops.channel_shift(x, SCHEDULE, **mask),
+    "group_sort": lambda x, **mask: ops.group_sort(x, **mask),
+    "group_sort 1": lambda x, **mask: ops.group_sort(x, 1, **mask),
+    "csp": lambda x, **mask: ops.csp(x, STEPS, 2, **mask),
+    "csp of four": lambda x, **mask: ops.csp(x, STEPS, 4, **mask),
+    "csp by schedule": lambda x, **mask: ops.csp(x, SCHEDULE, 3, ragged=True, **mask),
+    "csp reference": lambda x, **mask: ops.csp(x, STEPS, 2, align="reference", **mask),
+    "csp ragged": lambda x, **mask: ops.csp(x, STEPS, 3, ragged=True, **mask),
+    "slice_sort": lambda x, **mask: ops.slice_sort(x, (True, False) * 2, **mask),
+    "max_exchange": lambda x, **mask: ops.max_exchange(x, **mask),
+    "sinkhorn_csp": lambda x, **mask: ops.sinkhorn_csp(x, STEPS, 2, **mask),
     "damped_ema": ema,
-    "simple_attention": lambda x: ops.simple_attention(*[x[:, :, None]] * 3)[:, :, 0],
+    "simple_attention": attention,
     "butterfly_permute": lambda x: ops.butterfly_permute(x, 2, 1, axis=2),
     "butterfly_unpermute": lambda x: ops.butterfly_unpermute(x, 2, 1, axis=2),
 }
-MASKED = ("channel_shift", "group_sort", "csp", "slice_sort", "max_exchange", "sinkhorn_csp")
+MASKED = [name for name in EMPTY if not name.startswith("butterfly")]
 
 
 @pytest.mark.parametrize("shape", [(0, 8, 4), (2, 0, 4), (0, 0, 4)])
-@pytest.mark.parametrize("name", EMPTY)
-def test_nothing_becomes_nothing(name, shape):
-    assert tuple(EMPTY[name](keras.ops.zeros(shape)).shape) == shape
-
-
-@pytest.mark.parametrize("shape", [(0, 8, 4), (2, 0, 4)])
-@pytest.mark.parametrize("name", MASKED)
-def test_masked_nothing_becomes_nothing(name, shape):
-    arguments = {"channel_shift": (STEPS,), "csp": (STEPS, 2), "sinkhorn_csp": (STEPS, 2)}
-    mask = np.ones(shape[:2], bool)
-    result = getattr(ops, name)(floats(*shape), *arguments.get(name, ()), mask=mask)
-    assert tuple(result.shape) == shape
+@pytest.mark.parametrize(
+    ("name", "masked"), [*((name, False) for name in EMPTY), *((name, True) for name in MASKED)]
+)
+def test_nothing_becomes_nothing(name, masked, shape):
+    mask = {"mask": np.ones(shape[:2], bool)} if masked else {}
+    results = value_and_gradient(lambda x: EMPTY[name](x, **mask), floats(*shape), floats(*shape))
+    assert [tuple(result.shape) for result in results] == [shape] * 2
 
 
 def test_other_empty_shapes():

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_permix import ops
-from tests.backends import BACKEND, compiled, value_and_gradient
+from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
@@ -150,7 +150,6 @@ CASES = {
     "sort down": (lambda t: ops.slice_sort(t, True), LARGE, lambda x: oracle.slice_sort(x, True)),
     "exchange": (ops.max_exchange, LARGE, oracle.max_exchange),
 }  # fmt: skip
-SOURCES = {case: sources for case, (_, _, sources) in CASES.items()}
 LARGE_CASES = {case: (function, x, sources(x)) for case, (function, x, sources) in CASES.items()}
 
 
@@ -174,21 +173,6 @@ def test_reference_is_the_oracle(case, monkeypatch):
     monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "reference")
     function, x, sources = LARGE_CASES[case]
     check(function, x, "float32", sources)
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX compiles for TPUs")
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("case", [case for case in LARGE_CASES if case != "exchange"])
-def test_xla_for_tpus_is_the_oracle(case, dtype, monkeypatch):
-    """In plain XLA, which runs on a CPU as well."""
-    rows = "keras_permix.ops.backend.jax.rows"
-    monkeypatch.setattr(f"{rows}.device", lambda x: ("tpu", 1))
-    monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "tpu_xla")
-    function, x, sources = LARGE_CASES[case]
-    if dtype == "bfloat16":  # many ties, and what it can hold
-        x = np.random.default_rng(2).integers(-3, 4, x.shape).astype("float32")
-        sources = SOURCES[case](x)
-    check(function, x, dtype, sources)
 
 
 def test_subnormal_numbers_are_no_zeros():

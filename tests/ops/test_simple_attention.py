@@ -10,7 +10,7 @@ import pytest
 from keras_permix import ops
 from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
-from tests.oracle import attention as oracle_simple
+from tests.oracle import attention as oracle
 
 # Part of a chunk of 32 tokens, two whole ones, and longer ones of which the last is cut short.
 SHAPES = ((2, 5, 3, 4), (2, 64, 1, 8), (1, 90, 2, 40))
@@ -39,8 +39,8 @@ def test_values_and_gradients_are_those_of_the_quadratic_form(shape, scale, mask
     value, gradient = value_and_gradient(
         lambda t: ops.simple_attention(t[0], t[1], t[2], **options), stacked, cotangent
     )
-    assert_close(to_numpy(value), oracle_simple.simple_attention(*stacked, **options))
-    expected = oracle_simple.simple_attention_gradients(*stacked, cotangent, **options)
+    assert_close(to_numpy(value), oracle.simple_attention(*stacked, **options))
+    expected = oracle.simple_attention_gradients(*stacked, cotangent, **options)
     assert_close(to_numpy(gradient), np.stack(expected))
 
 
@@ -57,7 +57,7 @@ def test_values_may_have_another_width(causal):
     query, key, _ = arrays((2, 40, 2, 3))
     value = arrays((2, 40, 2, 7))[2]
     result = to_numpy(ops.simple_attention(query, key, value, causal=causal))
-    assert_close(result, oracle_simple.simple_attention(query, key, value, causal=causal))
+    assert_close(result, oracle.simple_attention(query, key, value, causal=causal))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -113,7 +113,7 @@ def test_compiled():
     stacked = arrays((2, 70, 2, 3))
     function = compiled(lambda t: ops.simple_attention(t[0], t[1], t[2], causal=True))
     result = to_numpy(function(keras.ops.convert_to_tensor(stacked)))
-    assert_close(result, oracle_simple.simple_attention(*stacked, causal=True))
+    assert_close(result, oracle.simple_attention(*stacked, causal=True))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -126,7 +126,7 @@ def test_symbolic_call_of_any_length(causal):
     model = keras.Model.from_config(model.get_config())
     for tokens in (70, 5, 33):
         stacked, marks = arrays((2, tokens, 2, 3)), gaps((2, tokens))
-        expected = oracle_simple.simple_attention(*stacked, marks, "valid", causal)
+        expected = oracle.simple_attention(*stacked, marks, "valid", causal)
         assert_close(model.predict([*stacked, marks], verbose=0), expected)
 
 

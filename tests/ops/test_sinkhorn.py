@@ -7,7 +7,7 @@ import pytest
 from keras_permix import ops
 from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
-from tests.oracle import attention as oracle_simple
+from tests.oracle import attention as oracle
 
 ANALYSIS, CSP = load_golden("analysis"), load_golden("csp_ops")
 X = np.random.default_rng(0).normal(size=(2, 12, 4)).astype("float32")
@@ -42,10 +42,8 @@ def test_values_and_gradients_are_those_of_numpy(compiling):
 
     call = compiled(both) if compiling else both
     value, gradient = call(keras.ops.convert_to_tensor(scores, "float32"))
-    assert_close(to_numpy(value), oracle_simple.sinkhorn(scores, 40, 0.5))
-    change = oracle_simple.change(
-        lambda t: oracle_simple.sinkhorn(t, 40, 0.5), scores, direction, cotangent
-    )
+    assert_close(to_numpy(value), oracle.sinkhorn(scores, 40, 0.5))
+    change = oracle.change(lambda t: oracle.sinkhorn(t, 40, 0.5), scores, direction, cotangent)
     assert_close(np.sum(to_numpy(gradient) * direction), change)
 
 
@@ -67,16 +65,16 @@ def test_soft_csp_gives_the_values_and_gradients_of_numpy(group_size, mask):
     )
 
     def expected(x):
-        return oracle_simple.sinkhorn_csp(x, STEPS, group_size, 200, 1.0, mask)
+        return oracle.sinkhorn_csp(x, STEPS, group_size, 200, 1.0, mask)
 
     assert_close(to_numpy(value), expected(x))
-    change = oracle_simple.change(expected, x, direction, cotangent)
+    change = oracle.change(expected, x, direction, cotangent)
     assert_close(np.sum(to_numpy(gradient) * direction), change)
 
 
 def test_the_last_group_may_be_shorter():
     soft = ops.sinkhorn_csp(X / 2, STEPS, 5, iterations=60, ragged=True)
-    assert_close(to_numpy(soft), oracle_simple.sinkhorn_csp(X / 2, STEPS, 5, 200, 1.0))
+    assert_close(to_numpy(soft), oracle.sinkhorn_csp(X / 2, STEPS, 5, 200, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_symbolic_calls():
     scores = keras.Input((5, 5))
     model = keras.Model(scores, ops.sinkhorn(scores, 3, 0.5))
     x = np.random.default_rng(0).normal(size=(2, 5, 5)).astype("float32")
-    assert_close(model.predict(x, verbose=0), oracle_simple.sinkhorn(x, 3, 0.5))
+    assert_close(model.predict(x, verbose=0), oracle.sinkhorn(x, 3, 0.5))
 
 
 WRONG = {

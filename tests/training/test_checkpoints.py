@@ -101,7 +101,7 @@ def test_every_checkpoint_damaged(run):
     for epoch in ("epoch_0003", "epoch_0004"):
         spoil(run / "checkpoints" / epoch / "state.weights.h5", "truncate")
     message = (
-        r"Remove the folder to begin anew.*epoch_0004/state\.weights\.h5` is damaged.*epoch_0003"
+        r"Remove the folder to begin anew.*epoch_0004/state\.weights\.h5` must have.*epoch_0003"
     )
     with pytest.raises(ValueError, match=message):
         RunFolder(run, runs.RECIPE)

@@ -1,19 +1,19 @@
 """What attention over the tokens of one tensor has in common, whatever the attention."""
 
-import keras
 from keras import ops
 
 from keras_permix.layers.parts.checks import (
-    check_positive,
+    check_integer,
     check_positive_or_none,
     check_rate,
     check_tokens,
 )
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.one_tensor import OneTensor
 
 
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(OneTensor):
     """Project tokens to queries, keys and values of every head, and what these gave back.
 
     A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have
@@ -41,7 +41,7 @@ class SelfAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = check_positive("num_heads", num_heads)
+        self.num_heads = check_integer("num_heads", num_heads)
         self.head_dim = check_positive_or_none("head_dim", head_dim)
         self.use_qkv_bias = use_qkv_bias
         self.use_output_projection = use_output_projection

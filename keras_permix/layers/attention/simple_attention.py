@@ -5,6 +5,7 @@ import keras
 from keras_permix import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_choice
+from keras_permix.ops.simple_attention import SCALES
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -63,12 +64,15 @@ class SimpleAttention(SelfAttention):
             dropout=dropout,
             **kwargs,
         )
-        self.scale = check_choice("scale", scale, ("length", "valid", None))
+        self.scale = check_choice("scale", scale, SCALES)
         self.causal = causal
 
     def call(self, inputs, mask=None):
         query, key, value = self.split_heads(inputs)
         return self.merge_heads(self.attend(query, key, value, mask))
+
+    def does(self, name):
+        return name == "use_causal_mask" and self.causal
 
     def attend(self, query, key, value, mask=None):
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""

@@ -1,5 +1,7 @@
 """Softmax attention with one fused projection: what the permuting mixers are compared with."""
 
+from functools import reduce
+
 import keras
 from keras import ops
 
@@ -17,8 +19,9 @@ class SoftmaxAttention(SelfAttention):
     which is why `keras.layers.MultiHeadAttention` (one switch for all biases) cannot stand here.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. An `attention_mask` `(batch, heads or 1, tokens, tokens)` is
-    True where the query of a row may attend to the key of a column. A query that may attend to
+    the others are never attended to. An `attention_mask` `(batch, tokens, tokens)`, or
+    `(batch, heads or 1, tokens, tokens)`, is True where the query of a row may attend to the key of
+    a column; with `use_causal_mask=True` none attends to a later one. A query that may attend to
     nothing attends as if nothing were masked.
 
     Args:
@@ -45,6 +48,8 @@ class SoftmaxAttention(SelfAttention):
     Source: Vaswani et al., 2017; the variant of the CSP code's ViT.
     """
 
+    takes = ("attention_mask", "use_causal_mask")
+
     def __init__(
         self,
         num_heads=8,
@@ -69,9 +74,9 @@ class SoftmaxAttention(SelfAttention):
         super().build(input_shape)
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def call(self, inputs, mask=None, attention_mask=None, training=None):
+    def call(self, inputs, mask=None, attention_mask=None, use_causal_mask=False, training=None):
         query, key, value = self.split_heads(inputs)
-        allowed = _allowed(mask, attention_mask)
+        allowed = _allowed(inputs, mask, attention_mask, use_causal_mask)
         if self.fused and not (self.dropout and training):
             visible = None if allowed is None else visible_keys(allowed)
             attended = ops.dot_product_attention(query, key, value, mask=visible)
@@ -80,20 +85,28 @@ class SoftmaxAttention(SelfAttention):
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         return self.merge_heads(attended)
 
-    def attention_maps(self, inputs, mask=None, attention_mask=None):
+    def attention_maps(self, inputs, mask=None, attention_mask=None, use_causal_mask=False):
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
         query, key, _ = self.split_heads(inputs)
-        return _weights(query, key, _allowed(mask, attention_mask))
+        return _weights(query, key, _allowed(inputs, mask, attention_mask, use_causal_mask))
 
     def get_config(self):
         return {**super().get_config(), "fused": self.fused}
 
 
-def _allowed(mask, attention_mask):
+def _allowed(inputs, mask, attention_mask, causal):
     """Where queries may attend to keys: booleans that broadcast to the maps, or None."""
-    masks = [] if mask is None else [ops.cast(mask, "bool")[:, None, None, :]]
-    masks += [] if attention_mask is None else [ops.cast(attention_mask, "bool")]
-    return ops.logical_and(*masks) if len(masks) == 2 else masks[0] if masks else None
+    masks = []
+    if mask is not None:
+        masks.append(ops.cast(mask, "bool")[:, None, None, :])
+    if attention_mask is not None:
+        one_for_all_heads = len(attention_mask.shape) == 3
+        attention_mask = ops.cast(attention_mask, "bool")
+        masks.append(attention_mask[:, None] if one_for_all_heads else attention_mask)
+    if causal:
+        place = ops.arange(ops.shape(inputs)[1])
+        masks.append((place <= place[:, None])[None, None])
+    return reduce(ops.logical_and, masks) if masks else None
 
 
 def _weights(query, key, allowed):

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.serialize import serialize_unbuilt
@@ -63,7 +63,7 @@ class MixerBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
-        self.mlp_dim = check_positive("mlp_dim", mlp_dim)
+        self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm_first = norm_first
         self.extra_skip = check_choice("extra_skip", extra_skip, EXTRA_SKIPS)
         self.dropout = check_rate("dropout", dropout)

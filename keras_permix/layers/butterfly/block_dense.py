@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -45,8 +45,8 @@ class BlockDense(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.blocks = check_positive("blocks", blocks)
-        self.units = check_positive("units", units)
+        self.blocks = check_integer("blocks", blocks)
+        self.units = check_integer("units", units)
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

@@ -5,7 +5,7 @@ from inspect import signature
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_block_size, check_blocks
+from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
@@ -54,9 +54,7 @@ class ButterflyBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.block = keras.layers.deserialize(block) if isinstance(block, dict) else block
-        self.block_size = check_block_size(block_size)
-        if not isinstance(stage, int) or stage < 0:
-            raise ValueError(f"`stage` must be an integer of at least 0. Received: stage={stage!r}")
+        self.block_size = check_integer("block_size", block_size, least=2)
         if not isinstance(axis, int) or axis == 0:
             raise ValueError(f"`axis` must be an integer other than 0. Received: axis={axis!r}")
         self.stage = stage

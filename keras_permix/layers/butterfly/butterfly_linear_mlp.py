@@ -5,7 +5,7 @@ import math
 import keras
 
 from keras_permix.layers.butterfly.block_dense import BlockDense
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.butterfly import exchange
 
 
@@ -40,7 +40,7 @@ class ButterflyLinearMLP(keras.layers.Layer):
     def __init__(self, expansion=1, activation="elu", **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.expansion = check_positive("expansion", expansion)
+        self.expansion = check_integer("expansion", expansion)
         self.activation = keras.activations.get(activation)
 
     def build(self, input_shape):

@@ -3,7 +3,7 @@
 import keras
 
 from keras_permix.layers.butterfly.block_dense import BlockDense
-from keras_permix.layers.parts.checks import check_block_size, check_blocks, check_positive
+from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
@@ -20,7 +20,7 @@ class Butterfly(keras.layers.Layer):
     def __init__(self, block_size, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.block_size = check_block_size(block_size)
+        self.block_size = check_integer("block_size", block_size, least=2)
 
     def build(self, input_shape):
         check_blocks(self.block_size, input_shape)
@@ -124,7 +124,7 @@ class ButterflyMLP(Butterfly):
 
     def __init__(self, block_size, expansion=2, activation="gelu", **kwargs):
         super().__init__(block_size, **kwargs)
-        self.expansion = check_positive("expansion", expansion)
+        self.expansion = check_integer("expansion", expansion)
         self.activation = keras.activations.get(activation)
 
     def build(self, input_shape):

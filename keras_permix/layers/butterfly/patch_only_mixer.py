@@ -6,7 +6,7 @@ import warnings
 
 import keras
 
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops import patchify, unpatchify
 
 
@@ -45,10 +45,10 @@ class PatchOnlyMixer(keras.layers.Layer):
     def __init__(self, patch_size, expansion=2, epsilon=1e-5, **kwargs):
         super().__init__(**kwargs)
         sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
-        self.patch_sizes = [check_positive("patch_size", size) for size in sizes]
+        self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
         warn_of_common_factors(self.patch_sizes)
         self.patch_size = patch_size if isinstance(patch_size, int) else list(patch_size)
-        self.expansion = check_positive("expansion", expansion)
+        self.expansion = check_integer("expansion", expansion)
         self.epsilon = epsilon
 
     def build(self, input_shape):

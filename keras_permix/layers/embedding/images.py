@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -34,7 +34,7 @@ class ImagePreprocessor(keras.layers.Layer):
 
     def __init__(self, image_size, mean, std, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        self.image_size = check_positive("image_size", image_size)
+        self.image_size = check_integer("image_size", image_size)
         self.mean = [float(value) for value in mean]
         self.std = [float(value) for value in std]
         if len(self.mean) != len(self.std):

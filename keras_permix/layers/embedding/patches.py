@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify
 
@@ -33,8 +33,8 @@ class PatchEmbedding(keras.layers.Layer):
 
     def __init__(self, patch_size, width, **kwargs):
         super().__init__(**kwargs)
-        self.patch_size = check_positive("patch_size", patch_size)
-        self.width = check_positive("width", width)
+        self.patch_size = check_integer("patch_size", patch_size)
+        self.width = check_integer("width", width)
 
     def build(self, input_shape):
         self.dense = Dense(self.width, dtype=self.dtype_policy, name="projection")

@@ -3,13 +3,13 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
-from keras_permix.ops import interleave_order, slice_sort
+from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.ops import slice_sort
 
-ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 MODES = ("paper", "release")
 
 
@@ -49,7 +49,7 @@ class GraphAttention(keras.layers.Layer):
     def __init__(self, num_heads=8, dropout=0.0, layers=1, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = check_positive("num_heads", num_heads)
+        self.num_heads = check_integer("num_heads", num_heads)
         self.dropout = check_rate("dropout", dropout)
         self.layers = layers
 
@@ -167,15 +167,8 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        if not self.order.startswith("interleave"):
-            return self.order == "descend"
-        return interleave_order(
-            self.order,
-            channels,
-            layer=self.layer,
-            layers=self.layers,
-            head_dim=channels // self.num_heads,
-        )
+        place = dict(layer=self.layer, layers=self.layers, head_dim=channels // self.num_heads)
+        return order_to_descending(self.order, channels, **place)
 
     def get_config(self):
         config = {"mode": self.mode, "order": self.order, "layer": self.layer}

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_permix.layers.parts.checks import (
     check_choice,
-    check_positive,
+    check_integer,
     check_positive_or_none,
 )
 
@@ -58,9 +58,9 @@ class GraphormerBias(keras.layers.Layer):
 
     def __init__(self, num_heads=8, edges="multi_hop", max_hops=5, hop_tables=None, **kwargs):
         super().__init__(**kwargs)
-        self.num_heads = check_positive("num_heads", num_heads)
+        self.num_heads = check_integer("num_heads", num_heads)
         self.edges = check_choice("edges", edges, tuple(EDGES))
-        self.max_hops = check_positive("max_hops", max_hops)
+        self.max_hops = check_integer("max_hops", max_hops)
         self.hop_tables = check_positive_or_none("hop_tables", hop_tables)
         if hop_tables is not None and hop_tables < max_hops:
             raise ValueError(

@@ -3,7 +3,7 @@
 import keras
 
 from keras_permix import ops
-from keras_permix.layers.parts.checks import check_positive, check_positive_or_none, check_tokens
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_tokens
 from keras_permix.ops.damped_ema import damped_ema_stream
 
 
@@ -40,7 +40,7 @@ class DampedEMA(keras.layers.Layer):
     def __init__(self, hidden_dim=16, bidirectional=False, truncation=None, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.hidden_dim = check_positive("hidden_dim", hidden_dim)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
         self.bidirectional = bidirectional
         self.truncation = check_positive_or_none("truncation", truncation)
 

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from keras_permix.layers.mega.position_bias import rotary_bias, simple_bias
 from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
 from keras_permix.ops.dispatch.require import require
-from keras_permix.ops.position_bias import rotary_bias, simple_bias
+from keras_permix.ops.reference.chunks import cut, join
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")
@@ -105,14 +106,14 @@ class MegaAttention(keras.layers.Layer):
         shared = self._check_length(shared, length, missing)
         if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
             mask = ops.ones_like(shared[..., 0], dtype="bool")
-        shared, values = _cut(shared, size, missing), _cut(values, size, missing)
-        real = None if mask is None else _cut(ops.cast(mask, "bool")[..., None], size, missing)
+        shared, values = cut(shared, size), cut(values, size)
+        real = None if mask is None else cut(ops.cast(mask, "bool")[..., None], size)
         query, key = (shared * self.gamma[i] + self.beta[i] for i in range(2))
         scores = ops.matmul(query, ops.swapaxes(key, 2, 3))
         sees = self._sees(real, size)
         weights = self._weights(scores, ops.cast(self._bias(size), scores.dtype), sees, size)
         mixed = ops.matmul(self.map_dropout(weights), values)
-        return ops.reshape(mixed, (-1, length + missing, values.shape[-1]))[:, :length]
+        return join(mixed)[:, :length]
 
     def _check_length(self, shared, length, missing):
         """Check that so many tokens fit: now, or once TensorFlow knows how many there are."""
@@ -177,9 +178,3 @@ class MegaAttention(keras.layers.Layer):
 
 def _least(length, size):
     return min(length, size) if isinstance(length, int) else ops.minimum(length, size)
-
-
-def _cut(x, size, missing):
-    """Cut tokens into chunks: (batch, chunks, size, channels)."""
-    x = ops.pad(x, ((0, 0), (0, missing), (0, 0)))
-    return ops.reshape(x, (-1, ops.shape(x)[1] // size, size, x.shape[-1]))

@@ -10,7 +10,7 @@ from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.checks import (
     check_choice,
-    check_positive,
+    check_integer,
     check_positive_or_none,
     check_rate,
     check_tokens,
@@ -94,7 +94,7 @@ class MegaBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.hidden_dim = check_positive_or_none("hidden_dim", hidden_dim)
-        self.shared_dim = check_positive("shared_dim", shared_dim)
+        self.shared_dim = check_integer("shared_dim", shared_dim)
         mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
         self.attends = not isinstance(mixer, keras.layers.Layer)
         self.mixer = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer

@@ -3,7 +3,7 @@
 import keras
 
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.parts.checks import check_choice, check_positive, check_rate
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 
@@ -40,7 +40,7 @@ class MegaFeedForward(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.mlp_dim = check_positive("mlp_dim", mlp_dim)
+        self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm = check_choice("norm", norm, NORMS)
         self.prenorm = prenorm
         self.dropout = check_rate("dropout", dropout)

@@ -5,7 +5,8 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.checks import check_choice, check_layer_index, check_positive
+from keras_permix.layers.parts.checks import check_integer, check_layer_index
+from keras_permix.ops.dispatch.checks import check_align
 from keras_permix.ops.shift_steps import check_steps
 
 
@@ -21,6 +22,9 @@ class CSP(TokenMixer):
     only these are permuted, as if there were no others (a schedule is that for their number), and
     padded values become zero before the output projection. The number of tokens may be unknown
     while TensorFlow traces, except with a power schedule.
+
+    It hears later tokens as well as earlier ones, and has no causal form: a permutation that takes
+    every output from its own place or from before moves nothing.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
@@ -69,8 +73,8 @@ class CSP(TokenMixer):
             dropout=dropout,
             **kwargs,
         )
-        self.group_size = None if group_size is None else check_positive("group_size", group_size)
-        self.align = check_choice("align", align, ("independent", "reference"))
+        self.group_size = None if group_size is None else check_integer("group_size", group_size)
+        self.align = check_align(align)
         check_layer_index(layer, layers)
         self.shift = shift if isinstance(shift, str) else np.asarray(shift).tolist()
         self.layer = layer

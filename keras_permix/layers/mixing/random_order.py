@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_tokens
+from keras_permix.layers.parts.checks import check_integer, check_tokens
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -37,9 +37,7 @@ class RandomOrder(keras.layers.Layer):
     def __init__(self, seed=0, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        if not isinstance(seed, int) or seed < 0:
-            raise ValueError(f"`seed` must be an integer of at least 0. Received: seed={seed!r}")
-        self.seed = seed
+        self.seed = check_integer("seed", seed, least=0)
 
     def build(self, input_shape):
         check_tokens("RandomOrder", input_shape)
@@ -47,9 +45,7 @@ class RandomOrder(keras.layers.Layer):
     def order(self, tokens):
         """Which token comes to each place, an integer array `(tokens,)`."""
         if tokens is None:
-            raise ValueError(
-                "RandomOrder needs a known number of tokens. Received: an input of any length"
-            )
+            raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
         # NumPy promises that only this older generator never changes its numbers.
         return np.random.RandomState(self.seed).permutation(tokens)
 

@@ -4,7 +4,7 @@ import keras
 
 from keras_permix import ops
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.parts.checks import check_positive
+from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.sinkhorn import check_temperature
 
 
@@ -70,7 +70,7 @@ class SinkhornCSP(CSP):
             layers=layers,
             **kwargs,
         )
-        self.iterations = check_positive("iterations", iterations)
+        self.iterations = check_integer("iterations", iterations)
         check_temperature(temperature)
         self.temperature = self.add_weight(
             shape=(),

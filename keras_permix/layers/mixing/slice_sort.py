@@ -5,8 +5,7 @@ import keras
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_choice, check_layer_index
-
-ORDERS = ("ascend", "descend", "interleave", "interleave_haar", "max_exchange")
+from keras_permix.layers.parts.orders import ORDERS, order_to_descending
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -62,7 +61,7 @@ class SliceSort(TokenMixer):
             dropout=dropout,
             **kwargs,
         )
-        self.order = check_choice("order", order, ORDERS)
+        self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
         check_layer_index(layer, layers)
         self.layer = layer
         self.layers = layers
@@ -70,15 +69,8 @@ class SliceSort(TokenMixer):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        if self.order.startswith("interleave"):
-            return ops.interleave_order(
-                self.order,
-                channels,
-                layer=self.layer,
-                layers=self.layers,
-                head_dim=self.head_dim,
-            )
-        return self.order == "descend"
+        place = dict(layer=self.layer, layers=self.layers, head_dim=self.head_dim)
+        return order_to_descending(self.order, channels, **place)
 
     def mix(self, values, mask=None):
         if self.order == "max_exchange":

@@ -1,13 +1,12 @@
 """What every mixer with a value and an output projection has in common."""
 
-import keras
-
 from keras_permix.layers.parts.checks import check_positive_or_none, check_rate, check_tokens
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.one_tensor import OneTensor
 
 
-class TokenMixer(keras.layers.Layer):
+class TokenMixer(OneTensor):
     """Project tokens to values, mix the values along the tokens, project back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.

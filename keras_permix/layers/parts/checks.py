@@ -1,6 +1,7 @@
 """Checks of constructor arguments and input shapes that layers share."""
 
 from keras_permix.ops.dispatch.checks import check_choice as check_choice
+from keras_permix.ops.dispatch.checks import check_integer as check_integer
 from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_index
 
 
@@ -15,18 +16,9 @@ def check_named(argument, spec, choices):
     return spec
 
 
-def check_positive(argument, value, or_none=""):
-    """Return the integer `value` if it is at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(
-            f"`{argument}` must be a positive integer{or_none}. Received: {argument}={value!r}"
-        )
-    return value
-
-
 def check_positive_or_none(argument, value):
     """Return `value` if it is None or an integer of at least 1."""
-    return None if value is None else check_positive(argument, value, " or None")
+    return None if value is None else check_integer(argument, value, or_none=" or None")
 
 
 def check_rate(argument, value):
@@ -44,13 +36,6 @@ def check_tokens(layer, shape):
             f"Received: input_shape={tuple(shape)}"
         )
     return tuple(shape)
-
-
-def check_block_size(block_size):
-    """Return the integer `block_size` if it is at least 2."""
-    if check_positive("block_size", block_size) < 2:
-        raise ValueError(f"`block_size` must be at least 2. Received: block_size={block_size}")
-    return block_size
 
 
 def check_blocks(block_size, input_shape, axis=-1):

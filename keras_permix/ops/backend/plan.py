@@ -41,6 +41,27 @@ def steps_at(steps, tokens):
     return steps.at(tokens)
 
 
+def remainders(numbers, divisor, to_tensor, bits, digit):
+    """Divide Python integers of any size by numbers of tokens: Horner's rule.
+
+    Args:
+        numbers: Python integers of any sign and size.
+        divisor: a positive integer, or a tensor of such.
+        to_tensor: makes a tensor of integers, which have so many `bits` besides their sign.
+        bits, digit: a remainder and one more digit, of so many bits, must fit into `bits`.
+
+    Returns:
+        A tensor of the remainders, from 0, that broadcasts `numbers` and `divisor`.
+    """
+    longest = max(number.bit_length() for number in numbers)
+    digits = -(-max(longest - bits, 0) // digit)
+    rest = to_tensor([number >> digit * digits for number in numbers]) % divisor
+    for place in reversed(range(digits)):
+        part = [(number >> digit * place) % (1 << digit) for number in numbers]
+        rest = (rest * (1 << digit) + to_tensor(part)) % divisor
+    return rest
+
+
 def shift_places(steps, tokens, back=False):
     """Where each of `tokens * channels` values, shifted, comes from."""
     steps = np.array(steps) % tokens

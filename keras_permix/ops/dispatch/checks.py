@@ -17,6 +17,24 @@ def check_choice(name, value, choices):
     return value
 
 
+def check_integer(name, value, least=1, or_none=""):
+    """Return `value`, the argument `name`, as a Python integer, if it is at least `least`."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"`{name}` must be {kind}{or_none}. Received: {name}={value!r}")
+    return number
+
+
+def check_floating(x):
+    """Check that the numbers of `x` have fractions."""
+    if not is_float_dtype(standardize_dtype(x.dtype)):
+        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+
+
 def check_layer_index(layer, layers):
     """Check a 0-based index of a layer against the number of layers."""
     if not 0 <= index(layer) < index(layers):
@@ -60,9 +78,7 @@ def check_groups(x, group_size, ragged):
     """
     if group_size is None:
         return x, x.shape[1]
-    group_size = index(group_size)
-    if group_size < 1:
-        raise ValueError(f"`group_size` must be at least 1. Received: group_size={group_size}")
+    group_size = check_integer("group_size", group_size)
     if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:  # then it is called again
         return x, group_size
     tokens = ops.shape(x)[1]
@@ -81,8 +97,7 @@ def check_align(align):
 
 def check_ema(x, *, omega, **parameters):
     """Return the parameters of an average of `x` as tensors, `omega` the last of them."""
-    if not is_float_dtype(standardize_dtype(x.dtype)):
-        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+    check_floating(x)
     channels, tensors = x.shape[2], [ops.convert_to_tensor(p) for p in parameters.values()]
     rows = tuple(tensors[0].shape)
     for name, tensor in zip(parameters, tensors, strict=True):
@@ -104,9 +119,7 @@ def check_ema(x, *, omega, **parameters):
 
 def check_truncation(truncation):
     """Return `truncation` as an integer of at least 1, or None."""
-    if truncation is not None and index(truncation) < 1:
-        raise ValueError(f"`truncation` must be at least 1. Received: truncation={truncation}")
-    return truncation if truncation is None else index(truncation)
+    return None if truncation is None else check_integer("truncation", truncation)
 
 
 def check_descending(descending, channels):

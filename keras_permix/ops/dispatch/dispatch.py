@@ -37,7 +37,8 @@ def dispatch(
 
     Implementations are called as `function(*arrays, mask, **options)`, or, where the options amount
     to a `plan`, as `function(*arrays, mask, plan)`. They return a tensor of the dtype of
-    `arrays[like]` and, unless there is a `shape` of its own, of the same shape.
+    `arrays[like]` and, unless there is a `shape` of its own, of the same shape. Rows get no
+    tensor that is known to be empty.
     """
     explaining = implementation is EXPLAIN
     if not explaining and any(map(is_symbolic, (*arrays, mask))):

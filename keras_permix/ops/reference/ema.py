@@ -10,6 +10,7 @@ from functools import wraps
 import numpy as np
 from keras import ops
 
+from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.precision import full_precision
 from keras_permix.ops.reference.toeplitz import toeplitz
 
@@ -65,7 +66,7 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
     """
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
-    x = _cut(transpose(x, (2, 0, 1)), size)
+    x = cut(transpose(x, (2, 0, 1)), size, 2)
     chunks = x.shape[2] or MANY
     full, partial = _reach(truncation, size, chunks - 1)
     within, outputs = omega[:, None, None] * ops.eye(size, dtype=x.dtype), 0
@@ -73,11 +74,11 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
         taps = (weight_, log_decay_, size, truncation, backward)
         within = within + _block(0, *taps)
         for distance in partial:
-            moved = _cut(_move(_join(x), distance * size, backward), size)
+            moved = cut(_move(join(x, 2), distance * size, backward), size, 2)
             outputs = outputs + _product(moved, _block(distance, *taps))
         if full:
             outputs = outputs + _carried(x, weight_, log_decay_, full, chunks, backward)
-    outputs = _join(outputs + _product(x, within))
+    outputs = join(outputs + _product(x, within), 2)
     return transpose(outputs, (1, 2, 0))[:, :tokens]
 
 
@@ -127,27 +128,14 @@ def _carried(x, weight, log_decay, reach, most, backward):
 def _sums(x, log_decay, most, backward):
     """Sum (channels, batch, n), n at most `most`, up to each; `log_decay` is (channels, 1)."""
     count = ops.shape(x)[2]
-    x = _cut(x, min(RUN, most))
+    x = cut(x, min(RUN, most), 2)
     size = x.shape[3]
     one = ops.ones_like(log_decay)
     sums = _product(x, _block(0, one, log_decay, size, None, backward))
     if most > size:
         runs = -(-most // size)
         sums = sums + _carried(x, one, log_decay, runs, runs, backward)
-    return _join(sums)[..., :count]
-
-
-def _cut(x, size):
-    """Cut (channels, batch, n) to (channels, batch, ceil(n / size), size)."""
-    channels, batch, count = ops.shape(x)
-    pieces = -(-count // size)
-    x = ops.pad(x, ((0, 0), (0, 0), (0, pieces * size - count)))
-    return ops.reshape(x, (channels, batch, pieces, size))
-
-
-def _join(x):
-    channels, batch, pieces, size = ops.shape(x)
-    return ops.reshape(x, (channels, batch, pieces * size))
+    return join(sums, 2)[..., :count]
 
 
 def _move(x, by, backward):

@@ -1,12 +1,11 @@
 """What the references share: tokens packed to the front, index tables, sorts that know padding."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_permix.ops.backend.plan import steps_at
-
-DIGIT = 4  # bits: a remainder by 2**27 tokens and one more digit fit into 32 bits
+from keras_permix.ops.backend.plan import remainders, steps_at
 
 
 class Packed(NamedTuple):
@@ -73,19 +72,10 @@ def steps_modulo(steps, lengths, tokens=None):
     if not isinstance(steps, tuple):
         steps = steps.steps_for(lengths, tokens)
     lengths = ops.maximum(lengths, 1)
-    return _remainder(steps, lengths) if isinstance(steps, tuple) else ops.mod(steps, lengths)
-
-
-def _remainder(numbers, divisor):
-    """Divide Python integers, of which all but the last digits fit into 32 bits: Horner's rule."""
-    longest = max(number.bit_length() for number in numbers)
-    digits = -(-max(longest - 31, 0) // DIGIT)
-    rest = ops.convert_to_tensor([number >> DIGIT * digits for number in numbers], "int32")
-    rest, base = ops.mod(rest, divisor), 1 << DIGIT
-    for place in reversed(range(digits)):
-        digit = [(number >> DIGIT * place) % base for number in numbers]
-        rest = ops.mod(rest * base + ops.convert_to_tensor(digit, "int32"), divisor)
-    return rest
+    if isinstance(steps, tuple):
+        to_tensor = partial(ops.convert_to_tensor, dtype="int32")
+        return remainders(steps, lengths, to_tensor, bits=31, digit=4)  # up to 2**27 tokens
+    return ops.mod(steps, lengths)
 
 
 def sorting_order(runs, padding=None):

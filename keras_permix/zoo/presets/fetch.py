@@ -1,12 +1,12 @@
 """Files from the web, each with a checksum known beforehand."""
 
-import hashlib
 import http.client
 import os
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from keras_permix.checksums import sha256_of
 from keras_permix.safe_files import write_bytes
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -33,7 +33,7 @@ def fetch(url, name, sha256, size, exact=True):
     """
     _check_address(url)
     path = _cache() / sha256[:16] / name
-    if path.is_file() and path.stat().st_size <= size and _sha256(path.read_bytes()) == sha256:
+    if path.is_file() and path.stat().st_size <= size and sha256_of(path.read_bytes()) == sha256:
         return path
     content = _download(url, name, sha256, size + 1)
     if len(content) > size or (exact and len(content) < size):
@@ -41,7 +41,7 @@ def fetch(url, name, sha256, size, exact=True):
             f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, and check "
             f"the address. Received: {'more' if len(content) > size else len(content)} from {url}"
         )
-    if _sha256(content) != sha256:
+    if sha256_of(content) != sha256:
         raise ValueError(
             f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
             f"Received: another file from {url}"
@@ -90,7 +90,3 @@ def _check_address(url):
 def _cache():
     home = os.environ.get("KERAS_HOME")
     return (Path(home) if home else Path.home() / ".keras") / "keras_permix"
-
-
-def _sha256(content):
-    return hashlib.sha256(content).hexdigest()

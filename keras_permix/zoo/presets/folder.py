@@ -1,11 +1,11 @@
 """The files of a preset: where they lie, and that they are what they should be."""
 
 import dataclasses
-import hashlib
 import json
 import re
 from pathlib import Path, PurePosixPath
 
+from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.zoo.presets.fetch import fetch
 
 CONFIG_FILE = "config.json"
@@ -94,7 +94,7 @@ class PresetFiles:
             _check_inside(path, self.root or self.folder)
         else:
             path = self._fetched(name, entry)
-        return path, read_verified(path, entry)
+        return path, read_with_sha256(path, entry["sha256"], entry["bytes"])
 
     def _source(self, name):
         own = self.metadata["files"][name].get("url")
@@ -160,26 +160,7 @@ def parse_json(content, path):
 
 def entry_of(content):
     """The `metadata.json` entry of a file with these bytes."""
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "url": None}
-
-
-def read_verified(path, entry):
-    """The bytes of a file, if it has the size and the SHA-256 of `entry`."""
-    size = path.stat().st_size
-    if not path.is_file() or size != entry["bytes"]:
-        raise ValueError(
-            f"`{path}` must hold {entry['bytes']:,} bytes; it is truncated or of another version. "
-            f"Copy or fetch it again. Received: {size:,} bytes"
-        )
-    with open(path, "rb") as file:
-        content = file.read(size)
-    digest = entry_of(content)["sha256"]
-    if digest != entry["sha256"]:
-        raise ValueError(
-            f"`{path}` must have the SHA-256 {entry['sha256']}; it is corrupt or of another "
-            f"version. Copy or fetch it again. Received: {digest}"
-        )
-    return content
+    return {"bytes": len(content), "sha256": sha256_of(content), "url": None}
 
 
 def check_file_names(names, source):

@@ -37,7 +37,9 @@ def test_reads_what_the_files_hold(name, by, tmp_path, monkeypatch, no_folder):
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_corrupt_file_is_named(name, tmp_path):
     WRITERS[name](tmp_path)
-    with pytest.raises(ValueError, match=rf"{name}.* is corrupt.*SHA-256 must be.*Received: "):
+    with pytest.raises(
+        ValueError, match=rf"{name}.* must have the SHA-256.*Received: "
+    ):
         load_images(name, tmp_path)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from keras_permix.layers import SimpleAttention, SoftmaxAttention
 from tests.harness import assert_close, load_golden, to_numpy
-from tests.oracle import attention as oracle_simple
+from tests.oracle import attention as oracle
 
 X = np.random.default_rng(0).normal(size=(3, 7, 8)).astype("float32")
 MASK = np.arange(7) < np.array([[7], [4], [1]])
@@ -35,7 +35,7 @@ def attend(layer, inputs, head_dim, mask):
     kernel, *bias = (weight.numpy().astype("float64") for weight in layer.qkv_dense.weights)
     parts = np.split(inputs @ kernel + (bias[0] if bias else 0), 3, axis=-1)
     heads = (part.reshape(*inputs.shape[:2], -1, head_dim) for part in parts)
-    attended = oracle_simple.simple_attention(*heads, mask, layer.scale, layer.causal)
+    attended = oracle.simple_attention(*heads, mask, layer.scale, layer.causal)
     attended = attended.reshape(*inputs.shape[:2], -1)
     if not layer.use_output_projection:
         return attended

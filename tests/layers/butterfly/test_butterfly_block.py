@@ -208,7 +208,7 @@ def around(block=None, *arguments, **named):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: around(None, 1), "`block_size` must be at least 2.*1"),
+        (lambda: around(None, 1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: around(None, 3), r"`block_size` must divide.*axis 1.*block_size=3.*\(3, 16, 8\)"),
         (lambda: around(None, 4, -1), "`stage` must be an integer of at least 0.*-1"),
         (lambda: around(None, 4, axis=0), "`axis` must be an integer other than 0.*0"),
@@ -217,7 +217,7 @@ def around(block=None, *arguments, **named):
         (lambda: around(keras.layers.Flatten(), 4), "`block` must keep.*flatten"),
         (lambda: around(keras.layers.Dense(3), 4, axis=-1), "`block` must keep.*dense"),
         (lambda: RandomOrder(-1), "`seed` must be.*-1"),
-        (lambda: RandomOrder().order(None), "known number of tokens.*any length"),
+        (lambda: RandomOrder().order(None), "known number of tokens. Received: tokens=None"),
         (lambda: RandomOrder()(X[0]), r"RandomOrder takes tokens.*\(16, 8\)"),
     ],
 )

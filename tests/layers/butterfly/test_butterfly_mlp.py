@@ -119,7 +119,7 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(0, 4), "`blocks` must be a positive integer.*0"),
         (lambda: BlockDense(4, 0), "`units` must be a positive integer.*0"),
         (lambda: BlockDense(3, 4), "`blocks` must divide the number of channels.*blocks=3.*16"),
-        (lambda: ButterflyLinear(1), "`block_size` must be at least 2.*1"),
+        (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),
         (lambda: ButterflyMLP(4, expansion=1.5), "`expansion` must be a positive integer.*1.5"),
         (lambda: ButterflyLinearMLP(0), "`expansion` must be a positive integer.*0"),

@@ -10,7 +10,7 @@ from keras_permix.layers import GraphormerBias, GraphormerBlock
 from tests.backends import value_and_gradient
 from tests.data.graphs.graphs import BATCH, GRAPHS, MASK, SIZES, TOKENS
 from tests.harness import assert_close, check_layer, load_golden, to_numpy
-from tests.oracle import graph as oracle_graph
+from tests.oracle import graph as oracle
 
 BIAS = load_golden("graphormer")
 SLICE = load_golden("graphormer_sliceformer")
@@ -107,7 +107,7 @@ def test_bias_of_padded_graphs(arguments):
     result = to_numpy(layer(BATCH))
     for index, (graph, size) in enumerate(zip(GRAPHS, SIZES, strict=True)):
         real = slice(size + 1)
-        expected = oracle_graph.bias(graph, tables, **arguments)
+        expected = oracle.bias(graph, tables, **arguments)
         assert_close(result[index, :, real, real], expected)
         assert (result[index, :, :, size + 1 :] == -np.inf).all()
         assert np.isfinite(result[index, :, size + 1 :, real]).all()
@@ -123,7 +123,7 @@ def test_block_of_padded_graphs(mixer):
         real = slice(size + 1)
         tokens, bias = TOKENS[index, real].astype("float64"), BIASES[index, :, real, real]
         descending = DESCENDING.get(mixer, False)
-        expected = oracle_graph.block(tokens, bias, weights, sort, descending)
+        expected = oracle.block(tokens, bias, weights, sort, descending)
         assert_close(result[index, real], expected)
 
 
@@ -131,7 +131,7 @@ def numpy_block(layer, mixer, sample, real, bias):
     """What the oracle makes of one sample of TOKENS, padding and all."""
     weights = {name: part.get_weights() for name, part in parts(layer).items()}
     sort = {"attention": None, "release": "release"}.get(mixer, "paper")
-    return oracle_graph.block(TOKENS[sample].astype("float64"), bias, weights, sort, real=real)
+    return oracle.block(TOKENS[sample].astype("float64"), bias, weights, sort, real=real)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "paper", "release"])

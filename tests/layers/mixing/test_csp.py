@@ -108,7 +108,7 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
         (dict(shift="curved"), "`schedule` must be one of.*'curved'"),
-        (dict(shift=[1, 2]), "one integer per channel.*2 steps for 8 channels"),
+        (dict(shift=[1, 2]), "one integer per channel.*len.steps.=2, channels=8"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),

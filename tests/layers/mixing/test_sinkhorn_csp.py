@@ -6,7 +6,7 @@ import pytest
 
 from keras_permix.layers import CSP, SinkhornCSP
 from tests.harness import assert_close, to_numpy
-from tests.oracle import attention as oracle_simple
+from tests.oracle import attention as oracle
 from tests.oracle import permutations
 
 X = np.random.default_rng(0).normal(size=(3, 12, 8)).astype("float32")
@@ -26,7 +26,7 @@ def expected(layer, inputs, steps, temperature, mask=None):
     """What the layer must give, in float64."""
     values = inputs @ layer.value_dense.kernel.numpy()
     options = (steps, layer.group_size, 500, temperature, mask)
-    mixed = oracle_simple.sinkhorn_csp(values, *options)
+    mixed = oracle.sinkhorn_csp(values, *options)
     return mixed @ layer.output_dense.kernel.numpy() + layer.output_dense.bias.numpy()
 
 

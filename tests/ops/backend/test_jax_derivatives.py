@@ -74,13 +74,6 @@ def test_vmap(case):
         np.testing.assert_array_equal(gradient, oracle.gradient(cotangent, sources(x, MASK)))
 
 
-@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 0, 3)])
-def test_nothing_gives_nothing(case, shape):
-    function, _ = case
-    for mask in (None, np.ones(shape[:2], bool)):
-        assert function(np.zeros(shape, "float32"), mask).shape == shape
-
-
 def test_masked_calls_are_served_natively():
     x = keras.ops.convert_to_tensor(X)
     for name, arguments in {

@@ -135,15 +135,14 @@ def test_native_rows_serve_masks_and_unknown_lengths(tokens):
 
 @pytest.mark.parametrize("shape", [(0, 6, 4), (2, 0, 4)], ids=["no samples", "no tokens"])
 @pytest.mark.parametrize("case", CASES)
-def test_nothing(case, shape):
-    function, _ = CASES[case]
-    x, mask = tf.zeros(shape), tf.zeros(shape[:2], "bool")
-    unknown = tf.function(
+def test_nothing_of_an_unknown_shape(case, shape):
+    """Which nobody knows to be empty while tracing, so that it comes as far as the rows."""
+    function, x = CASES[case][0], tf.zeros(shape)
+    call = tf.function(
         lambda x: function(x, None), [tf.TensorSpec((None, None, 4))], autograph=False
     )
-    for call in (lambda x: function(x, None), lambda x: function(x, mask), unknown):
-        value, gradient = value_and_gradient(call, x, x)
-        assert value.shape == gradient.shape == shape
+    value, gradient = value_and_gradient(call, x, x)
+    assert value.shape == gradient.shape == shape
 
 
 def test_booleans_shift():

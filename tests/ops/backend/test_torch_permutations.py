@@ -127,17 +127,6 @@ def test_results_are_no_aliases():
         np.testing.assert_array_equal(to_numpy(x), X)
 
 
-@pytest.mark.parametrize("shape", [(0, 12, 6), (3, 0, 6)])
-@pytest.mark.parametrize("masked", [False, True])
-def test_nothing_gives_nothing(case, shape, masked):
-    import torch
-
-    x = torch.zeros(shape, requires_grad=True)
-    value = case[0](x, np.ones(shape[:2], bool) if masked else None)
-    assert tuple(value.shape) == shape
-    assert tuple(torch.autograd.grad(value.sum(), x)[0].shape) == shape
-
-
 def test_tables_fit_into_their_bytes():
     import torch
 

@@ -23,8 +23,6 @@ from keras_permix.ops.backend.jax.packing import find_real
 @partial(jax.jit, static_argnames="plan")
 def permute(x, mask, plan):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
-    if 0 in x.shape:
-        return x
     real, plan = mask if mask is None else find_real(mask, plan), plan.at(x.shape[1])
     if plan.group_size == 1:
         return permute_as(shift, x, real, plan)

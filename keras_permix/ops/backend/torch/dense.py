@@ -12,8 +12,8 @@ DEVICES = ("cpu" if torch.backends.mkldnn.is_available() else "cpu with oneDNN",
 
 
 def dense(x, kernel, bias, mask):
-    """`x @ kernel + bias`; as Keras has it for a compiler, or where there is no pixel."""
-    if torch.compiler.is_compiling() or kernel.dtype != x.dtype or not x.numel():
+    """`x @ kernel + bias`; as Keras has it for a compiler, and where it promotes types."""
+    if torch.compiler.is_compiling() or kernel.dtype != x.dtype:
         return dense_by_keras(x, kernel, bias, mask)
     pixels = x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
     product = torch.nn.functional.conv2d(pixels, kernel.t()[:, :, None, None], bias)

@@ -1,14 +1,15 @@
 """Circular shifts of every channel by its own step, (batch, tokens, channels), in PyTorch."""
 
 from collections import OrderedDict
+from functools import partial
 from threading import Lock
 
 import torch
 
+from keras_permix.ops.backend.plan import remainders
 from keras_permix.ops.backend.torch.keys import to_bits
 from keras_permix.ops.backend.torch.tracing import has_data
 
-DIGIT = 31  # bits: a remainder by 2**31 tokens and one more digit fit into 64 bits
 CACHED = 64 << 20  # bytes of tables
 FEW = 4  # different steps in a batch for which tables are worth keeping
 REPEATED = 4  # times the tokens, in which a sample is laid out for a shared table
@@ -16,7 +17,7 @@ REPEATED = 4  # times the tokens, in which a sample is laid out for a shared tab
 
 def shift(x, plan, lengths=None, back=False):
     """Shift `x`, or the first `lengths` tokens of each sample, what lies behind being undefined."""
-    if plan.steps is None or not x.shape[2]:
+    if plan.steps is None:
         return x
     if isinstance(lengths, tuple):
         return _shift_each(x, plan, lengths, back)
@@ -119,20 +120,12 @@ def _remainders(plan, lengths, most, back, device):
             lengths = torch.full((1,), lengths, device=device)
         steps = steps.steps_for(lengths.int(), most)
     if isinstance(steps, tuple):
-        rest = _remainders_of_integers(_directed(steps, plan.aligned, back), lengths, device)
+        to_tensor = partial(torch.tensor, device=device)
+        steps = _directed(steps, plan.aligned, back)
+        rest = remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
     else:
         rest = -steps.to(device) % lengths if back else steps.to(device) % lengths
         rest = rest * (torch.arange(rest.shape[-1], device=device) >= plan.aligned)
-    return rest
-
-
-def _remainders_of_integers(steps, lengths, device):
-    longest = max(step.bit_length() for step in steps)
-    digits = -(-max(longest - 63, 0) // DIGIT)  # behind what 64 bits hold: Horner's rule
-    rest = torch.tensor([step >> DIGIT * digits for step in steps], device=device) % lengths
-    for place in reversed(range(digits)):
-        digit = [(step >> DIGIT * place) % (1 << DIGIT) for step in steps]
-        rest = (rest * (1 << DIGIT) + torch.tensor(digit, device=device)) % lengths
     return rest
 
 

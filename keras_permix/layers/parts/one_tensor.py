@@ -1,0 +1,57 @@
+"""Layers that mix the tokens of one tensor, called as Keras' `MultiHeadAttention` is."""
+
+import keras
+
+# Arguments of `MultiHeadAttention`, and what says of a layer that it does not take them.
+REFUSALS = {
+    "query_mask": "takes one `mask` (batch, tokens) in place of `query_mask`",
+    "value_mask": "takes one `mask` (batch, tokens) in place of `value_mask`",
+    "key_mask": "takes one `mask` (batch, tokens) in place of `key_mask`",
+    "attention_mask": "makes no map of queries by keys that an `attention_mask` could cut; "
+    "`mask` (batch, tokens) says which tokens are real",
+    "use_causal_mask": "hears all tokens, so `use_causal_mask` must be False; "
+    "`SimpleAttention(causal=True)`, `SoftmaxAttention` and `DampedEMA` can hear the past alone",
+    "return_attention_scores": "returns its result alone, so `return_attention_scores` must be "
+    "False; `keras_permix.analysis` looks inside",
+}
+
+
+class OneTensor(keras.layers.Layer):
+    """A layer of one tensor of tokens, which may be given again as `value` and as `key`.
+
+    So it stands where `MultiHeadAttention` attends to its own query. Of the other arguments of
+    `MultiHeadAttention` it takes those that its class names in `takes`.
+    """
+
+    takes = ()
+
+    def __call__(self, inputs, *args, **kwargs):
+        for _ in ("value", "key"):
+            args = args[1:] if args and args[0] is inputs else args
+        if args and len(getattr(args[0], "shape", ())) == 3:  # which a mask is not
+            self._refuse_other("value", args[0])
+        for name in ("value", "key"):
+            given = kwargs.pop(name, None)
+            if given is not None and given is not inputs:
+                self._refuse_other(name, given)
+        for name in REFUSALS.keys() & kwargs.keys() - {*self.takes}:
+            given = kwargs.pop(name)
+            if given is not None and given is not False and not self.does(name):
+                raise TypeError(
+                    f"{type(self).__name__} {REFUSALS[name]}. Received: {name}={_shown(given)}"
+                )
+        return super().__call__(inputs, *args, **kwargs)
+
+    def does(self, name):
+        """Whether the layer does, as it was made, what an argument asks for."""
+        return False
+
+    def _refuse_other(self, name, given):
+        raise TypeError(
+            f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the first "
+            f"argument itself. Received: {name}={_shown(given)}"
+        )
+
+
+def _shown(given):
+    return f"a tensor of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)

@@ -1,0 +1,18 @@
+"""Directions in which channels are sorted, by name."""
+
+from keras_permix.ops import interleave_order
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
+
+
+def order_to_descending(order, channels, *, layer, layers, head_dim=None):
+    """Whether to sort descending: one bool, or a bool array `(channels,)`.
+
+    Args:
+        order: One of `ORDERS`.
+        channels, layer, layers, head_dim: see `keras_permix.ops.interleave_order`.
+    """
+    if order.startswith("interleave"):
+        place = dict(layer=layer, layers=layers, head_dim=head_dim)
+        return interleave_order(order, channels, **place)
+    return order == "descend"

@@ -1,0 +1,78 @@
+"""Mixers are called as `MultiHeadAttention` is on its own query, or say in a sentence why not."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import CSP, SimpleAttention, SinkhornCSP, SliceSort, SoftmaxAttention
+from tests.harness import assert_close, to_numpy
+
+X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+LAYERS = {
+    "csp": CSP,
+    "slice sort": SliceSort,
+    "sinkhorn csp": partial(SinkhornCSP, iterations=2),
+    "simple attention": partial(SimpleAttention, 2),
+    "softmax attention": partial(SoftmaxAttention, 2),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_value_and_key_may_be_the_query(name):
+    layer = LAYERS[name]()
+    alone = to_numpy(layer(X))
+    nothing = dict(attention_mask=None, use_causal_mask=False, return_attention_scores=False)
+    for outputs in (layer(X, X), layer(X, X, X, **nothing), layer(X, value=X, key=X)):
+        np.testing.assert_array_equal(to_numpy(outputs), alone)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_mask_of_the_query_is_not_lost(name):
+    layer, mask = LAYERS[name](), np.arange(6) < [[6], [4]]
+    inputs = keras.Input((6, 8))
+    tokens = keras.layers.Masking()(inputs)
+    model = keras.Model(inputs, layer(tokens, tokens))
+    expected = to_numpy(layer(X * mask[..., None], mask=mask))
+    assert_close(model.predict(X * mask[..., None], verbose=0)[mask], expected[mask])
+    np.testing.assert_array_equal(to_numpy(layer(X, X, mask=mask)), to_numpy(layer(X, mask=mask)))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_not_served_is_refused(name):
+    layer, other = LAYERS[name](), X + 1
+    cases = {
+        "mixes the tokens of one tensor: `value` must be.*value=a tensor": dict(value=other),
+        "mixes the tokens of one tensor: `key` must be.*key=a tensor": dict(key=other),
+        "takes one `mask`.*value_mask=a tensor of shape .2, 6": dict(value_mask=X[..., 0] > 0),
+        "returns its result alone.*Received: return_att": dict(return_attention_scores=True),
+        "makes no map of queries by keys.*shape .1, 6, 6": dict(attention_mask=np.ones((1, 6, 6))),
+        "hears all tokens.*Received: use_causal_mask=True": dict(use_causal_mask=True),
+    }
+    for message, arguments in cases.items():
+        if not arguments.keys() & {*layer.takes}:
+            with pytest.raises(TypeError, match=f"{type(layer).__name__} {message}"):
+                layer(X, **arguments)
+    with pytest.raises(TypeError, match="`value` must be the first argument itself"):
+        layer(X, other)
+
+
+def test_a_causal_layer_does_what_a_causal_mask_asks_for():
+    layer = SimpleAttention(2, causal=True)
+    alone = to_numpy(layer(X))
+    np.testing.assert_array_equal(to_numpy(layer(X, X, use_causal_mask=True)), alone)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_softmax_attention_takes_the_masks_of_attention(fused):
+    """Under a causal mask, every token has what it has as the last of its sequence."""
+    layer, past = SoftmaxAttention(2, fused=fused), np.tril(np.ones((2, 6, 6), bool))
+    last = [to_numpy(layer(X[:, : token + 1]))[:, token] for token in range(1, 6)]
+    for masks in (
+        dict(use_causal_mask=True),
+        dict(attention_mask=past),
+        dict(attention_mask=past[:, None]),
+        dict(attention_mask=np.ones((2, 6, 6), bool), use_causal_mask=True),
+    ):
+        assert_close(to_numpy(layer(X, X, **masks))[:, 1:], np.stack(last, axis=1))
