@@ -97,7 +97,7 @@ def test_evaluate(toys, tmp_path, capsys):
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     monkeypatch.setattr(
-        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, ("a",))
+        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, tuple("abc"))
     )
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
