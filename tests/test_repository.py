@@ -92,3 +92,12 @@ def opens_text(call):
         return False
     given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
     return not any("b" in str(getattr(mode, "value", "")) for mode in given)
+
+
+def test_the_host_runs_what_the_repository_says():
+    """Continuous integration has one script, and PyTorch's CPU build by pip's own settings."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE) == ["bash .ci/run"]
+    assert (ROOT / ".ci" / "run").is_file()
+    (setting,) = re.findall(r"^ +(PIP_\w+): https://\S+/cpu$", workflow, re.MULTILINE)
+    assert setting in makefile()
