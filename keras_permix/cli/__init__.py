@@ -1,15 +1,9 @@
 """The `permix` command: one module per command."""
 
-import argparse
 import contextlib
-import importlib
 import os
 import signal
 import sys
-
-from keras_permix import _backend
-from keras_permix._version import __version__
-from keras_permix.machine import keep_freed_memory
 
 COMMANDS = ("list", "info", "predict", "train", "evaluate", "bench", "verify")
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
@@ -41,11 +35,18 @@ def main(argv=None):
 
 
 def _run(argv):
-    arguments = _parser().parse_args(argv)
+    # Imported here, where Ctrl-C is one line.
+    from importlib import import_module
+
+    from keras_permix import _backend, machine
+    from keras_permix.cli.parser import make_parser
+
+    commands = [import_module(f"keras_permix.cli.{name}") for name in COMMANDS]
+    arguments = make_parser(commands).parse_args(argv)
     _backend.check()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if arguments.keep_memory:
-        keep_freed_memory()
+        machine.keep_freed_memory()
     return arguments.run(arguments)
 
 
@@ -61,23 +62,3 @@ def _written_out():
             # What is left would be tried again, and fail again, as the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong."""
-
-    def error(self, message):
-        self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")
-
-
-def _parser():
-    parser = _Parser(
-        prog="permix",
-        description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
-    )
-    parser.add_argument("--version", action="version", version=f"keras_permix {__version__}")
-    parser.set_defaults(keep_memory=False)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        importlib.import_module(f"keras_permix.cli.{name}").add_parser(subparsers)
-    return parser
