@@ -41,7 +41,7 @@ def test_verify_of_a_backend_that_is_not_there(capsys):
     assert main(["verify", "--backend", "abacus", "cspvit/test"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("permix: error: `--backend` must be one of")
-    assert error.endswith("Received: abacus\n")
+    assert error.endswith("Received: --backend='abacus'\n")
 
 
 def test_list(capsys):
