@@ -4,6 +4,7 @@
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make lint   ruff;  make wheel  builds into dist/;  make clean  removes environments and caches
+# make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #
 # An environment is made once, and anew when pyproject.toml changes. Extra arguments of the tests:
 # make test ARGS="torch tests/layers -x"
@@ -32,10 +33,11 @@ OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
+RELEASE := .venv-release
 OLDEST := $(TEST)/$(subst ==,-,$(OLDEST_KERAS))
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators test-oldest lint wheel clean
+.PHONY: demo test test-accelerators test-oldest lint wheel release clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -56,6 +58,13 @@ lint: $(TEST)/.installed
 
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+release: $(RELEASE)/.installed
+	rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/python tools/check_release.py dist
+	@echo "dist/ can be released: $(RELEASE)/bin/twine upload dist/*"
 
 $(DEMO)/.installed: pyproject.toml
 	@echo "$(DEMO) 1/2: making the environment"
@@ -93,5 +102,11 @@ $(ACCELERATORS)/.installed: pyproject.toml
 	@$(ACCELERATORS)/$(PIP) --editable ".[jax,test]"
 	@touch $@
 
+$(RELEASE)/.installed: pyproject.toml
+	@echo "$(RELEASE): making the environment and installing what builds and checks a release"
+	@$(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/$(PIP) build twine
+	@touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) dist .pytest_cache .ruff_cache .hypothesis

@@ -3,8 +3,12 @@
 Ops, layers and models run alike on TensorFlow, JAX and PyTorch; choose with `KERAS_BACKEND`.
 """
 
-from keras_permix import _backend as _backend  # before everything that imports Keras
-from keras_permix import layers, ops, zoo
+from keras_permix import _backend, _command
 from keras_permix._version import __version__
+
+_backend.choose()  # before everything that imports Keras
+
+if not _command.runs():
+    from keras_permix import layers, ops, zoo
 
 __all__ = ["__version__", "layers", "ops", "zoo"]

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import difflib
 import runpy
 from pathlib import Path
 
@@ -54,9 +55,11 @@ def find_recipe(recipe):
     for folder in recipe_folders():
         if (folder / recipe / "recipe.py").is_file():
             return folder / recipe / "recipe.py"
+    close = difflib.get_close_matches(str(recipe), list_recipes(), n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
     raise ValueError(
         "`recipe` must be the path of a recipe or one of these names: "
-        f"{', '.join(list_recipes())}. Received: {str(recipe)!r}"
+        f"{', '.join(list_recipes())}.{hint} Received: {str(recipe)!r}"
     )
 
 
@@ -109,11 +112,14 @@ def _same_name(old, change):
 
 
 def _read(path):
-    values = {
-        key: value
-        for key, value in runpy.run_path(str(path)).items()
-        if not key.startswith("_")
-    }
+    try:
+        found = runpy.run_path(str(path))
+    except Exception as error:  # Whatever a file may hold that is no recipe.
+        raise ValueError(
+            "A recipe must be a Python file of plain values. "
+            f"Received: {path} ({type(error).__name__}: {error})"
+        ) from error
+    values = {key: value for key, value in found.items() if not key.startswith("_")}
     base = values.pop("base", None)
     return values if base is None else merge(_read(find_recipe(base)), values)
 

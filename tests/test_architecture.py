@@ -9,6 +9,8 @@ import pytest
 
 PACKAGE = "keras_permix"
 FOLDER = Path(__file__).parents[1] / PACKAGE
+LEAVES = ("recipe", "machine", "checksums", "safe_files", "scores", "zoo.registry")
+LEAVES += ("_backend", "_command", "_version")
 # From the roof down. A module may import from the storeys below its own, and from its own part.
 STOREYS = (
     ("cli",),
@@ -19,8 +21,8 @@ STOREYS = (
     ("ops.backend",),
     ("ops.dispatch.rows", "ops.reference"),
     ("ops.backend.plan",),
-    # Leaves.
-    ("recipe", "machine", "checksums", "safe_files", "_backend", "_version", "zoo.registry"),
+    ("preset_folders",),
+    LEAVES,
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
 ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from keras_permix import zoo
+from keras_permix.preset_folders import weights_folders
 from keras_permix.recipe import recipe_folders
-from keras_permix.zoo.presets import names
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 2**20
@@ -42,13 +42,10 @@ def test_presets_are_whole(name):
     assert held == {*info.files.names, "metadata.json"}
 
 
-def test_the_wheel_carries_what_the_package_looks_for(monkeypatch):
-    looked = []
-    monkeypatch.setattr(names, "recover_folders", looked.append)
-    zoo.list_presets()
+def test_the_wheel_carries_what_the_package_looks_for():
     wheel = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
     carried = {ROOT / folder for pair in wheel["force-include"].items() for folder in pair}
-    assert carried == {*recipe_folders(), *(folder.parent for folder in looked)}
+    assert carried == {*recipe_folders(), *weights_folders()}
 
 
 def pyproject():
@@ -95,3 +92,12 @@ def opens_text(call):
         return False
     given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
     return not any("b" in str(getattr(mode, "value", "")) for mode in given)
+
+
+def test_the_host_runs_what_the_repository_says():
+    """Continuous integration has one script, and PyTorch's CPU build by pip's own settings."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE) == ["bash .ci/run"]
+    assert (ROOT / ".ci" / "run").is_file()
+    (setting,) = re.findall(r"^ +(PIP_\w+): https://\S+/cpu$", workflow, re.MULTILINE)
+    assert setting in makefile()

@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from keras_permix.tasks.scores import format_score
+from keras_permix.scores import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))

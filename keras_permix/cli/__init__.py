@@ -1,12 +1,12 @@
 """The `permix` command: one module per command."""
 
-import argparse
-import importlib
+import contextlib
+import os
+import signal
 import sys
 
-from keras_permix.machine import keep_freed_memory
-
 COMMANDS = ("list", "info", "predict", "train", "evaluate", "bench", "verify")
+CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
 
 
 def main(argv=None):
@@ -16,29 +16,49 @@ def main(argv=None):
         argv: Arguments; `None`: those of the process.
 
     Returns:
-        The exit code: 0, 1 if a check failed, 2 for an error that the user can mend.
+        The exit code: 0, 1 if a check failed, 2 for an error that the user can mend, 130 where
+        the user stopped it.
     """
-    arguments = _parser().parse_args(argv)
-    if arguments.keep_memory:
-        keep_freed_memory()
     try:
-        return arguments.run(arguments)
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        with _written_out():
+            return _run(argv)
+    except BrokenPipeError:  # Who reads has read enough, as in `permix list | head -1`.
+        return CLOSED_PIPE
+    except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
         message = " ".join(str(error).split())
         print(f"permix: error: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # The next ends the process without a word.
         print("permix: stopped", file=sys.stderr)
         return 130
 
 
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="permix",
-        description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
-    )
-    parser.set_defaults(keep_memory=False)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        importlib.import_module(f"keras_permix.cli.{name}").add_parser(subparsers)
-    return parser
+def _run(argv):
+    # Imported here, where Ctrl-C is one line.
+    from importlib import import_module
+
+    from keras_permix import _backend, machine
+    from keras_permix.cli.parser import make_parser
+
+    commands = [import_module(f"keras_permix.cli.{name}") for name in COMMANDS]
+    arguments = make_parser(commands).parse_args(argv)
+    _backend.check()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if arguments.keep_memory:
+        machine.keep_freed_memory()
+    return arguments.run(arguments)
+
+
+@contextlib.contextmanager
+def _written_out():
+    """Write all output before the end, where a closed pipe or a full disk can still be told."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What is left would be tried again, and fail again, as the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import datetime
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
+from keras_permix.cli.outputs import check_file
 from keras_permix.cli.table import format_table
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models}
@@ -52,8 +54,11 @@ def run(arguments):
     cases = arguments.cases or list(bench.CASES)
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
-    if arguments.out and arguments.out.is_dir():
-        raise ValueError(f"`--out` must be a file, but is a folder. Received: {arguments.out}")
+    if arguments.device:
+        check_device(arguments.device)
+    if arguments.out:
+        check_file("--out", arguments.out)
+        check_file("--out", arguments.out.with_suffix(".png"))
     print(f"{arguments.what} on {running.name()}, {machine()}", flush=True)
     rows = []
     with keras.device(arguments.device) if arguments.device else nullcontext():
@@ -80,3 +85,25 @@ def run(arguments):
             writer.writerows({**row, **about} for row in rows)
         bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
+
+
+def check_device(device):
+    """Raise where the backend has no such device, or takes another one and says nothing.
+
+    Raises:
+        ValueError: names the device.
+    """
+    import keras
+
+    try:
+        with keras.device(device):
+            place = str(keras.ops.ones(1).device)
+    except Exception as error:  # Each backend has exceptions of its own.
+        place = f"{type(error).__name__}: {error}"
+    kind, _, number = device.lower().replace("cuda", "gpu").partition(":")
+    found = re.sub("[:_]", "", place.lower().replace("cuda", "gpu"))
+    if found != kind and f"{kind}{number or 0}" not in found:
+        raise ValueError(
+            "`--device` must be a device that the backend has here, such as cpu:0. "
+            f"Received: --device={device}, which gives {place}"
+        )

@@ -16,11 +16,14 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
+    from keras_permix.cli.outputs import check_file
+    from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
-    from keras_permix.tasks.scores import format_score
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.names import load_preset
 
+    if arguments.json:
+        check_file("--json", arguments.json)
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data)
     task = task_of(load_preset(None, info))
@@ -31,6 +34,7 @@ def run(arguments):
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
     if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -3,6 +3,7 @@
 import json
 
 SAID = ("data", "data_options", "recipe", "command", "commit", "license")
+PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
 
 
 def add_parser(subparsers):
@@ -13,28 +14,55 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print a preset's record. Returns the exit code."""
-    from keras_permix.cli.table import format_scores, format_table
+    from keras_permix.cli.table import format_table
     from keras_permix.zoo import MODELS, preset_info
 
     info = preset_info(arguments.preset)
-    metadata = info.metadata
-    labels = metadata.get("labels") or []
+    files = info.metadata.get("files", {})
     rows = [
         ("class", info.class_name),
         ("task", MODELS[info.class_name].task or "–"),
+        *(_stored(info) if info.files else _planned(info.name)),
+        *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
+        *((f"  {name}", f"{file['bytes']:,} bytes") for name, file in files.items()),
+    ]
+    print(format_table((info.name, ""), rows))
+    return 0
+
+
+def _stored(info):
+    """What the files of a preset say of it."""
+    from keras_permix.cli.table import format_scores
+
+    metadata = info.metadata
+    labels = metadata.get("labels") or []
+    return [
         ("weights", "yes" if info.has_weights else f"none yet: permix train {info.name}"),
-        ("folder", str(info.files.folder) if info.files else "–"),
-        ("parameters", f"{info.parameters:,}" if info.parameters else "–"),
+        ("folder", str(info.files.folder)),
+        ("parameters", f"{info.parameters:,}"),
         ("measured", format_scores(info.scores)),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
         *((key, str(metadata.get(key) or "–")) for key in SAID),
         ("saved", f"{metadata.get('date_saved', '–')}, Keras {metadata.get('keras_version', '–')}"),
-        *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
     ]
-    files = metadata.get("files", {})
-    rows += [(f"  {name}", f"{entry['bytes']:,} bytes") for name, entry in files.items()]
-    print(format_table((info.name, ""), rows))
-    return 0
+
+
+def _planned(name):
+    """What the recipe says of a preset that nobody has trained yet."""
+    from keras_permix.training import Run
+
+    run = Run(name)
+    data, paper = dict(run.values["data"]), dict(run.values["paper"] or {})
+    note = paper.pop("note", "no paper reports this configuration")
+    expected = ", ".join(f"{metric} {score}" for metric, score in paper.items())
+    return [
+        ("weights", f"none yet: {run.command}"),
+        ("expected", f"{expected or '–'} ({note})"),
+        ("data", data.pop("name")),
+        ("data_options", str(data or "–")),
+        ("recipe", run.source),
+        *((key, str(run.values[key])) for key in PLANNED),
+    ]
 
 
 def _plain(key, value):

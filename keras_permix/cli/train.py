@@ -3,6 +3,15 @@
 import argparse
 from pathlib import Path
 
+# What a run leaves in its folder. (A smoke run has no card.)
+WRITTEN = {
+    "preset": "preset",
+    "card": "README.md",
+    "log": "log.csv",
+    "curves": "curves.png",
+    "events": "tensorboard",
+}
+
 
 def add_parser(subparsers):
     parser = subparsers.add_parser(
@@ -28,21 +37,33 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
-    from keras_permix.tasks.scores import format_score
-    from keras_permix.training import train
+    from keras_permix.cli.outputs import check_folder
+    from keras_permix.scores import format_score
+    from keras_permix.training import Run, train
+    from keras_permix.training.finish import finished_scores
 
-    done = train(
-        arguments.recipe,
-        arguments.option,
-        arguments.overrides,
-        out=arguments.out,
-        data_dir=arguments.data_dir,
-        smoke=arguments.smoke,
-        verbose=arguments.verbose,
-    )
-    for key, value in done.scores.items():
+    overrides = tuple(arguments.overrides)
+    asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
+    folder = arguments.out or asked.folder
+    epochs = asked.values["epochs"]  # A wrong recipe makes no folder.
+    check_folder("--out", folder)
+    scores = finished_scores(asked, folder)
+    if scores is not None:
+        print(f"{folder}: this run is finished, all {epochs} epochs, and nothing is done again")
+    else:
+        print(f"{asked.name}: {epochs} epochs, kept in {folder}; after a kill, start it again")
+        scores = train(
+            arguments.recipe,
+            arguments.option,
+            overrides,
+            out=folder,
+            data_dir=arguments.data_dir,
+            smoke=arguments.smoke,
+            verbose=arguments.verbose,
+        ).scores
+    for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
-    print(f"preset: {done.folder / 'preset'}")
-    if not arguments.smoke:
-        print(f"card: {done.folder / 'README.md'}")
+    for name, file in WRITTEN.items():
+        if (folder / file).exists():
+            print(f"{name}: {folder / file}")
     return 0

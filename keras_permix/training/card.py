@@ -1,6 +1,6 @@
 """The model card of a preset, as Markdown."""
 
-from keras_permix.tasks.scores import format_score
+from keras_permix.scores import format_score
 
 
 def write_card(model, run, dataset, scores, rows, record):

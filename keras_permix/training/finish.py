@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from keras_permix.safe_files import write_text
+from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.fit import make_model
+from keras_permix.training.run_folder import RunFolder
+from keras_permix.zoo.presets.folder import open_preset
 
 
 def finish(model, run, dataset, rows, out, record):
@@ -53,3 +55,24 @@ def _through_float16(weight):
     if weight.dtype.kind != "f":
         return weight
     return weight.astype("float16").astype(weight.dtype)
+
+
+def finished_scores(run, folder):
+    """The scores of a run that is through, or `None` where there is something left to do.
+
+    Args:
+        run: The `Run`.
+        folder: Its folder.
+
+    Raises:
+        ValueError: if the folder holds a run of another recipe, or damaged checkpoints alone.
+        OSError: if another process trains in the folder.
+    """
+    if not (Path(folder) / "checkpoints").is_dir():
+        return None
+    kept = RunFolder(folder, run.values)
+    release_folder(folder)
+    last_written = "preset/metadata.json" if run.smoke else "README.md"
+    if kept.epoch < run.values["epochs"] or not (kept.path / last_written).is_file():
+        return None
+    return open_preset(kept.path / "preset").metadata["scores"]

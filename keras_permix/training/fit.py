@@ -8,6 +8,7 @@ from keras_permix.tasks import task_of
 from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
+from keras_permix.zoo.presets.config import arguments
 
 
 def make_model(recipe):
@@ -20,7 +21,7 @@ def make_model(recipe):
         A `ZooModel`.
 
     Raises:
-        ValueError: if the recipe names no model class of the zoo.
+        ValueError: if the recipe names no model class of the zoo, or it cannot be built so.
     """
     spec = dict(recipe["model"])
     name = spec.pop("class_name", None)
@@ -28,8 +29,19 @@ def make_model(recipe):
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
+    if unknown := sorted(set(spec) - set(arguments(zoo.MODELS[name]))):
+        raise ValueError(
+            f"`model` must hold arguments of {name}: {', '.join(arguments(zoo.MODELS[name]))}. "
+            f"Received: {unknown}"
+        )
     keras.utils.set_random_seed(recipe["seed"])
-    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+    try:
+        return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+    except (TypeError, AttributeError, KeyError) as error:  # Of values of a wrong kind.
+        raise ValueError(
+            f"`model` must hold values that a {name} can be built from. "
+            f"Received: {spec} ({type(error).__name__}: {error})"
+        ) from error
 
 
 def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):

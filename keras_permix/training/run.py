@@ -9,9 +9,11 @@ from typing import NamedTuple
 from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
 from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
+from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe, make_model
 from keras_permix.training.record import Recorder
+from keras_permix.training.values import check_values
 
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 SMOKE_SAMPLES = 32
@@ -45,7 +47,9 @@ class Run:
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
         smoke = SMOKE if self.smoke else ()
-        return load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
+        values = load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
+        check_values(values)
+        return values
 
     @functools.cached_property
     def path(self):
@@ -102,7 +106,8 @@ def train(
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
-    preset (`preset/`) and its card (`README.md`; none for a smoke run).
+    preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
+    said after the first steps.
 
     Args:
         recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe.
@@ -140,8 +145,9 @@ def train(
         dataset = task.load(values["data"], data_dir, seed=values["seed"])
     task.check_labels(dataset)
     recorder = Recorder(folder, run)
+    callbacks = [recorder, *([Estimate()] if verbose else []), *callbacks]
     try:
-        rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
+        rows = fit_recipe(model, values, dataset, folder, verbose, callbacks)
         scores = finish(model, run, dataset, rows, folder, recorder.record)
     finally:
         release_folder(folder)

@@ -35,7 +35,7 @@ def small(monkeypatch):
 def allocator(monkeypatch):
     """The calls that would change the allocator of this process for good."""
     calls = []
-    monkeypatch.setattr("keras_permix.cli.keep_freed_memory", lambda: calls.append("kept"))
+    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: calls.append("kept"))
     return calls
 
 

@@ -1,4 +1,4 @@
-"""Pillow, which some formats need and the core does not."""
+"""Pillow, imported where a format needs it."""
 
 
 def pillow_image():

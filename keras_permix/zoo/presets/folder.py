@@ -6,10 +6,10 @@ import re
 from pathlib import Path, PurePosixPath
 
 from keras_permix.checksums import read_with_sha256, sha256_of
+from keras_permix.preset_folders import METADATA_FILE
 from keras_permix.zoo.presets.fetch import fetch
 
 CONFIG_FILE = "config.json"
-METADATA_FILE = "metadata.json"
 PREPROCESSOR_FILE = "preprocessor.json"
 TASK_FILE = "task.json"
 WEIGHTS_FILE = "model.weights.h5"

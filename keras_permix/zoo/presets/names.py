@@ -5,8 +5,9 @@ import difflib
 import errno
 from pathlib import Path
 
-from keras_permix.recipe import list_recipes, load_recipe
-from keras_permix.safe_files import recover_folder, recover_folders
+from keras_permix.preset_folders import known_presets
+from keras_permix.recipe import load_recipe
+from keras_permix.safe_files import recover_folder
 from keras_permix.zoo.presets.config import arguments, is_quantized, model_class
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
@@ -78,7 +79,7 @@ def list_presets():
     >>> list_presets()["cspvit/test"].has_weights
     True
     """
-    return {name: _info(name, folder) for name, folder in sorted(_known().items())}
+    return {name: _info(name, folder) for name, folder in _known().items()}
 
 
 def preset_info(preset):
@@ -192,19 +193,11 @@ def _is_folder(preset):
 
 
 def _known():
-    """Names of the presets in `weights/` and of the recipes, with their folders or `None`.
-
-    `weights/` lies inside an installed package and beside the package in a checkout.
-    """
+    """Presets and recipes that the package knows, of the classes that it has."""
     classes = _classes_by_folder()
-    folders = {name: None for name in list_recipes() if name.split("/")[0] in classes}
-    package = Path(__file__).resolve().parents[2]
-    for weights in (package.parent / "weights", package / "weights"):
-        for class_folder in classes:
-            recover_folders(weights / class_folder)
-            for path in weights.glob(f"{class_folder}/[!.]*/{METADATA_FILE}"):
-                folders[f"{class_folder}/{path.parent.name}"] = path.parent
-    return folders
+    return {
+        name: folder for name, folder in known_presets().items() if name.split("/")[0] in classes
+    }
 
 
 def _classes_by_folder():
@@ -243,7 +236,7 @@ def _check_overrides(cls, config, overrides):
 
 
 def _unknown(preset, name, cls):
-    known = sorted(_known())
+    known = list(_known())
     own = [n for n in known if cls is None or n.startswith(f"{cls.__name__.lower()}/")]
     others = [n for n in known if n.split("/")[-1] == preset and n not in own]
     close = difflib.get_close_matches(name, own, n=1)

@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_permix import zoo
-from keras_permix.zoo.presets import names
+from keras_permix import preset_folders, zoo
 from tests.harness import ROOT
 from tests.zoo.models import logits, tiny
 
@@ -88,7 +87,8 @@ def test_killed_save_is_recovered(preset, rename):
 
 
 def test_known_preset_is_recovered(tmp_path, monkeypatch):
-    monkeypatch.setattr(names, "__file__", str(tmp_path / "keras_permix/zoo/presets/names.py"))
+    module = tmp_path / "keras_permix" / "preset_folders.py"
+    monkeypatch.setattr(preset_folders, "__file__", str(module))
     folder = tmp_path / "keras_permix" / "weights" / "vit" / "mine"
     tiny("ViT").save_to_preset(folder)
     os.rename(folder, folder.with_name(".mine.0123456789ab.old"))

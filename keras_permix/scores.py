@@ -12,7 +12,7 @@ def format_score(key, value):
 
     Example:
 
-    >>> from keras_permix.tasks.scores import format_score
+    >>> from keras_permix.scores import format_score
     >>> format_score("cifar10/test/top1", 0.8458), format_score("qm9/test/mae", 0.0123)
     ('84.58 %', '0.0123')
     """

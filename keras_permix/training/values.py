@@ -1,0 +1,64 @@
+"""The values of a recipe are of the kinds that training takes: asked before the work begins."""
+
+from numbers import Integral, Real
+
+
+def check_values(values):
+    """Raise unless each value of a recipe is of its kind; models and data check their own.
+
+    Args:
+        values: A dict as `load_recipe` gives it.
+
+    Raises:
+        ValueError: names the value and the rule.
+    """
+    for key, (rule, fits) in RULES.items():
+        value = values
+        for part in key.split("."):
+            value = value.get(part)
+        if not fits(value):
+            raise ValueError(f"`{key}` of a recipe must be {rule}. Received: {key}={value!r}")
+
+
+def _dict(value):
+    return isinstance(value, dict)
+
+
+def _string(value):
+    return isinstance(value, str)
+
+
+def _integer(least):
+    return lambda value: _is(Integral, value) and value >= least
+
+
+def _number(low, high):
+    return lambda value: _is(Real, value) and low <= value < high
+
+
+def _is(kind, value):
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _or_none(fits):
+    return lambda value: value is None or fits(value)
+
+
+# Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
+RULES = {
+    **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
+    "model.class_name": ("the name of a class of keras_permix.zoo", _string),
+    "data.name": ("the name of a data set", _string),
+    "optimizer.name": ("the name of an optimizer", _string),
+    "optimizer.learning_rate": ("a number, 0 or more", _number(0, float("inf"))),
+    "schedule.name": ("the name of a schedule", _string),
+    "schedule.warmup_epochs": ("a number, 0 or more", _or_none(_number(0, float("inf")))),
+    "batch_size": ("a positive integer", _integer(1)),
+    "epochs": ("a positive integer", _integer(1)),
+    "seed": ("an integer, 0 or more", _integer(0)),
+    "precision": ("a dtype or dtype policy by name", _string),
+    "label_smoothing": ("a number from 0 to 1, 1 excluded", _number(0, 1)),
+    "ema": ("a number from 0 to 1, 1 excluded, or None", _or_none(_number(0, 1))),
+    "validation_samples": ("a positive integer, or None", _or_none(_integer(1))),
+    "paper": ("a dict, or None", _or_none(_dict)),
+}

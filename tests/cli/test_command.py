@@ -1,0 +1,228 @@
+"""`permix` answers at once where it can, and says in one line what is wrong."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_permix import data, zoo
+from keras_permix.cli import main
+from tests.harness import ROOT
+
+# What a console script does; then it tells of Keras.
+SCRIPT = """
+import atexit, sys, time
+
+def tell():
+    if "keras" in sys.modules:
+        print("keras was imported", file=sys.stderr)
+
+atexit.register(tell)
+from keras_permix.cli import list, main
+
+if sys.argv[1:] == ["wait"]:
+    sys.argv[1:] = ["list"]
+    list.run = lambda arguments: (print("ready", flush=True), time.sleep(60))
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def permix(tmp_path):
+    """Start the command in a process of its own."""
+    script = tmp_path / "permix"
+    script.write_text(SCRIPT)
+
+    with contextlib.ExitStack() as processes:
+
+        def start(*arguments, stdout=subprocess.PIPE, **environment):
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+            process = subprocess.Popen(
+                [sys.executable, script, *arguments],
+                env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            return processes.enter_context(process)
+
+        yield start
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--help"], "COMMAND"),
+        (["train", "--help"], "--smoke"),
+        (["--version"], "keras_permix 0."),
+        (["list"], "slicevit/dogs_vs_cats"),
+    ],
+)
+def test_answers_without_keras(permix, arguments, said):
+    backend = {} if arguments == ["list"] else {"KERAS_BACKEND": "abacus"}
+    process = permix(*arguments, **backend)
+    output, error = process.communicate()
+    assert (process.returncode, error) == (0, "")
+    assert said in output
+
+
+@pytest.mark.once
+def test_list_says_what_the_presets_say(capsys):
+    assert main(["list"]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[2:]}
+    presets = zoo.list_presets()
+    assert set(rows) == set(presets)
+    for name, info in presets.items():
+        parameters = f"{info.parameters:,}" if info.parameters else "–"
+        weights = "yes" if info.has_weights else "permix"
+        assert rows[name][1:4] == [info.class_name, parameters, weights]
+
+
+@pytest.mark.once
+def test_a_backend_that_is_not_there(permix):
+    process = permix("list", KERAS_BACKEND="abacus")
+    output, error = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert re.fullmatch(
+        r"permix: error: `KERAS_BACKEND` must be .* Received: KERAS_BACKEND=abacus\n", error
+    )
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("argument", "codes"), [("list", {141}), ("--help", {0, 141})])
+def test_a_reader_that_has_read_enough(permix, argument, codes):
+    process = permix(argument)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() in codes
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
+def test_a_disk_that_is_full(permix):
+    with open("/dev/full", "w") as full:
+        process = permix("list", stdout=full)
+        error = process.stderr.read()
+    assert error == "permix: error: [Errno 28] No space left on device\n"
+    assert process.wait() == 2
+
+
+@pytest.mark.once
+def test_a_command_that_is_stopped(permix):
+    process = permix("wait")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.read() == "permix: stopped\n"
+    assert process.wait() == 130
+
+
+def error_of(arguments, capsys):
+    """The one line that a wrong command ends with."""
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("permix: error: ") and error.count("\n") == 1
+    return error
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["info", "cspvit/cifar10_smal"], "cspvit/cifar10_small"),
+        (["info", "imagenet"], "cspvit/imagenet"),
+        (["train", "slicevit/dogs_and_cats"], "slicevit/dogs_vs_cats"),
+    ],
+)
+def test_the_nearest_name_is_named(arguments, name, capsys):
+    assert f"Did you mean {name}? Received: {arguments[1]!r}\n" in error_of(arguments, capsys)
+
+
+@pytest.mark.once
+def test_a_picture_is_no_recipe(capsys):
+    error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
+    assert "A recipe must be a Python file of plain values. Received: " in error
+    assert "csp.png (SyntaxError" in error or "csp.png (ValueError" in error
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("epochs=many", "`epochs` of a recipe must be a positive integer. Received: epochs='many'"),
+        ("epochs=True", "Received: epochs=True"),
+        ("batch_size=0.5", "Received: batch_size=0.5"),
+        ("model=3", "`model` of a recipe must be a dict. Received: model=3"),
+        ("optimizer=adam", "Received: optimizer='adam'"),
+        ("optimizer.learning_rate=x", "Received: optimizer.learning_rate='x'"),
+        ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
+        ("data.name=3", "Received: data.name=3"),
+        ("ema=2", "`ema` of a recipe must be a number from 0 to 1"),
+        ("model.wdth=3", "`model` must hold arguments of CSPViT: image_size, "),
+        ("model.dropout=x", "`model` must hold values that a CSPViT can be built from."),
+        ("model.width=x", "`width` must be a positive integer. Received: 'x'"),
+    ],
+)
+def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
+    arguments = ["train", "cspvit/mnist", "--smoke", "--out", str(tmp_path / "run")]
+    assert message in error_of([*arguments, "--set", override], capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_there(capsys):
+    error = error_of(["bench", "ops", "--device", "gpu:99"], capsys)
+    assert "`--device` must be a device that the backend has here" in error
+    assert "Received: --device=gpu:99, which gives " in error
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "cspvit/cifar10_small", "--json", "{}"],
+        ["evaluate", "cspvit/cifar10_small", "--json", "{}/file/scores.json"],
+        ["train", "cspvit/cifar10_small", "--out", "{}/file"],
+        ["bench", "ops", "--out", "{}/file/ops.csv"],
+    ],
+)
+def test_outputs_are_tested_before_the_work(arguments, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("kept")
+    for work in ("keras_permix.bench.ops.measure", "keras_permix.data.load_images"):
+        monkeypatch.setattr(work, None)
+    *arguments, path = arguments
+    error = error_of([*arguments, path.format(tmp_path)], capsys)
+    assert f"`{arguments[-1]}` must be a f" in error and "that can be written" in error
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.once
+def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(data, "load_images", None)
+    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2", "--smoke"]
+    arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"cspvit/mnist: 2 epochs, kept in {tmp_path / 'run'}; after a kill")
+    # After the first epoch of four steps, of which two were timed.
+    assert re.search(r"\nAbout \d+ s to come: 4 steps of \S+ s, validation not counted", printed)
+    scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
+    for line in (*(f"{key}: " for key in scores), f"preset: {tmp_path / 'run' / 'preset'}\n"):
+        assert f"\n{line}" in printed
+    log = (tmp_path / "run" / "log.csv").read_bytes()
+
+    assert main(arguments) == 0
+    again = capsys.readouterr().out
+    assert again.startswith(f"{tmp_path / 'run'}: this run is finished, all 2 epochs")
+    assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :]
+    assert (tmp_path / "run" / "log.csv").read_bytes() == log
+
+
+@pytest.mark.once
+def test_info_of_what_nobody_has_trained(capsys):
+    assert main(["info", "slicevit/dogs_vs_cats"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
+    assert shown["data"] == "cats_vs_dogs" and shown["epochs"] == "300"
+    assert shown["recipe"] == "zoo/slicevit/dogs_vs_cats/recipe.py"

@@ -1,0 +1,64 @@
+"""What a release may hold, and where its description may lead."""
+
+import importlib.util
+import re
+import tomllib
+
+import pytest
+
+from tests.harness import ROOT
+
+spec = importlib.util.spec_from_file_location("check", ROOT / "tools" / "check_release.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+
+pytestmark = pytest.mark.once
+
+METADATA = """Metadata-Version: 2.4
+Name: keras_permix
+Version: 1.0
+Summary: Layers
+License-Expression: Apache-2.0
+Requires-Python: >=3.11
+
+# keras_permix
+
+{}
+"""
+
+
+def described(text):
+    return METADATA.format(text).encode("utf-8")
+
+
+def test_the_readme_of_a_release_leads_to_addresses_alone():
+    """The substitutions of pyproject.toml, done as the plugin of the build does them."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="zoo/README.md.*docs/mixers/csp.png"):
+        tool.check_metadata(described(readme))
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = pyproject["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        readme = re.sub(each["pattern"], each["replacement"], readme)
+    tool.check_metadata(described(readme))
+    assert "(all presets)" in readme and "<img" not in readme
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (described("[a](zoo/README.md)"), r"alone. Received: \['zoo/README.md'\]"),
+        (described('<img src="docs/a.png">'), r"alone. Received: \['docs/a.png'\]"),
+        (described("[a](https://example.org)").replace(b"Summary", b"Other"), "No .'Summary'"),
+    ],
+)
+def test_metadata_that_must_not_be_released(metadata, message):
+    with pytest.raises(ValueError, match=message):
+        tool.check_metadata(metadata)
+
+
+def test_files_that_must_not_be_released():
+    held = ["keras_permix/__init__.py", "weights/README.md", "a-1.0.dist-info/METADATA", "LICENSE"]
+    tool.check_names(held)
+    with pytest.raises(ValueError, match=r"Received: \['tools'\]"):
+        tool.check_names([*held, "tools/publish.py"])

@@ -1,0 +1,90 @@
+"""Check the sdist and the wheel of a release: `make release` calls it.
+
+    python tools/check_release.py dist
+
+Names and sizes are those of the files; the wheel is then installed into a fresh environment outside
+of the checkout, and asked for its version, its presets and a model.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from email.parser import BytesParser
+from pathlib import Path
+
+HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist; the wheel has the first alone
+NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description")
+TRIAL = """
+from keras_permix.zoo import CSPViT
+model = CSPViT.from_preset("test")
+print(model.predict(model.make_inputs(0, 1), verbose=0).shape)
+"""
+
+
+def check(dist):
+    """Check the only sdist and the only wheel in a folder.
+
+    Raises:
+        ValueError: names what is wrong.
+        subprocess.CalledProcessError: if the installed wheel does not do what it should.
+    """
+    (sdist,), (wheel,) = Path(dist).glob("*.tar.gz"), Path(dist).glob("*.whl")
+    with tarfile.open(sdist) as file:
+        check_names(name.partition("/")[2] for name in file.getnames())
+    with zipfile.ZipFile(wheel) as file:
+        check_names(file.namelist())
+        (metadata,) = (name for name in file.namelist() if name.endswith("dist-info/METADATA"))
+        check_metadata(file.read(metadata))
+    with tempfile.TemporaryDirectory() as folder:
+        try_wheel(wheel.resolve(), Path(folder))
+
+
+def check_names(names):
+    """Raise for a file that is the maintainers' own: of tests, tools and continuous integration."""
+    folders = {name.split("/")[0] for name in names if "/" in name}
+    others = sorted(name for name in folders - set(HELD) if not name.endswith(".dist-info"))
+    if others:
+        raise ValueError(
+            f"A release holds {', '.join(HELD)} and no other folder. Received: {others}"
+        )
+
+
+def check_metadata(content):
+    """Raise if a release lacks metadata, or its description leads into the repository."""
+    metadata = BytesParser().parsebytes(content)
+    description = metadata.get_payload(decode=True).decode("utf-8")
+    said = {**metadata, "Description": description.strip()}
+    if lacking := [key for key in NEEDED if not said.get(key)]:
+        raise ValueError(f"The metadata of a release must have {', '.join(NEEDED)}. No {lacking}")
+    links = re.findall(r'\]\((?!https?:)([^)]*)\)|(?:src|href)="(?!https?:)([^"]*)"', description)
+    if links:
+        found = [link or source for link, source in links]
+        raise ValueError(f"A description must lead to addresses alone. Received: {found}")
+
+
+def try_wheel(wheel, folder):
+    """Install a wheel with one backend into a fresh environment, and use it there."""
+    venv.create(folder / "environment", with_pip=True)
+    environment = {**os.environ, "KERAS_HOME": str(folder)}
+    for name in ("KERAS_BACKEND", "PYTHONPATH"):
+        environment.pop(name, None)
+    for program, *arguments in (
+        ("python", "-m", "pip", "install", "--quiet", f"{wheel}[jax]"),
+        ("permix", "--version"),
+        ("permix", "list"),
+        ("python", "-c", TRIAL),
+    ):
+        command = [folder / "environment" / "bin" / program, *arguments]
+        subprocess.run(command, cwd=folder, env=environment, check=True)
+
+
+if __name__ == "__main__":
+    try:
+        check(*sys.argv[1:])
+    except (ValueError, subprocess.CalledProcessError) as problem:
+        sys.exit(f"release: {problem}")
