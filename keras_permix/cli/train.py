@@ -17,6 +17,7 @@ def add_parser(subparsers):
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change a value of the recipe, e.g. --set epochs=2 --set model.width=64",
     )  # fmt: skip
+    parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
     parser.add_argument("--data-dir", type=Path, help="folder with data files")
     parser.add_argument(
@@ -31,10 +32,11 @@ def run(arguments):
     from keras_permix.tasks.scores import format_score
     from keras_permix.training import train
 
+    init = [f"init={arguments.init!r}"] if arguments.init else []
     done = train(
         arguments.recipe,
         arguments.option,
-        arguments.overrides,
+        [*arguments.overrides, *init],
         out=arguments.out,
         data_dir=arguments.data_dir,
         smoke=arguments.smoke,

@@ -1,35 +1,13 @@
-"""From a recipe's values to a trained model."""
+"""Train a model by a recipe's values."""
 
 import keras
 
-from keras_permix import zoo
 from keras_permix.data.dataset import first
 from keras_permix.tasks import task_of
 from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
-
-
-def make_model(recipe):
-    """The model of a recipe, in the recipe's precision, with weights made from its seed.
-
-    Args:
-        recipe: A dict as `load_recipe` gives it.
-
-    Returns:
-        A `ZooModel`.
-
-    Raises:
-        ValueError: if the recipe names no model class of the zoo.
-    """
-    spec = dict(recipe["model"])
-    name = spec.pop("class_name", None)
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
-        )
-    keras.utils.set_random_seed(recipe["seed"])
-    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+from keras_permix.training.start import freeze
 
 
 def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
@@ -39,7 +17,7 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
     by `safe_files.release_folder`.
 
     Args:
-        model: The recipe's model, fresh from `make_model`.
+        model: The recipe's model, from `make_model` and `fit_head`.
         recipe: A dict as `load_recipe` gives it.
         dataset: The `keras_permix.data.Dataset` to train and test on.
         out: Folder of the run.
@@ -66,6 +44,7 @@ def _fit(model, recipe, dataset, folder, verbose, callbacks):
         dataset.train, size, training=True, seed=seed, epoch=folder.epoch,
         augmentation=recipe["augmentation"],
     )  # fmt: skip
+    freeze(model, recipe["freeze"])
     model.compile(
         optimizer=make_optimizer(recipe, len(training)),
         loss=task.loss(recipe["label_smoothing"]),

@@ -10,8 +10,9 @@ from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
 from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.finish import finish
-from keras_permix.training.fit import fit_recipe, make_model
+from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
+from keras_permix.training.start import fit_head, make_model, with_class
 
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 SMOKE_SAMPLES = 32
@@ -45,7 +46,7 @@ class Run:
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
         smoke = SMOKE if self.smoke else ()
-        return load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
+        return with_class(load_recipe(self.recipe, self.option, (*smoke, *self.overrides)))
 
     @functools.cached_property
     def path(self):
@@ -101,6 +102,10 @@ def train(
 ):  # fmt: skip
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
+    A recipe may start from a preset's weights (`init`), keep parts of them (`freeze`), and read
+    images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
+    `num_classes`, the model has as many as the data has labels.
+
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
     preset (`preset/`) and its card (`README.md`; none for a smoke run).
 
@@ -138,7 +143,8 @@ def train(
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
     else:
         dataset = task.load(values["data"], data_dir, seed=values["seed"])
-    task.check_labels(dataset)
+    model = fit_head(model, values, dataset.labels)
+    task_of(model).check_labels(dataset)
     recorder = Recorder(folder, run)
     try:
         rows = fit_recipe(model, values, dataset, folder, verbose, [recorder, *callbacks])
