@@ -13,6 +13,8 @@ from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT
 from tests.zoo.models import tiny, weights
 
+pytestmark = pytest.mark.once  # Training and heads are tested on each backend elsewhere.
+
 # Starts from the preset of tests, three classes of 8 x 8 images.
 RECIPE = """
 init = "cspvit/test"
