@@ -45,6 +45,11 @@ class ZooModel(CheckedInputs, keras.Model):
         """
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
+    def __dir__(self):
+        """All names but those of models that are parts of this one: Keras saves what is named."""
+        parts = ("_feature_models", "backbone")
+        return [name for name in super().__dir__() if name not in parts]
+
     @property
     def backbone(self):
         """The model from the same inputs to the tokens after the last block.

@@ -1,11 +1,15 @@
 """Labels on a model: classify, a new head, and the names that users of other libraries look for."""
 
+import io
+
+import h5py
 import keras
 import numpy as np
 import pytest
 
 from keras_permix.data import read_image
 from keras_permix.zoo import CSPViT, preset_info
+from keras_permix.zoo.presets.weights import weights_content
 from tests.harness import ROOT, to_numpy
 from tests.zoo.models import edit_json, logits, tiny, weights
 
@@ -104,6 +108,14 @@ def test_preprocessor_and_backbone_are_parts_of_the_model():
     assert trained == ["head_norm/gamma", "head_norm/beta", "head/kernel", "head/bias"]
     assert len(model.weights) == count
     np.testing.assert_array_equal(logits(model), expected)
+
+
+def test_parts_of_a_model_are_not_saved_beside_it():
+    model = tiny()
+    model.features(IMAGES)
+    assert model.backbone.output_shape == (None, 16, 8)
+    with h5py.File(io.BytesIO(weights_content(model))) as file:
+        assert set(file) == {"layers", "vars"}
 
 
 def test_pictures_of_the_examples_are_labeled():
