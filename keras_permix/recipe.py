@@ -19,6 +19,8 @@ DEFAULTS = {
     "precision": "float32",
     "label_smoothing": 0.0,
     "ema": None,
+    "init": None,  # a preset whose weights to start from
+    "freeze": None,  # "backbone", or names of layers that stay as they are
     "validation_samples": None,
     "paper": None,
 }
@@ -127,6 +129,8 @@ def _read(path):
 def _check_keys(values, path):
     unknown = sorted(set(values) - set(DEFAULTS))
     missing = [key for key in REQUIRED if not values.get(key)]
+    if values.get("init"):  # whose model it is
+        missing = [key for key in missing if key != "model"]
     if unknown or missing:
         raise ValueError(
             f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}. "

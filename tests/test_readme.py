@@ -27,6 +27,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
 
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_snippet_runs(number, tmp_path, monkeypatch):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     exec(compile(SNIPPETS[number], f"README.md, snippet {number}", "exec"), {})
 

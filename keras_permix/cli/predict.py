@@ -17,20 +17,18 @@ def run(arguments):
     import keras
 
     from keras_permix.tasks import task_of
-    from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.names import load_preset
 
     if arguments.top < 1:
         raise ValueError(f"`--top` must be at least 1. Received: {arguments.top}")
-    info = preset_info(arguments.preset)
-    model = load_preset(None, info)
+    model = load_preset(None, arguments.preset)
     task = task_of(model)
     groups = grouped(arguments.inputs, task.arguments_per_input)
     inputs = [task.read(group) for group in groups]
     for group, one in zip(groups, inputs, strict=True):
         output = keras.ops.convert_to_numpy(model(one, training=False))[0]
         print(*group)
-        for line in task.answer(output, info.metadata.get("labels"), arguments.top):
+        for line in task.answer(output, arguments.top):
             print(f"  {line}")
     return 0
 

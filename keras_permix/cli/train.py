@@ -26,6 +26,7 @@ def add_parser(subparsers):
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change a value of the recipe, e.g. --set epochs=2 --set model.width=64",
     )  # fmt: skip
+    parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
     parser.add_argument("--data-dir", type=Path, help="folder with data files")
     parser.add_argument(
@@ -42,7 +43,8 @@ def run(arguments):
     from keras_permix.training import Run, train
     from keras_permix.training.finish import finished_scores
 
-    overrides = tuple(arguments.overrides)
+    init = [f"init={arguments.init!r}"] if arguments.init else []
+    overrides = (*arguments.overrides, *init)
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
     folder = arguments.out or asked.folder
     epochs = asked.values["epochs"]  # A wrong recipe makes no folder.

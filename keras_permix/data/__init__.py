@@ -5,7 +5,9 @@ from keras_permix.data.graphs.pad import pad_graphs
 from keras_permix.data.graphs.preprocess import preprocess_graph
 from keras_permix.data.graphs.sets import GraphSource, load_graphs
 from keras_permix.data.images.augment import Augmentation, make_augmentation
+from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.generated import generated_images
+from keras_permix.data.images.own import folder_images, listed_images
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
@@ -26,7 +28,9 @@ __all__ = [
     "ResizeCrop",
     "TextSource",
     "encode_bytes",
+    "folder_images",
     "generated_images",
+    "listed_images",
     "load_graphs",
     "load_images",
     "load_sheet",
@@ -35,6 +39,7 @@ __all__ = [
     "pad_graphs",
     "pad_tokens",
     "preprocess_graph",
+    "read_image",
     "tfds_images",
     "tfds_source",
 ]

@@ -20,6 +20,19 @@ SHA256 = {
     "imdb_train.jsonl.xz": "803408307be083160617d3a87f7249bc7f14bc9a0cc14ff5b70606939569caca",
     "imdb_test.jsonl.xz": "aa0f3efca775fe71551bbe2cca6e46dede2c0f620d5a78db939e0e91cf4a0f70",
     "sst2.jsonl.xz": "730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d",
+    # As their authors give them away; from Keras 3.15 and TensorFlow Datasets 4.9.
+    "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    "cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    "train-images-idx3-ubyte.gz":
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz":
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz":
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz":
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }  # fmt: skip
 
 
@@ -37,17 +50,45 @@ def find_folder(data_dir, names):
     return None
 
 
-def read_verified(path):
-    """Return the bytes of a data file whose SHA-256 is known under its name.
+def find_forms(data_dir, pieces):
+    """Return paths of a set that may come in several forms, or None to use a download.
+
+    Looks where `find_folder` does.
+
+    Args:
+        data_dir: Folder given by the caller, or None.
+        pieces: For each piece of the set, the names that it may have: of files, or of folders.
+
+    Raises:
+        FileNotFoundError: if the caller's folder lacks a piece; names all that it may be called.
+    """
+    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return None
+    found = [
+        next((Path(folder) / name for name in names if (Path(folder) / name).exists()), None)
+        for names in pieces
+    ]
+    if None not in found:
+        return found
+    if data_dir is None:
+        return None
+    raise FileNotFoundError(
+        f"`data_dir` must hold {' or '.join(pieces[found.index(None)])}; with `data_dir=None` the "
+        f"set is downloaded by Keras. Received: a folder without, {data_dir}"
+    )
+
+
+def read_file(path):
+    """Return the bytes of a data file, which are checked where its name is that of a known one.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if its bytes are not the known ones.
+        ValueError: if its SHA-256 is not the known one.
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(
-            "The data folder must hold the file named here. Image sets are downloaded by Keras "
-            f"with `data_dir=None`. Received: a folder without {path}"
-        )
+        raise FileNotFoundError(f"The data file must exist. Received: {path}")
+    if path.name not in SHA256:
+        return path.read_bytes()
     return read_with_sha256(path, SHA256[path.name])

@@ -1,11 +1,14 @@
-"""Data files of one sample per line: JSON lines, or tab-separated values under a header."""
+"""Data files of one sample per line: JSON lines, or values under a header."""
 
+import csv
 import gzip
+import io
 import json
 import lzma
+import zlib
 from pathlib import Path
 
-from keras_permix.data.files import DATA_VARIABLE, SHA256, find_folder, read_verified
+from keras_permix.data.files import DATA_VARIABLE, find_folder, read_file
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
@@ -43,16 +46,17 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
 
 def read_rows(path):
-    """The rows of a `.jsonl` or `.tsv` file, perhaps with `.gz` or `.xz`, as a list of dicts."""
+    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`, as dicts."""
     path = Path(path)
-    blob = read_verified(path) if path.name in SHA256 else _read(path)
+    blob = read_file(path)
     try:
         text = UNPACK.get(path.suffix, bytes)(blob).decode("utf-8")
         return _rows(text, path)
-    except (ValueError, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, csv.Error, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
-            "A data file must be whole: JSON objects, one per line (.jsonl), or tab-separated "
-            f"values under a header (.tsv), in UTF-8. Received: {path} ({error})"
+            "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
+            "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
+            f"Received: {path} ({error})"
         ) from error
 
 
@@ -75,14 +79,11 @@ def _parts(folder, names, splits):
     return parts
 
 
-def _read(path):
-    if not path.is_file():
-        raise FileNotFoundError(f"The data file must exist. Received: {path}")
-    return path.read_bytes()
-
-
 def _rows(text, path):
     kinds = [suffix for suffix in path.suffixes if suffix not in UNPACK]
+    if kinds[-1:] == [".csv"]:
+        lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
+        return list(csv.DictReader(lines, strict=True))
     if kinds[-1:] == [".tsv"]:
         header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
         return [dict(zip(header, row, strict=False)) for row in rows if row != [""]]

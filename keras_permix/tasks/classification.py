@@ -38,12 +38,9 @@ class Classification(Task):
     def metrics(self):
         return [keras.metrics.CategoricalAccuracy(name="accuracy")]
 
-    def answer(self, output, labels, top):
-        labels = labels or [str(number) for number in range(len(output))]
-        shifted = np.exp(output.astype("float64") - output.max())
-        probabilities = shifted / shifted.sum()
-        best = np.argsort(-probabilities)[:top]
-        return [f"{100 * probabilities[number]:6.2f} %  {labels[number]}" for number in best]
+    def answer(self, output, top):
+        (best,) = self.model.decode_predictions(output[None], top)
+        return [f"{100 * probability:6.2f} %  {label}" for label, probability in best]
 
 
 class OneHot:

@@ -81,6 +81,6 @@ class GraphRegression(Task):
             )
         return {name: batch[name] for name in taken}
 
-    def answer(self, output, labels, top):
-        labels = labels or [f"y{number}" for number in range(len(output))]
+    def answer(self, output, top):
+        labels = self.model.labels or [f"y{number}" for number in range(len(output))]
         return [f"{value:.6g}  {label}" for value, label in zip(output, labels, strict=True)]

@@ -1,13 +1,13 @@
 """Which of several classes an image is of."""
 
-from pathlib import Path
-
 import keras
 import numpy as np
 
 from keras_permix import data
-from keras_permix.data.images.pillow import pillow_image
+from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.tasks.classification import Classification
+
+SOURCES = ("csv", "folder", "tfds")
 
 
 class ImageClassification(Classification):
@@ -19,11 +19,27 @@ class ImageClassification(Classification):
     name = "image_classification"
 
     def load(self, spec, data_dir=None, seed=0):
+        """Load a data set.
+
+        Args:
+            spec: A dict of the set's "name" and, where it is none that `load_images` knows, its
+                "source": "folder", "csv" or "tfds". The rest goes to `folder_images`,
+                `listed_images` or `tfds_images` of `keras_permix.data`.
+            data_dir: Folder of the files, or `None`.
+            seed: Integer ≥ 0, of random crops.
+
+        Returns:
+            A `keras_permix.data.Dataset`.
+        """
         spec = dict(spec)
-        name = spec.pop("name")
-        if spec.pop("source", None) == "tfds":
-            return data.tfds_images(name, self.config["image_size"], data_dir, seed=seed, **spec)
-        return data.load_images(name, data_dir=data_dir, **spec)
+        name, source = spec.pop("name"), spec.pop("source", None)
+        if source is None:
+            return data.load_images(name, data_dir=data_dir, **spec)
+        size = self.config["image_size"]
+        if check_choice("source", source, SOURCES) == "tfds":
+            return data.tfds_images(name, size, data_dir, seed=seed, **spec)
+        load = data.folder_images if source == "folder" else data.listed_images
+        return load(name, size, data_dir, channels=self.config["channels"], seed=seed, **spec)
 
     def generate(self, count, seed=0):
         size = self.config["image_size"]
@@ -51,24 +67,9 @@ class ImageClassification(Classification):
         return [top1, keras.metrics.TopKCategoricalAccuracy(5, name="top5")]
 
     def read(self, arguments):
-        return read_image(Path(arguments[0]), self.config["channels"])[None]
-
-
-def read_image(path, channels):
-    """Read an image file as a uint8 array `(height, width, channels)`.
-
-    Raises:
-        ImportError: if Pillow is not installed.
-        ValueError: if the file is not there or is no image, or channels are not 1 or 3.
-    """
-    if channels not in (1, 3):
-        raise ValueError(f"Image files have 1 or 3 channels. Received: a model for {channels}")
-    image = pillow_image()
-    try:
-        with image.open(path) as file:
-            pixels = np.asarray(file.convert("L" if channels == 1 else "RGB"))
-    except OSError as error:
-        raise ValueError(
-            f"`INPUT` must be an image file that Pillow can read. Received: {path} ({error})"
-        ) from error
-    return pixels.reshape(*pixels.shape[:2], channels)
+        try:
+            return data.read_image(arguments[0], self.config["channels"])[None]
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"`INPUT` must be an image file that Pillow can read. {error}"
+            ) from error

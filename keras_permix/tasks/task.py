@@ -62,13 +62,12 @@ class Task:
         """
         raise NotImplementedError
 
-    def answer(self, output, labels, top):
+    def answer(self, output, top):
         """What to print for the model's output of one input: a list of lines.
 
         Args:
             output: NumPy array, without the batch axis.
-            labels: Names of classes or outputs, or `None`.
-            top: Number of classes to name.
+            top: Number of classes to name, by the model's labels.
         """
         raise NotImplementedError
 

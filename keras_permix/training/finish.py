@@ -5,7 +5,6 @@ from pathlib import Path
 from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
-from keras_permix.training.fit import make_model
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.zoo.presets.folder import open_preset
 
@@ -27,8 +26,9 @@ def finish(model, run, dataset, rows, out, record):
     Returns:
         The scores as a dict, e.g. `{"cifar10/test/top1": 0.75}`.
     """
-    spec = {**run.values["model"], "name": run.name.split("/")[-1]}
-    stored = make_model({**run.values, "model": spec, "precision": "float32"})
+    name = run.name.split("/")[-1]
+    config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
+    stored = type(model).from_config(config)
     stored.set_weights([_through_float16(weight) for weight in model.get_weights()])
     measured = task_of(stored).evaluate(dataset.test, run.values["batch_size"])
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}

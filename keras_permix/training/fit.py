@@ -1,47 +1,13 @@
-"""From a recipe's values to a trained model."""
+"""Train a model by a recipe's values."""
 
 import keras
 
-from keras_permix import zoo
 from keras_permix.data.dataset import first
 from keras_permix.tasks import task_of
 from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.zoo.presets.config import arguments
-
-
-def make_model(recipe):
-    """The model of a recipe, in the recipe's precision, with weights made from its seed.
-
-    Args:
-        recipe: A dict as `load_recipe` gives it.
-
-    Returns:
-        A `ZooModel`.
-
-    Raises:
-        ValueError: if the recipe names no model class of the zoo, or it cannot be built so.
-    """
-    spec = dict(recipe["model"])
-    name = spec.pop("class_name", None)
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
-        )
-    if unknown := sorted(set(spec) - set(arguments(zoo.MODELS[name]))):
-        raise ValueError(
-            f"`model` must hold arguments of {name}: {', '.join(arguments(zoo.MODELS[name]))}. "
-            f"Received: {unknown}"
-        )
-    keras.utils.set_random_seed(recipe["seed"])
-    try:
-        return zoo.MODELS[name](**spec, dtype=recipe["precision"])
-    except (TypeError, AttributeError, KeyError) as error:  # Of values of a wrong kind.
-        raise ValueError(
-            f"`model` must hold values that a {name} can be built from. "
-            f"Received: {spec} ({type(error).__name__}: {error})"
-        ) from error
+from keras_permix.training.start import freeze
 
 
 def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
@@ -51,7 +17,7 @@ def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
     by `safe_files.release_folder`.
 
     Args:
-        model: The recipe's model, fresh from `make_model`.
+        model: The recipe's model, from `make_model` and `fit_head`.
         recipe: A dict as `load_recipe` gives it.
         dataset: The `keras_permix.data.Dataset` to train and test on.
         out: Folder of the run.
@@ -78,6 +44,7 @@ def _fit(model, recipe, dataset, folder, verbose, callbacks):
         dataset.train, size, training=True, seed=seed, epoch=folder.epoch,
         augmentation=recipe["augmentation"],
     )  # fmt: skip
+    freeze(model, recipe["freeze"])
     model.compile(
         optimizer=make_optimizer(recipe, len(training)),
         loss=task.loss(recipe["label_smoothing"]),

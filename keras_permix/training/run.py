@@ -11,8 +11,9 @@ from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
-from keras_permix.training.fit import fit_recipe, make_model
+from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
+from keras_permix.training.start import fit_head, make_model, with_class
 from keras_permix.training.values import check_values
 
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
@@ -47,7 +48,7 @@ class Run:
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
         smoke = SMOKE if self.smoke else ()
-        values = load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
+        values = with_class(load_recipe(self.recipe, self.option, (*smoke, *self.overrides)))
         check_values(values)
         return values
 
@@ -105,6 +106,10 @@ def train(
 ):  # fmt: skip
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
+    A recipe may start from a preset's weights (`init`), keep parts of them (`freeze`), and read
+    images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
+    `num_classes`, the model has as many as the data has labels.
+
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
     preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
     said after the first steps.
@@ -143,7 +148,8 @@ def train(
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
     else:
         dataset = task.load(values["data"], data_dir, seed=values["seed"])
-    task.check_labels(dataset)
+    model = fit_head(model, values, dataset.labels)
+    task_of(model).check_labels(dataset)
     recorder = Recorder(folder, run)
     callbacks = [recorder, *([Estimate()] if verbose else []), *callbacks]
     try:

@@ -8,7 +8,14 @@ from keras import ops
 from keras_permix.ops.dispatch.checks import check_choice
 
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear")
-OPTIMIZERS = {"adam": keras.optimizers.Adam, "adamw": keras.optimizers.AdamW}
+# All of Keras that need no other optimizer inside: "adamw", "lion", "muon", "sgd" …
+OPTIMIZERS = {
+    name.lower(): found
+    for name, found in vars(keras.optimizers).items()
+    if isinstance(found, type)
+    and issubclass(found, keras.optimizers.Optimizer)
+    and name not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer")
+}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -64,7 +71,11 @@ def make_optimizer(recipe, steps_per_epoch):
     spec = dict(recipe["optimizer"])
     name = spec.pop("name")
     if name not in OPTIMIZERS:
-        raise ValueError(f"`optimizer` must name one of {list(OPTIMIZERS)}. Received: {name!r}")
+        raise ValueError(f"`optimizer` must name one of {sorted(OPTIMIZERS)}. Received: {name!r}")
+    if "learning_rate" not in spec:
+        raise ValueError(
+            f"`optimizer` must have a `learning_rate`. Received: optimizer={recipe['optimizer']}"
+        )
     schedule = dict(recipe["schedule"])
     spec["learning_rate"] = WarmupDecay(
         schedule["name"],
@@ -75,6 +86,12 @@ def make_optimizer(recipe, steps_per_epoch):
     )
     if recipe["ema"] is not None:
         spec.update(use_ema=True, ema_momentum=recipe["ema"])
-    optimizer = OPTIMIZERS[name](**spec)
+    try:
+        optimizer = OPTIMIZERS[name](**spec)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`optimizer` must hold arguments of keras.optimizers.{OPTIMIZERS[name].__name__}. "
+            f"Received: {recipe['optimizer']} ({error})"
+        ) from error
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "class_token", "table"])
     return optimizer

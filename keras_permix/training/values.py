@@ -28,6 +28,10 @@ def _string(value):
     return isinstance(value, str)
 
 
+def _names(value):
+    return _string(value) or isinstance(value, (list, tuple)) and all(map(_string, value))
+
+
 def _integer(least):
     return lambda value: _is(Integral, value) and value >= least
 
@@ -59,6 +63,8 @@ RULES = {
     "precision": ("a dtype or dtype policy by name", _string),
     "label_smoothing": ("a number from 0 to 1, 1 excluded", _number(0, 1)),
     "ema": ("a number from 0 to 1, 1 excluded, or None", _or_none(_number(0, 1))),
+    "init": ("the name, folder or handle of a preset, or None", _or_none(_string)),
+    "freeze": ('"backbone", names of layers, or None', _or_none(_names)),
     "validation_samples": ("a positive integer, or None", _or_none(_integer(1))),
     "paper": ("a dict, or None", _or_none(_dict)),
 }

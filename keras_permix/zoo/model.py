@@ -3,26 +3,60 @@
 import keras
 from keras.dtype_policies import DTypePolicyMap
 
+from keras_permix.zoo.inputs import CheckedInputs
+from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import load_preset
 from keras_permix.zoo.presets.writer import save_preset
 
 
-class ZooModel(keras.Model):
+class ZooModel(CheckedInputs, keras.Model):
     """A functional Keras model that is rebuilt from the arguments of its constructor.
 
     A class says by `task` what it is for, by the name of one of `keras_permix.tasks`, and makes
     inputs of its kind in `make_inputs`. A layer named "preprocessor" is described in its presets.
+    Every model takes `labels`, a name for each class or output, besides its own arguments.
     """
 
     task = None
 
-    def __init__(self, inputs, outputs, feature_maps, config, dtype=None, **kwargs):
+    def __init__(self, inputs, outputs, feature_maps, config, dtype=None, labels=None, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._zoo_config = config
         self._feature_maps = feature_maps
         self._feature_models = {}
         if dtype is not None:
             self.dtype_policy = keras.dtype_policies.get(dtype)
+        self.labels = labels
+
+    @property
+    def labels(self):
+        """Names of the classes or outputs, a tuple of str; `None` where nobody named them."""
+        return self._labels
+
+    @labels.setter
+    def labels(self, labels):
+        self._labels = check_labels(labels, self.output_shape[-1])
+
+    @property
+    def preprocessor(self):
+        """The layer that `inputs` meet first inside the model; `None` where there is none.
+
+        It is part of the model: what it gives is not to be given to the model again.
+        """
+        return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
+
+    def __dir__(self):
+        """All names but those of models that are parts of this one: Keras saves what is named."""
+        parts = ("_feature_models", "backbone")
+        return [name for name in super().__dir__() if name not in parts]
+
+    @property
+    def backbone(self):
+        """The model from the same inputs to the tokens after the last block.
+
+        It shares its layers with this model: `backbone.trainable = False` leaves the head to train.
+        """
+        return self._feature_model((len(self._feature_maps) - 1,))
 
     def make_inputs(self, seed, batch):
         """Random inputs that the model takes, the same for the same seed: what probes ask.
@@ -75,14 +109,20 @@ class ZooModel(keras.Model):
                 raise ValueError(
                     f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
                 )
+        self.check_inputs(inputs)
+        maps = self._feature_model(layers)(inputs)
+        return [maps] if len(layers) == 1 else maps  # Keras unpacks a list of one
+
+    def _feature_model(self, layers):
         if layers not in self._feature_models:
             outputs = [self._feature_maps[index] for index in layers]
             self._feature_models[layers] = keras.Model(self.input, outputs)
-        maps = self._feature_models[layers](inputs)
-        return [maps] if len(layers) == 1 else maps  # Keras unpacks a list of one
+        return self._feature_models[layers]
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
+        if self.labels is not None:
+            config["labels"] = list(self.labels)
         return {**config, "dtype": keras.dtype_policies.serialize(self._policy_of_layers())}
 
     def _policy_of_layers(self):
@@ -106,6 +146,7 @@ class ZooModel(keras.Model):
         num_classes=None,
         dtype=None,
         load_weights=True,
+        labels=None,
         **overrides,
     ):
         """Build the model of a preset and load its weights.
@@ -117,6 +158,8 @@ class ZooModel(keras.Model):
             num_classes: Where it differs from the preset's, the model gets a fresh head.
             dtype: Dtype or dtype policy of every layer, instead of the preset's.
             load_weights: Whether to load the weights; without them the model is fresh.
+            labels: Names of the classes or outputs. `None`: the preset's, where the model has as
+                many outputs.
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
                 whose position table is resized. `None`: as in the preset.
 
@@ -135,7 +178,7 @@ class ZooModel(keras.Model):
         >>> CSPViT.from_preset("test", num_classes=5).output_shape
         (None, 5)
         """
-        overrides = {"num_classes": num_classes, "dtype": dtype, **overrides}
+        overrides = {"num_classes": num_classes, "dtype": dtype, "labels": labels, **overrides}
         overrides = {key: value for key, value in overrides.items() if value is not None}
         expected = None if cls is ZooModel else cls
         return load_preset(expected, preset, load_weights=load_weights, **overrides)
@@ -149,7 +192,7 @@ class ZooModel(keras.Model):
         Args:
             folder: A new or empty folder, or one that holds a preset, which is replaced.
             weights_dtype: "float16" or "float32" to store floating weights so; `None`: as they are.
-            **metadata: What else is known: `labels` (one name per class or output), `data` (the
+            **metadata: What else is known: `labels` (those of the model, if not given), `data` (the
                 name of the data set), `data_options` (a dict of how else it is loaded), `recipe`,
                 `command` (that trains it), `commit`, `license`, `scores` (measured on the stored
                 weights), `urls` (from file names to where they can be fetched).

@@ -7,13 +7,14 @@ import numpy as np
 from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.embedding.image_range import RANGE
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.parts.checks import check_choice
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
@@ -21,7 +22,7 @@ SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth"
 
 
 @zoo_model
-class ViT(ZooModel):
+class ViT(Classifier):
     """A vision transformer whose token mixer is an argument.
 
     Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
@@ -110,7 +111,8 @@ class ViT(ZooModel):
     def describe_input(self):
         preprocessor = self.get_layer("preprocessor")
         return {
-            "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std
+            "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
+            "range": list(RANGE),
         }  # fmt: skip
 
     def transferred(self, weight, value, source):

@@ -51,6 +51,17 @@ def test_predict_on_gray_and_transparent_images(tmp_path, capsys, pixels):
     assert capsys.readouterr().out.count("%") == 6
 
 
+def test_predict_on_a_photograph_of_a_camera_on_its_side(tmp_path, capsys, pixels):
+    upright, turned = tmp_path / "upright.png", tmp_path / "turned.png"
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels[0]).save(upright)
+    Image.fromarray(np.rot90(pixels[0])).save(turned, exif=exif)
+    assert main(["predict", "cspvit/test", str(upright), str(turned)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:4] == lines[5:8]
+
+
 @pytest.mark.parametrize("content", [None, b"this is no image"])
 def test_predict_on_no_image(tmp_path, capsys, content):
     path = tmp_path / "image.png"

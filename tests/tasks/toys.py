@@ -11,11 +11,12 @@ import numpy as np
 from keras import ops
 
 from keras_permix.data import pad_graphs, preprocess_graph
+from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
 
 
-class ToyText(ZooModel):
+class ToyText(Classifier):
     """Embedded bytes, averaged over the real ones, to logits."""
 
     task = "text_classification"

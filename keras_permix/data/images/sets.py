@@ -1,16 +1,15 @@
 """CIFAR-10, CIFAR-100 and MNIST as arrays."""
 
 import gzip
-import io
-import zipfile
+import zlib
 
 import keras
 import numpy as np
 
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import DATA_VARIABLE, find_folder, read_verified
+from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
+from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
-from keras_permix.data.images.pillow import pillow_image
 from keras_permix.ops.dispatch.checks import check_choice
 
 
@@ -19,9 +18,11 @@ def load_images(name, data_dir=None):
 
     The files are looked for in `data_dir`, else in the folder that the environment variable
     `KERAS_PERMIX_DATA` names, else had through Keras' own download (kept in Keras' cache).
-    Files in a folder are `cifar10.zip` (lossless WebP strips; needs Pillow) and the four
-    original `mnist-*-ubyte.gz`; each is checked against its SHA-256. CIFAR-100 comes by
-    download only.
+    A folder holds them as their authors give them away: `cifar-10-python.tar.gz`,
+    `cifar-10-binary.tar.gz`, the same for CIFAR-100, or the folder that one is unpacked to;
+    `train-images-idx3-ubyte` and the other three of MNIST, with or without `.gz`. Or smaller:
+    `cifar10.zip` (lossless WebP strips; needs Pillow), `mnist-train-images-idx3-ubyte.gz`.
+    Archives are checked against their SHA-256; from pickles nothing but arrays and lists is read.
 
     Args:
         name: `"cifar10"`, `"cifar100"` or `"mnist"`.
@@ -33,8 +34,8 @@ def load_images(name, data_dir=None):
         others `(32, 32, 3)`.
 
     Raises:
-        ValueError: for an unknown name, or a file whose checksum is wrong.
-        FileNotFoundError: if `data_dir` is given and lacks a file.
+        ValueError: for an unknown name, or a damaged file.
+        FileNotFoundError: if `data_dir` is given and lacks the set, or a file of it.
         ConnectionError: if the download fails.
         ImportError: if `cifar10.zip` is to be read and Pillow is missing.
 
@@ -47,13 +48,9 @@ def load_images(name, data_dir=None):
     Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST.
     """
-    labels, files, read, module = SETS[check_choice("name", name, SETS)]
-    if data_dir is not None and not files:
-        raise ValueError(
-            f"{name} is only had by download: leave `data_dir=None`. Received: data_dir={data_dir}"
-        )
-    folder = find_folder(data_dir, files) if files else None
-    parts = _download(name, module) if folder is None else read(folder)
+    labels, pieces, read, module = SETS[check_choice("name", name, SETS)]
+    found = find_forms(data_dir, pieces)
+    parts = _download(name, module) if found is None else read(*found)
     train, test = (_standardized(*part) for part in parts)
     return Dataset(name, train, test, labels)
 
@@ -77,47 +74,34 @@ def _download(name, module):
     return parts
 
 
-def _read_mnist(folder):
-    return tuple(
-        tuple(
-            _read_idx(read_verified(folder / f"mnist-{part}-{kind}-ubyte.gz"))
-            for kind in ("images-idx3", "labels-idx1")
-        )
-        for part in ("train", "t10k")
-    )
+def _read_mnist(*paths):
+    """Training images and labels, then those for testing."""
+    values = [_read_idx(path) for path in paths]
+    return values[:2], values[2:]
 
 
-def _read_idx(blob):
+def _read_idx(path):
     """Decode the idx format: two zeros, dtype, rank, big-endian sizes, then the values."""
-    blob = gzip.decompress(blob)
-    rank = blob[3]
-    shape = np.frombuffer(blob, ">u4", rank, offset=4)
-    return np.frombuffer(blob, "uint8", offset=4 + 4 * rank).reshape(shape)
+    blob = read_file(path)
+    try:
+        blob = gzip.decompress(blob) if path.suffix == ".gz" else blob
+        if blob[:3] != UINT8:
+            raise ValueError(f"which begins with {blob[:3].hex()}, not {UINT8.hex()}")
+        shape = np.frombuffer(blob, ">u4", blob[3], offset=4)
+        return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
+    except (ValueError, IndexError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"A file of MNIST must be whole. Unpack or fetch it again. Received: {path} ({error})"
+        ) from error
 
 
-def _read_cifar10(folder):
-    with zipfile.ZipFile(io.BytesIO(read_verified(folder / "cifar10.zip"))) as archive:
-        return tuple(_read_strips(archive, part) for part in ("train", "test"))
-
-
-def _read_strips(archive, part):
-    """Decode the images of a part, stored as strips of images stacked downwards."""
-    image = pillow_image()
-    names = sorted(n for n in archive.namelist() if n.startswith(part) and n.endswith(".webp"))
-    strips = [np.asarray(image.open(io.BytesIO(archive.read(n))).convert("RGB")) for n in names]
-    labels = np.frombuffer(archive.read(f"{part}_labels.bin"), "uint8")
-    return np.concatenate(strips).reshape(-1, 32, 32, 3), labels
-
-
+UINT8 = bytes((0, 0, 8))  # how an idx file of unsigned bytes begins
+MNIST_FILES = tuple(
+    (f"mnist-{stem}-ubyte.gz", f"{stem}-ubyte.gz", f"{stem}-ubyte")
+    for stem in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+)
 SETS = {
-    "cifar10": (CIFAR10_LABELS, ("cifar10.zip",), _read_cifar10, keras.datasets.cifar10),
-    "cifar100": (CIFAR100_LABELS, (), None, keras.datasets.cifar100),
-    "mnist": (
-        MNIST_LABELS,
-        tuple(f"mnist-{p}-ubyte.gz" for p in (
-            "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
-        )),
-        _read_mnist,
-        keras.datasets.mnist,
-    ),
-}  # fmt: skip
+    "cifar10": (CIFAR10_LABELS, (CIFAR10_FILES,), read_cifar, keras.datasets.cifar10),
+    "cifar100": (CIFAR100_LABELS, (CIFAR100_FILES,), read_cifar, keras.datasets.cifar100),
+    "mnist": (MNIST_LABELS, MNIST_FILES, _read_mnist, keras.datasets.mnist),
+}

@@ -15,7 +15,7 @@ POLICIES = (
 
 
 def serialize_model(model):
-    """What `config.json` says of a model, without compile state.
+    """What `config.json` says of a model: no compile state, and no labels, which other files tell.
 
     Raises:
         ValueError: if the model is of no class of the zoo.
@@ -26,10 +26,11 @@ def serialize_model(model):
             f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
             f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
         )
+    config = {key: value for key, value in model.get_config().items() if key != "labels"}
     return {
         "module": "keras_permix.zoo",
         "class_name": name,
-        "config": model.get_config(),
+        "config": config,
         "registered_name": f"keras_permix>{name}",
     }
 
@@ -63,7 +64,8 @@ def model_class(spec, path):
 def arguments(cls):
     """Names of the arguments that a model of the zoo takes."""
     names = inspect.signature(cls.__init__).parameters
-    return [*(name for name in names if name not in ("self", "kwargs")), "name", "trainable"]
+    own = (name for name in names if name not in ("self", "kwargs"))
+    return [*own, "labels", "name", "trainable"]
 
 
 def is_quantized(config):

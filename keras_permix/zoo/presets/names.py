@@ -17,6 +17,7 @@ from keras_permix.zoo.presets.folder import (
     open_preset,
 )
 from keras_permix.zoo.presets.handles import open_handle
+from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.transfer import transfer_weights
 from keras_permix.zoo.presets.weights import load_weights_content
 from keras_permix.zoo.registry import MODELS
@@ -103,13 +104,14 @@ def preset_info(preset):
     return _find(preset, None)
 
 
-def load_preset(cls, preset, *, load_weights=True, **overrides):
+def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
     """Build the model of a preset; see `ZooModel.from_preset`.
 
     Args:
         cls: The class that the preset must be of, or `None` for any.
         preset: Name, folder or handle, or the `PresetInfo` of one.
         load_weights: Whether to load the weights.
+        labels: Names of the outputs. `None`: the preset's, if the model has as many outputs.
         **overrides: Arguments of the model to change.
     """
     info = _find(preset, cls)
@@ -139,7 +141,21 @@ def load_preset(cls, preset, *, load_weights=True, **overrides):
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:
             transfer_weights(stored, model, changed)
+    model.labels = labels if labels is not None else _stored_labels(info, model, changed)
     return model
+
+
+def _stored_labels(info, model, changed):
+    """What a preset calls the outputs of a model; those of another head are forgotten."""
+    labels, outputs = info.metadata.get("labels"), model.output_shape[-1]
+    try:
+        return check_labels(labels, outputs)
+    except ValueError as error:
+        if set(changed) <= HARMLESS:
+            raise ValueError(
+                f"`{info.files.folder / METADATA_FILE}` must name the outputs of its model. {error}"
+            ) from error
+        return None
 
 
 def _stored_model(info, cls, config, overrides=None):

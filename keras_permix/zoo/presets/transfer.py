@@ -3,7 +3,7 @@
 from keras import ops
 
 
-def transfer_weights(source, target, overrides):
+def transfer_weights(source, target, overrides, new_head=False):
     """Give `target` the weights of `source`, by their paths.
 
     A head for another number of outputs keeps its fresh weights. The model fits what else depends
@@ -13,12 +13,13 @@ def transfer_weights(source, target, overrides):
         source: The model with the weights.
         target: A model of the same class.
         overrides: The arguments in which they differ, for the error.
+        new_head: Whether a head for as many outputs keeps its fresh weights, too.
 
     Raises:
         ValueError: if another weight has no counterpart of its shape.
     """
     weights = {weight.path: weight for weight in source.weights}
-    new_head = source.output_shape != target.output_shape
+    new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
             continue

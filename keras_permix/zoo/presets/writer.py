@@ -23,6 +23,7 @@ from keras_permix.zoo.presets.folder import (
     entry_of,
     open_preset,
 )
+from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.presets.weights import (
     check_finite_weights,
@@ -42,16 +43,13 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
     spec = serialize_model(model)
     check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
     _check_known("metadata", metadata, METADATA_KEYS)
-    labels = metadata.get("labels")
-    if labels is not None and len(labels) != model.output_shape[-1]:
-        raise ValueError(
-            "`labels` must hold one name per class or output. "
-            f"Received: {len(labels)} labels for {model.output_shape[-1]} outputs"
-        )
+    if metadata.get("labels") is None:
+        metadata["labels"] = model.labels
+    metadata["labels"] = check_labels(metadata["labels"], model.output_shape[-1])
     with _explained(folder):
         _check_replaceable(folder)
     check_finite_weights(model)
-    task = {"task": model.task, **model.describe_output(), "labels": labels}
+    task = {"task": model.task, **model.describe_output(), "labels": metadata["labels"]}
     contents = {
         CONFIG_FILE: json_content(spec, CONFIG_FILE),
         **_preprocessor(model),

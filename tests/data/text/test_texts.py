@@ -142,7 +142,7 @@ def test_known_set_without_its_files(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* sst2.jsonl.xz"):
         load_texts("sst2", 5)
-    with pytest.raises(FileNotFoundError, match="a folder without .*sst2.jsonl.xz"):
+    with pytest.raises(FileNotFoundError, match="must exist. Received: .*sst2.jsonl.xz"):
         load_texts("sst2", 5, tmp_path)
 
 

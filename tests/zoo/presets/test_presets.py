@@ -61,7 +61,8 @@ def test_metadata(tmp_path):
         for name, path in files.items()
     }
     assert metadata["parameter_count"] == model.count_params()
-    assert metadata["input"] == {"size": 8, "mean": [0.5] * 3, "std": [0.5] * 3}
+    size_and_range = {"size": 8, "range": [0, 255]}
+    assert metadata["input"] == {**size_and_range, "mean": [0.5] * 3, "std": [0.5] * 3}
     assert {key: metadata[key] for key in known} == known
     assert metadata["commit"] is None and metadata["recipe"] is None
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype="uint8")

@@ -1,0 +1,74 @@
+"""Image files as arrays: upright, of 8 bits, without transparency."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix.data.images.pillow import pillow_image
+
+SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one wide channel
+
+
+def read_image(path, channels=3):
+    """Read an image file as people see it.
+
+    A photograph is turned upright as its EXIF orientation says. 16 bits become 8, palettes become
+    colors, CMYK becomes RGB, and what is transparent shows white.
+
+    Args:
+        path: A file of any format that Pillow reads; of an animation, the first frame.
+        channels: 3 for RGB, 1 for gray.
+
+    Returns:
+        A uint8 array `(height, width, channels)`, 0–255.
+
+    Raises:
+        ImportError: if Pillow is not installed.
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is no image, or a damaged one, or `channels` are not 1 or 3.
+
+    Example:
+
+    >>> from keras_permix.data import read_image
+    >>> read_image("cat.jpg").shape  # doctest: +SKIP
+    (480, 640, 3)
+    """
+    if channels not in (1, 3):
+        raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")
+    library = pillow_image()
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"The image file must exist. Received: {path}")
+    try:
+        with library.open(path) as file:
+            image = _flat(_upright(file), library)
+            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    except Exception as error:  # Each decoder has exceptions of its own.
+        raise ValueError(
+            f"An image file must be whole, and one that Pillow can read. Received: {path} ({error})"
+        ) from error
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _upright(image):
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
+def _flat(image, library):
+    """An image of 8 bits without transparency."""
+    if image.mode in SIXTEEN_BITS:
+        return library.fromarray(_eight_bits(np.asarray(image)))
+    if image.mode == "F":
+        raise ValueError("pixels are floats, whose range is not known")
+    if not image.has_transparency_data:
+        return image
+    image = image.convert("RGBA")
+    return library.alpha_composite(library.new("RGBA", image.size, "white"), image)
+
+
+def _eight_bits(pixels):
+    """Levels 0 to 65535 as the nearest of 0 to 255."""
+    if pixels.min() < 0 or pixels.max() > 65535:
+        raise ValueError(f"pixels are from {pixels.min()} to {pixels.max()}, not of 16 bits")
+    return ((pixels.astype("int64") + 128) // 257).astype("uint8")

@@ -1,0 +1,197 @@
+"""Labeled images of one's own: a folder per class, or a list of files with their labels."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix.data.dataset import Dataset
+from keras_permix.data.images.decode import read_image
+from keras_permix.data.images.records import RecordSource
+from keras_permix.data.images.resize import ResizeCrop
+from keras_permix.data.lines import read_parts, read_rows
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+
+
+def folder_images(
+    name, image_size, data_dir=None, *, path=None, splits=("train", "test"), test_fraction=None,
+    split_seed=0, **how,
+):  # fmt: skip
+    """Give the images of a folder as a `Dataset`; each class has a folder of its own.
+
+    Images are found in `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth; or in
+    `FOLDER/CLASS/…` with a `test_fraction`, the part of each class that is kept for testing. They
+    are read batch by batch, of any size and format that `read_image` knows.
+
+    Args:
+        name: What the set is called.
+        image_size: Side of the squares that images are brought to, in pixels.
+        data_dir: Folder that `path` is relative to; `None`: the current one.
+        path: The folder. `None`: the one that is called as the set is.
+        splits: The sub-folders for training and testing.
+        test_fraction: A number between 0 and 1 where there are no such sub-folders.
+        split_seed: Integer ≥ 0; the same one keeps the same images for testing.
+        **how: `channels` (3 for RGB, 1 for gray), `seed` (integer ≥ 0, of the random crops),
+            `random_crop` (whether training images are cut at random; test images are cut in the
+            middle) and `keep` (part of the shorter side that the middle square keeps).
+
+    Returns:
+        A `Dataset` of parts `(RecordSource, None)`; its labels are the classes' folders, sorted.
+
+    Raises:
+        FileNotFoundError: for a folder that is not there.
+        ValueError: for a class without images, fewer than two classes, one for testing alone, or a
+            `test_fraction` that leaves a class without an image.
+
+    Example:
+
+    >>> from keras_permix.data import folder_images
+    >>> pets = folder_images("pets", 64, test_fraction=0.2)  # doctest: +SKIP
+    >>> pets.labels  # doctest: +SKIP
+    ('cats', 'dogs')
+    """
+    folder = Path(data_dir or ".") / (path or name)
+    if test_fraction is None:
+        parts = [_files_by_class(folder / split) for split in splits]
+    else:
+        parts = _divided(_files_by_class(folder), test_fraction, split_seed)
+    return _dataset(name, parts, image_size, **how)
+
+
+def listed_images(
+    name, image_size, data_dir=None, *, train, test=None, splits=(None, None),
+    test_fraction=None, split_seed=0, **how,
+):  # fmt: skip
+    """Give the images that a CSV file lists as a `Dataset`.
+
+    A row says under "path" where an image lies, relative to the file, and under "label" its class.
+    The file may as well be one of JSON lines or of tab-separated values.
+
+    Args:
+        name: What the set is called.
+        image_size: Side of the squares that images are brought to, in pixels.
+        data_dir: Folder that `train` and `test` are relative to; `None`: the current one.
+        train, test: The files of either part. `test=None`: `train` is divided by `test_fraction`.
+        splits: What the rows of either part say under "split"; `None`: all rows of the file.
+        test_fraction, split_seed, **how: As in `folder_images`.
+
+    Returns:
+        A `Dataset` of parts `(RecordSource, None)`; its labels are those of the rows, sorted.
+
+    Raises:
+        FileNotFoundError: for a file that is not there, an image included.
+        ValueError: for a row without path or label; else as in `folder_images`.
+
+    Example:
+
+    >>> from keras_permix.data import listed_images
+    >>> listed_images("birds", 64, train="birds.csv", test_fraction=0.2)  # doctest: +SKIP
+    """
+    folder = Path(data_dir or ".")
+    if (test is None) == (test_fraction is None):
+        raise ValueError(
+            "A list of images must come with a `test` list or a `test_fraction`. "
+            f"Received: test={test!r}, test_fraction={test_fraction}"
+        )
+    if test is None:
+        files = _by_label(read_rows(folder / train), folder / train)
+        parts = _divided(files, test_fraction, split_seed)
+    else:
+        rows = read_parts(name, {}, data_dir, train=train, test=test, splits=splits)
+        parts = [_by_label(r, folder / file) for r, file in zip(rows, (train, test), strict=True)]
+    return _dataset(name, parts, image_size, **how)
+
+
+class FileRecords:
+    """Image files and their labels as records for `RecordSource`."""
+
+    def __init__(self, files, channels):
+        self.files, self.channels = files, channels
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        path, label = self.files[index]
+        return {"image": read_image(path, self.channels), "label": label}
+
+
+def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep=0.875):
+    labels = sorted(parts[0])
+    if len(labels) < 2 or not set(parts[1]) <= set(labels):
+        raise ValueError(
+            "A set must have two classes or more for training, and no others for testing. "
+            f"Received: name={name!r}, {labels[:10]} for training, "
+            f"{sorted(parts[1])[:10]} for testing"
+        )
+    train, test = (
+        RecordSource(_records(part, labels, channels), ResizeCrop(image_size, cut, keep), seed)
+        for part, cut in zip(parts, (random_crop, False), strict=True)
+    )
+    return Dataset(name, (train, None), (test, None), tuple(labels))
+
+
+def _records(files_by_class, labels, channels):
+    return FileRecords(
+        [(p, n) for n, label in enumerate(labels) for p in files_by_class.get(label, ())], channels
+    )
+
+
+def _files_by_class(folder):
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            "Images lie in a folder per class, all in `train/` and `test/`, or with a "
+            f"`test_fraction` in one folder. Received: no folder {folder}"
+        )
+    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    found = {path.name: _images_in(path) for path in classes}
+    if empty := [str(folder / name) for name, files in found.items() if not files]:
+        raise ValueError(
+            f"The folder of a class must hold images ({', '.join(SUFFIXES)}). "
+            f"Received: none in {', '.join(empty[:8])}"
+        )
+    return found
+
+
+def _images_in(folder):
+    files = (path for path in folder.rglob("[!.]*") if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in files if path.is_file())
+
+
+def _by_label(rows, file):
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if not row.get("path") or row.get("label") in (None, ""):
+            raise ValueError(
+                "A row of a list of images must say `path` and `label`. "
+                f"Received: row {number} of {file}: {row}"
+            )
+        path = file.parent / row["path"]
+        if not path.is_file():
+            raise FileNotFoundError(
+                "A list of images must name files that exist, relative to itself. "
+                f"Received: {path} in row {number} of {file}"
+            )
+        found.setdefault(str(row["label"]), []).append(path)
+    return found
+
+
+def _divided(files_by_class, test_fraction, seed):
+    """Two parts, each with its share of each class."""
+    if not 0 < test_fraction < 1:
+        raise ValueError(
+            f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
+        )
+    train, test = {}, {}
+    rng = np.random.default_rng(seed)
+    for label, files in sorted(files_by_class.items()):
+        count = round(test_fraction * len(files))
+        if not 0 < count < len(files):
+            raise ValueError(
+                "`test_fraction` must leave each class an image for training and one for testing. "
+                f"Received: test_fraction={test_fraction}, {len(files)} images of {label!r}"
+            )
+        chosen = set(rng.permutation(len(files))[:count].tolist())
+        test[label] = [path for number, path in enumerate(files) if number in chosen]
+        train[label] = [path for number, path in enumerate(files) if number not in chosen]
+    return train, test

@@ -1,0 +1,48 @@
+"""Whether images are of 0–255, which no shape and no error tells, but the answers do."""
+
+import keras
+import numpy as np
+
+RANGE = (0, 255)
+OVERSHOOT = 64  # of both ends, which resampling filters may pass
+SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
+IMAGES = 64  # about as many are looked at
+
+
+def check_image_range(images):
+    """Look at the values of some images, at equal distances, where their dtype does not say it all.
+
+    Args:
+        images: An array or a tensor `(batch, height, width, channels)`. Of another rank, it is
+            for the model to refuse.
+
+    Returns:
+        A warning if they seem to be scaled already, else `None`.
+
+    Raises:
+        ValueError: if values cannot be of 0–255, or are not finite.
+
+    Example:
+
+    >>> from keras_permix.layers.embedding.image_range import check_image_range
+    >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
+    '`x` must hold images of 0–255, and seems to'
+    """
+    known = isinstance(images, np.ndarray)
+    dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
+    if dtype in ("uint8", "object") or len(images.shape) != 4 or 0 in tuple(images.shape):
+        return None
+    some = keras.ops.convert_to_numpy(images[:: max(1, len(images) // IMAGES)])
+    low, high = float(np.min(some)), float(np.max(some))
+    received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
+    if not (RANGE[0] - OVERSHOOT <= low and high <= RANGE[1] + OVERSHOOT):
+        raise ValueError(
+            "`x` must hold images of 0–255, which the model itself scales: those of 16 bits are "
+            f"divided by 257 first. {received}"
+        )
+    if (dtype == "bool" or "float" in dtype) and 0 < max(-low, high) <= SCALED:
+        return (
+            "`x` must hold images of 0–255, and seems to be scaled already, which the model does "
+            f"itself: give it the images as they were, or times 255 if they are of 0–1. {received}"
+        )
+    return None

@@ -1,0 +1,108 @@
+"""Where training starts: from fresh weights or a preset's, with a head for the data's classes."""
+
+from fnmatch import fnmatchcase
+
+import keras
+
+from keras_permix import zoo
+from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.presets.config import arguments
+from keras_permix.zoo.presets.names import load_preset
+
+
+def with_class(recipe):
+    """A recipe that starts from a preset and says of which class that is."""
+    if not recipe["init"] or not isinstance(recipe["model"], dict):
+        return recipe
+    class_name = zoo.preset_info(recipe["init"]).class_name
+    return {**recipe, "model": {"class_name": class_name, **recipe["model"]}}
+
+
+def make_model(recipe):
+    """The model of a recipe, in the recipe's precision.
+
+    Its weights are made from the recipe's seed, or are those of the preset that `init` names.
+
+    Args:
+        recipe: A dict as `load_recipe` gives it.
+
+    Returns:
+        A `ZooModel`.
+
+    Raises:
+        ValueError: if the recipe names no model class of the zoo, `init` is of another, or the
+            model cannot be built so.
+    """
+    spec = {key: value for key, value in recipe["model"].items() if value is not None}
+    name = spec.pop("class_name", None)
+    if name not in zoo.MODELS:
+        raise ValueError(
+            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
+        )
+    if unknown := sorted(set(spec) - set(arguments(zoo.MODELS[name]))):
+        raise ValueError(
+            f"`model` must hold arguments of {name}: {', '.join(arguments(zoo.MODELS[name]))}. "
+            f"Received: {unknown}"
+        )
+    keras.utils.set_random_seed(recipe["seed"])
+    if recipe["init"]:
+        return load_preset(zoo.MODELS[name], recipe["init"], dtype=recipe["precision"], **spec)
+    try:
+        return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+    except (TypeError, AttributeError, KeyError) as error:  # Of values of a wrong kind.
+        raise ValueError(
+            f"`model` must hold values that a {name} can be built from. "
+            f"Received: {spec} ({type(error).__name__}: {error})"
+        ) from error
+
+
+def fit_head(model, recipe, labels):
+    """The model with a head for the labels of its data, which it is called by from now on.
+
+    A preset's head stays where the labels are the preset's own. Without a `num_classes` in the
+    recipe, there are as many classes as labels.
+
+    Args:
+        model: The model of the recipe, fresh from `make_model`.
+        recipe: A dict as `load_recipe` gives it.
+        labels: Names of the data's classes or targets.
+
+    Returns:
+        The model, or one like it with a fresh head.
+    """
+    if isinstance(model, Classifier):
+        classes = recipe["model"].get("num_classes") or len(labels)
+        others = recipe["init"] and tuple(labels) != model.labels
+        if others or classes != model.output_shape[-1]:
+            model = model.reset_classifier(classes)
+    if len(labels) == model.output_shape[-1]:
+        model.labels = list(labels)
+    return model
+
+
+def freeze(model, parts):
+    """Keep parts of a model as they are while the rest is trained.
+
+    Args:
+        model: A `ZooModel`.
+        parts: `None`; "backbone", all but the head; or names of layers, in which `*` stands for
+            anything, such as `["patch_embedding", "block_*"]`.
+
+    Raises:
+        ValueError: for a name that no layer has, or if nothing is left to train.
+    """
+    if parts == "backbone":
+        model.backbone.trainable = False
+        return
+    names = [layer.name for layer in model.layers]
+    for pattern in [parts] if isinstance(parts, str) else parts or ():
+        found = [layer for layer in model.layers if fnmatchcase(layer.name, pattern)]
+        if not found:
+            raise ValueError(
+                f'`freeze` must be "backbone" or names of layers: {", ".join(names)}. '
+                f"Received: freeze={parts!r}"
+            )
+        for layer in found:
+            layer.trainable = False
+    if not model.trainable_weights:
+        raise ValueError(f"`freeze` must leave something to train. Received: freeze={parts!r}")

@@ -1,0 +1,100 @@
+"""Models that answer with one of several classes."""
+
+import keras
+import numpy as np
+
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets.config import is_quantized
+from keras_permix.zoo.presets.transfer import transfer_weights
+
+
+class Classifier(ZooModel):
+    """A `ZooModel` with a logit for each of `num_classes` classes, an argument of its constructor.
+
+    Its last layer with weights is named "head".
+    """
+
+    def classify(self, inputs, top=5):
+        """Name the most probable classes.
+
+        Args:
+            inputs: What the model takes, a batch of it.
+            top: Number of classes to name.
+
+        Returns:
+            As `decode_predictions`.
+
+        Raises:
+            ValueError: for a `top` below 1.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> [[(label, _), *others]] = model.classify(np.zeros((1, 8, 8, 3), "uint8"))
+        >>> label in model.labels, len(others)
+        (True, 2)
+        """
+        return self.decode_predictions(self.predict(inputs, verbose=0), top)
+
+    def decode_predictions(self, predictions, top=5):
+        """Name the most probable classes of logits, as `predict` gives them.
+
+        Args:
+            predictions: Logits `(batch, num_classes)`.
+            top: Number of classes to name.
+
+        Returns:
+            For each sample a list of `(label, probability)`, the most probable first. A model
+            without labels names classes by their numbers.
+
+        Raises:
+            ValueError: for a `top` below 1, or predictions of another shape.
+        """
+        predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
+        classes = self.output_shape[-1]
+        if top < 1 or predictions.ndim != 2 or predictions.shape[1] != classes:
+            raise ValueError(
+                f"`predictions` must be logits (batch, {classes}), and `top` 1 or more. "
+                f"Received: predictions.shape={predictions.shape}, top={top}"
+            )
+        labels = self.labels or [str(number) for number in range(classes)]
+        shifted = np.exp(predictions - predictions.max(1, keepdims=True))
+        probabilities = shifted / shifted.sum(1, keepdims=True)
+        return [
+            [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
+            for row in probabilities
+        ]
+
+    def reset_classifier(self, num_classes, labels=None):
+        """A model with a fresh head for other classes, and this one's weights everywhere else.
+
+        Args:
+            num_classes: Number of classes.
+            labels: Their names, or `None`.
+
+        Returns:
+            A new model of this class. Layers that are frozen here are frozen there.
+
+        Raises:
+            ValueError: for labels that are not one per class, or a quantized model.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test").reset_classifier(2, labels=["cat", "dog"])
+        >>> model.output_shape, model.labels
+        ((None, 2), ('cat', 'dog'))
+        """
+        config = {**self.get_config(), "num_classes": num_classes, "labels": labels}
+        if is_quantized(config):
+            raise ValueError(
+                "The head of a quantized model is not made anew: take the model it was made from. "
+                f"Received: {self.name}, num_classes={num_classes}"
+            )
+        model = type(self).from_config(config)
+        transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
+        trainable = {layer.path: layer.trainable for layer in self._flatten_layers()}
+        for layer in model._flatten_layers():
+            layer.trainable = trainable.get(layer.path, True)
+        return model

@@ -1,0 +1,118 @@
+"""Image files as arrays: rotation, depth, palettes, transparency, inks."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_permix.data import read_image
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (6, 9, 3), dtype="uint8")
+
+
+def test_rgb_is_read_as_it_is(tmp_path):
+    Image.fromarray(PIXELS).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), PIXELS)
+
+
+# EXIF's orientation says how the camera was held: how stored pixels become upright.
+UPRIGHT = {
+    1: lambda x: x, 2: lambda x: x[:, ::-1], 3: lambda x: x[::-1, ::-1], 4: lambda x: x[::-1],
+    5: lambda x: x.swapaxes(0, 1), 6: lambda x: np.rot90(x, -1),
+    7: lambda x: np.rot90(x, 2).swapaxes(0, 1), 8: np.rot90,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+def test_photographs_stand_upright(orientation, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(PIXELS).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), UPRIGHT[orientation](PIXELS))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sixteen_bits_of_gray_become_eight(channels, tmp_path):
+    levels = np.array([[0, 128, 129, 300], [32768, 65000, 65406, 65535]], "uint16")
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    read = read_image(tmp_path / "a.png", channels)
+    expected = np.round(levels / 257)[..., None].repeat(channels, -1)
+    np.testing.assert_array_equal(read, expected)
+
+
+def test_sixteen_bits_of_color_become_eight(tmp_path):
+    """Pillow writes none: three scan lines of a PNG, made by hand."""
+    import struct
+    import zlib
+
+    levels = RNG.integers(0, 65536, (3, 4, 3), dtype="uint16")
+    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for line in levels)
+    content = b"\x89PNG\r\n\x1a\n"
+    header = struct.pack(">IIBBBBB", 4, 3, 16, 2, 0, 0, 0)
+    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")):
+        content += struct.pack(">I", len(data)) + kind + data
+        content += struct.pack(">I", zlib.crc32(kind + data))
+    (tmp_path / "a.png").write_bytes(content)
+    difference = read_image(tmp_path / "a.png") - levels / 257
+    assert np.abs(difference).max() < 1
+
+
+def test_a_palette_becomes_colors(tmp_path):
+    colors = np.array([[255, 0, 0], [0, 128, 0], [1, 2, 3]], "uint8")
+    numbers = np.array([[0, 1, 2], [2, 1, 0]], "uint8")
+    picture = Image.new("P", (3, 2))
+    picture.putpalette(colors.tobytes())
+    picture.putdata(numbers.ravel().tolist())
+    picture.save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), colors[numbers])
+    picture.save(tmp_path / "b.png", transparency=0)
+    shown = colors.copy()
+    shown[0] = 255
+    np.testing.assert_array_equal(read_image(tmp_path / "b.png"), shown[numbers])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_is_transparent_shows_white(channels, tmp_path):
+    alpha = RNG.integers(0, 256, (6, 9, 1), dtype="uint8")
+    gray = PIXELS[..., :1].repeat(3, -1)
+    Image.fromarray(np.concatenate([gray, alpha], -1)).save(tmp_path / "a.png")
+    share = alpha / 255
+    expected = (gray * share + 255 * (1 - share))[..., :channels]
+    assert np.abs(read_image(tmp_path / "a.png", channels) - expected).max() <= 1
+
+
+def test_inks_become_colors(tmp_path):
+    inks = np.zeros((2, 2, 4), "uint8")
+    inks[0, 0] = 255, 0, 0, 0  # cyan
+    inks[1, 1] = 0, 0, 0, 255  # black
+    Image.frombytes("CMYK", (2, 2), inks.tobytes()).save(tmp_path / "a.tif")
+    expected = [[[0, 255, 255], [255] * 3], [[255] * 3, [0] * 3]]
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), expected)
+
+
+def save_half(path):
+    Image.fromarray(PIXELS).save(path)
+    path.write_bytes(path.read_bytes()[:90])
+
+
+@pytest.mark.parametrize(
+    ("save", "rule"),
+    [
+        (lambda path: path.write_bytes(b"no image"), "must be whole.*a.tif"),
+        (save_half, "must be whole.*a.tif"),
+        (lambda path: Image.fromarray(np.zeros((2, 2), "float32")).save(path), "floats"),
+        (lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path), "not of 16"),
+    ],
+    ids=["no image", "truncated", "floats", "32 bits"],
+)
+def test_what_cannot_be_read_is_named(save, rule, tmp_path):
+    save(tmp_path / "a.tif")
+    with pytest.raises(ValueError, match=rule):
+        read_image(tmp_path / "a.tif")
+
+
+def test_wrong_arguments(tmp_path):
+    with pytest.raises(FileNotFoundError, match="must exist. Received: .*nowhere.png"):
+        read_image(tmp_path / "nowhere.png")
+    with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
+        read_image(tmp_path / "nowhere.png", channels=4)

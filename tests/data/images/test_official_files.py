@@ -1,0 +1,131 @@
+"""CIFAR and MNIST in the files of their authors, and what a pickle may not do."""
+
+import gzip
+import os
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from keras_permix.data import load_images
+from keras_permix.data.images.unpickle import unpickle_arrays
+from tests.data.images.miniature import trust, write_mnist
+from tests.data.images.miniature_cifar import ARCHIVES, pickled, write_archive
+
+
+@pytest.mark.parametrize("unpacked", [False, True], ids=["archive", "folder"])
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_cifar_as_its_authors_give_it_away(name, unpacked, tmp_path, monkeypatch):
+    written = write_archive(tmp_path, name)
+    if unpacked:
+        with tarfile.open(tmp_path / name) as archive:
+            archive.extractall(tmp_path, filter="data")
+        (tmp_path / name).unlink()
+    else:
+        trust(monkeypatch, tmp_path)
+    data = load_images("cifar100" if "100" in name else "cifar10", tmp_path)
+    for (x, y), (images, labels) in zip((data.train, data.test), written, strict=True):
+        assert (x.dtype, y.dtype) == ("uint8", "int32")
+        np.testing.assert_array_equal(x, images)
+        np.testing.assert_array_equal(y, labels)
+    assert len(data.labels) == ARCHIVES[name][2]
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["gz", "unpacked"])
+def test_mnist_in_its_own_names(packed, tmp_path, monkeypatch):
+    written = write_mnist(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        own = path.with_name(path.name.removeprefix("mnist-"))
+        path.rename(own)
+        if not packed:
+            own.with_suffix("").write_bytes(gzip.decompress(own.read_bytes()))
+            own.unlink()
+    if packed:
+        trust(monkeypatch, tmp_path)
+    data = load_images("mnist", tmp_path)
+    for (x, y), made in ((data.train, written["train"]), (data.test, written["test"])):
+        np.testing.assert_array_equal(x[..., 0], made[0])
+        np.testing.assert_array_equal(y, made[1])
+
+
+def test_an_archive_of_another_checksum(tmp_path):
+    write_archive(tmp_path, "cifar-10-python.tar.gz")
+    with pytest.raises(ValueError, match="cifar-10-python.tar.gz.*SHA-256"):
+        load_images("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"\0\0\x0d" + b[3:], lambda b: b""])
+def test_a_damaged_file_of_mnist_is_named(damage, tmp_path, monkeypatch):
+    write_mnist(tmp_path)
+    packed = tmp_path / "mnist-train-labels-idx1-ubyte.gz"
+    labels = gzip.decompress(packed.read_bytes())
+    packed.unlink()
+    trust(monkeypatch, tmp_path)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(damage(labels))  # of no known checksum
+    with pytest.raises(ValueError, match="file of MNIST must be whole.*train-labels-idx1-ubyte"):
+        load_images("mnist", tmp_path)
+
+
+def unpacked_cifar(folder, name="cifar-10-python.tar.gz"):
+    write_archive(folder, name)
+    with tarfile.open(folder / name) as archive:
+        archive.extractall(folder, filter="data")
+    (folder / name).unlink()
+    return folder / ARCHIVES[name][0]
+
+
+@pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"])
+def test_a_damaged_file_of_cifar_is_named(name, tmp_path):
+    path = next(path for path in unpacked_cifar(tmp_path, name).iterdir() if "_3" in path.name)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match=f"file of CIFAR must be whole.*{path.name}"):
+        load_images("cifar10", tmp_path)
+
+
+def test_a_missing_file_of_cifar_is_named(tmp_path):
+    (unpacked_cifar(tmp_path) / "data_batch_4").unlink()
+    with pytest.raises(FileNotFoundError, match="a folder without data_batch_4"):
+        load_images("cifar10", tmp_path)
+
+
+class Malicious:
+    """Makes a folder when it is unpickled by `pickle` itself."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_malicious_pickle_is_refused_and_does_nothing(tmp_path):
+    folder = unpacked_cifar(tmp_path)
+    blob = pickled({b"data": np.zeros(3), b"labels": Malicious(tmp_path / "made")})
+    (folder / "test_batch").write_bytes(blob)
+    with pytest.raises(ValueError, match="(?s)CIFAR must be whole.*test_batch.*asks for .*mkdir"):
+        load_images("cifar10", tmp_path)
+    assert not (tmp_path / "made").exists()
+    pickle.loads(blob)
+    assert (tmp_path / "made").exists(), "it would have done something"
+
+
+def test_pickles_of_arrays_are_read():
+    rng = np.random.default_rng(0)
+    by_columns = np.asfortranarray(rng.random((4, 2)))
+    for array in (rng.normal(size=(2, 3)), np.arange(6, dtype=">i2"), by_columns):
+        for blob in (pickled({b"x": array}), pickle.dumps({b"x": array}, protocol=4)):
+            read = unpickle_arrays(blob)[b"x"]
+            assert read.dtype == array.dtype
+            np.testing.assert_array_equal(read, array)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1], {b"x": np.array([object()])}, {b"x": np.dtype("O")}, {b"x": complex(1)}, {b"x": len}],
+    ids=["no dict", "objects", "a dtype alone", "a complex number", "a function"],
+)
+def test_other_pickles_are_refused(value):
+    blob = pickle.dumps(value, protocol=2)
+    with pytest.raises(ValueError, match="must be a dict of arrays and plain values"):
+        unpickle_arrays(blob)

@@ -1,0 +1,148 @@
+"""Images of one's own: a folder per class, or a list; and what is wrong with either."""
+
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_permix.data import Pipeline, folder_images, listed_images
+
+
+def save(path, level, size=(12, 9)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((*size, 3), level, "uint8")).save(path)
+
+
+def write_classes(folder, counts, start=0):
+    """A folder per class; each image is of one level, which none of another class has."""
+    for number, (name, count) in enumerate(counts.items()):
+        for image in range(count):
+            save(folder / name / f"{image}.png", start + 40 * number + image, (10 + image, 14))
+
+
+def levels(part):
+    """The gray levels of a part's images, by their class."""
+    source, _ = part
+    images, labels = source.read(range(len(source)))
+    assert images.shape[1:] == (8, 8, 3) and images.dtype == "uint8"
+    return sorted(zip(labels.tolist(), images[:, 0, 0, 0].tolist(), strict=True))
+
+
+def test_train_and_test_folders(tmp_path):
+    write_classes(tmp_path / "pets/train", {"dogs": 2, "cats": 3})
+    write_classes(tmp_path / "pets/test", {"cats": 1}, start=200)
+    save(tmp_path / "pets/test/dogs/deeper/a.JPG", 99)
+    (tmp_path / "pets/train/cats/Thumbs.db").write_bytes(b"no image")
+    (tmp_path / "pets/train/.hidden").mkdir()
+    data = folder_images("pets", 8, tmp_path)
+    assert (data.name, data.labels) == ("pets", ("cats", "dogs"))
+    assert levels(data.train) == [(0, 40), (0, 41), (0, 42), (1, 0), (1, 1)]
+    assert levels(data.test) == [(0, 200), (1, 99)]
+
+
+def test_a_fraction_is_kept_for_testing(tmp_path):
+    write_classes(tmp_path / "some/where", {"a": 10, "b": 5})
+
+    def parts(**changes):
+        data = folder_images("mine", 8, tmp_path, path="some/where", test_fraction=0.2, **changes)
+        return levels(data.train), levels(data.test)
+
+    train, test = parts()
+    assert [label for label, _ in test] == [0, 0, 1]
+    assert sorted(train + test) == [(0, n) for n in range(10)] + [(1, 40 + n) for n in range(5)]
+    assert parts(seed=5) == (train, test), "what is random about training moves no image"
+    assert len({tuple(parts(split_seed=seed)[1]) for seed in range(5)}) > 1
+
+
+def write_list(path, rows, header=("path", "label")):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def test_a_list_of_files(tmp_path):
+    write_classes(tmp_path / "images", {"a": 4, "b": 4})
+    rows = [(f"../images/{c}/{n}.png", f"{c}, the class") for c in "ab" for n in range(4)]
+    (tmp_path / "lists").mkdir()
+    write_list(tmp_path / "lists/all.csv", rows)
+    data = listed_images("mine", 8, tmp_path, train="lists/all.csv", test_fraction=0.5)
+    assert data.labels == ("a, the class", "b, the class")
+    assert len(levels(data.test)) == 4
+    assert sorted(levels(data.train) + levels(data.test)) == [
+        (c, 40 * c + n) for c in (0, 1) for n in range(4)
+    ]
+
+
+def test_two_lists_or_two_splits_of_one(tmp_path):
+    write_classes(tmp_path, {"a": 2, "b": 2})
+    rows = [(f"{c}/{n}.png", c, ("train", "test")[n]) for c in "ab" for n in range(2)]
+    write_list(tmp_path / "all.csv", rows, ("path", "label", "split"))
+    for n, name in enumerate(("train", "test")):
+        write_list(tmp_path / f"{name}.csv", [row[:2] for row in rows if row[2] == name])
+        assert n == ("train", "test").index(name)
+    one = listed_images(
+        "mine", 8, tmp_path, train="all.csv", test="all.csv", splits=("train", "test")
+    )
+    two = listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
+    for data in (one, two):
+        assert (levels(data.train), levels(data.test)) == ([(0, 0), (1, 40)], [(0, 1), (1, 41)])
+
+
+def test_one_channel(tmp_path):
+    write_classes(tmp_path / "pets", {"a": 2, "b": 2})
+    source, _ = folder_images("pets", 8, tmp_path, test_fraction=0.5, channels=1).train
+    assert source.read([0])[0].shape == (1, 8, 8, 1)
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+    write_classes(tmp_path / "pets", {"a": 2, "b": 2})
+    (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5)
+    with pytest.raises(ValueError, match="must be whole.*pets/a/1.png"):
+        for part in (data.train, data.test):
+            list(Pipeline(*part, batch_size=2, num_classes=2))
+
+
+@pytest.mark.parametrize(
+    ("counts", "changes", "error", "rule"),
+    [
+        ({"a": 2, "b": 0}, {}, ValueError, "must hold images.*none in .*pets/b"),
+        ({"a": 4}, {}, ValueError, r"two classes or more.*\['a'\] for training"),
+        ({"a": 4, "b": 1}, {}, ValueError, "leave each class an image.*1 images of 'b'"),
+        ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "between 0 and 1.*1.5"),
+        ({"a": 2, "b": 2}, {"test_fraction": None}, FileNotFoundError, "no folder .*pets/train"),
+        ({"a": 2, "b": 2}, {"path": "cats"}, FileNotFoundError, "no folder .*cats"),
+    ],
+    ids=["empty class", "one class", "one image", "fraction", "no train", "absent"],
+)
+def test_wrong_folders(counts, changes, error, rule, tmp_path):
+    write_classes(tmp_path / "pets", counts)
+    for name in counts:
+        (tmp_path / "pets" / name).mkdir(exist_ok=True)
+    with pytest.raises(error, match=rule):
+        folder_images("pets", 8, tmp_path, **{"test_fraction": 0.5, **changes})
+
+
+def test_a_class_for_testing_alone(tmp_path):
+    write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
+    write_classes(tmp_path / "pets/test", {"a": 1, "c": 1})
+    with pytest.raises(ValueError, match=r"no others for testing.*\['a', 'c'\] for testing"):
+        folder_images("pets", 8, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "error", "rule"),
+    [
+        ([("gone.png", "a")], {}, FileNotFoundError, "gone.png in row 1 of .*all.csv"),
+        ([("a/0.png", "")], {}, ValueError, "`path` and `label`.*row 1 of"),
+        ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "two classes or more"),
+        ([], {"test_fraction": None}, ValueError, "a `test` list or a `test_fraction`"),
+        ([], {"train": "none.csv"}, FileNotFoundError, "must exist. Received: .*none.csv"),
+    ],
+    ids=["missing file", "no label", "one class", "no test", "no list"],
+)
+def test_wrong_lists(rows, changes, error, rule, tmp_path):
+    write_classes(tmp_path, {"a": 2})
+    write_list(tmp_path / "all.csv", rows)
+    with pytest.raises(error, match=rule):
+        listed_images("mine", 8, tmp_path, **{"train": "all.csv", "test_fraction": 0.5, **changes})

@@ -1,0 +1,125 @@
+"""Labels on a model: classify, a new head, and the names that users of other libraries look for."""
+
+import io
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import read_image
+from keras_permix.zoo import CSPViT, preset_info
+from keras_permix.zoo.presets.weights import weights_content
+from tests.harness import ROOT, to_numpy
+from tests.zoo.models import edit_json, logits, tiny, weights
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), "uint8")
+NAMES = ("red", "green", "blue")
+
+
+def test_classify_names_the_most_probable():
+    model = tiny(labels=NAMES)
+    outputs = to_numpy(model(IMAGES)).astype("float64")
+    probabilities = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    answers = model.classify(IMAGES, top=2)
+    assert [[label for label, _ in answer] for answer in answers] == [
+        [NAMES[number] for number in np.argsort(-row)[:2]] for row in outputs
+    ]
+    found = [[probability for _, probability in answer] for answer in answers]
+    np.testing.assert_allclose(found, -np.sort(-probabilities)[:, :2], atol=1e-5)
+    assert model.decode_predictions(outputs, top=1)[0][0][0] == answers[0][0][0]
+    (numbers,) = tiny().decode_predictions([[0.0, 9.0, 5.0]])
+    assert [label for label, _ in numbers] == ["1", "2", "0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ((np.zeros((1, 4)),), r"logits \(batch, 3\).*shape=\(1, 4\)"),
+        ((np.zeros((1, 3)), 0), "`top` 1 or more.*top=0"),
+    ],
+)
+def test_wrong_predictions(arguments, rule):
+    with pytest.raises(ValueError, match=rule):
+        tiny().decode_predictions(*arguments)
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], "abc", [1, 2, 3], 3])
+def test_wrong_labels(labels):
+    with pytest.raises(ValueError, match="`labels` must hold one name per class.*for 3 outputs"):
+        tiny(labels=labels)
+    model = tiny()
+    with pytest.raises(ValueError, match="`labels` must hold one name per class"):
+        model.labels = labels
+
+
+def test_labels_are_kept_with_their_head(tmp_path):
+    model = tiny()
+    model.labels = list(NAMES)
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").labels == NAMES
+    model.save_to_preset(tmp_path / "preset")
+    assert preset_info(tmp_path / "preset").metadata["labels"] == list(NAMES)
+
+    def loaded(**changes):
+        return CSPViT.from_preset(tmp_path / "preset", **changes).labels
+
+    assert loaded() == loaded(num_classes=3) == loaded(image_size=12) == NAMES
+    assert loaded(num_classes=5) is None
+    assert loaded(num_classes=2, labels=["cat", "dog"]) == ("cat", "dog")
+    assert loaded(labels=["a", "b", "c"]) == ("a", "b", "c")
+    CSPViT.from_preset(tmp_path / "preset", num_classes=2).save_to_preset(tmp_path / "preset")
+    assert loaded() is None
+
+
+def test_damaged_labels_of_a_preset(tmp_path):
+    tiny(labels=NAMES).save_to_preset(tmp_path / "preset")
+    edit_json(tmp_path / "preset/metadata.json", lambda m: m.update(labels=["a"]))
+    with pytest.raises(ValueError, match="metadata.json` must name the outputs.*1 labels for 3"):
+        CSPViT.from_preset(tmp_path / "preset")
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_reset_classifier_keeps_all_but_the_head(classes):
+    model = tiny(labels=NAMES)
+    model.get_layer("block_0").mlp_in.trainable = False
+    names = [f"class {number}" for number in range(classes)]
+    fresh = model.reset_classifier(classes, labels=names)
+    before, after = weights(model), weights(fresh)
+    assert type(fresh) is CSPViT and fresh.labels == tuple(names)
+    assert after["head/kernel"].shape == (8, classes) and not after["head/bias"].any()
+    assert not np.array_equal(after["head/kernel"], before["head/kernel"])
+    for path in set(before) - {"head/kernel", "head/bias"}:
+        np.testing.assert_array_equal(after[path], before[path])
+    trained = [weight.path for weight in fresh.trainable_weights]
+    assert trained == [weight.path for weight in model.trainable_weights]
+    assert "block_0/mlp_in/kernel" not in trained
+    assert model.labels == NAMES and model.reset_classifier(3).labels is None
+
+
+def test_preprocessor_and_backbone_are_parts_of_the_model():
+    model = tiny()
+    expected, count = logits(model), len(model.weights)
+    assert model.preprocessor is model.get_layer("preprocessor")
+    tokens = to_numpy(model.backbone(IMAGES))
+    np.testing.assert_array_equal(tokens, to_numpy(model.features(IMAGES, layers=[-1])[0]))
+    model.backbone.trainable = False
+    trained = [weight.path for weight in model.trainable_weights]
+    assert trained == ["head_norm/gamma", "head_norm/beta", "head/kernel", "head/bias"]
+    assert len(model.weights) == count
+    np.testing.assert_array_equal(logits(model), expected)
+
+
+def test_parts_of_a_model_are_not_saved_beside_it():
+    model = tiny()
+    model.features(IMAGES)
+    assert model.backbone.output_shape == (None, 16, 8)
+    with h5py.File(io.BytesIO(weights_content(model))) as file:
+        assert set(file) == {"layers", "vars"}
+
+
+def test_pictures_of_the_examples_are_labeled():
+    names = ("airplane", "automobile", "cat", "frog", "ship", "truck")
+    images = np.stack([read_image(ROOT / f"examples/images/{name}.png") for name in names])
+    answers = CSPViT.from_preset("cifar10_small").classify(images, top=1)
+    assert [label for ((label, probability),) in answers if probability > 0.5] == list(names)
