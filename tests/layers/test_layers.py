@@ -42,6 +42,13 @@ def mixer_block(mixer, dtype=None, **arguments):
     return MixerBlock(mixer(dtype=dtype), 12, dtype=dtype, **arguments)
 
 
+def mixer_built_before(mixer, **arguments):
+    """A block around a mixer that was called on its own, perhaps in another model."""
+    mixer = mixer(**arguments)
+    mixer.build((None, *SHAPE[1:]))
+    return MixerBlock(mixer, 12, **arguments)
+
+
 # Checked with low precision and training; "selects" has ranks or maxima of rounded values.
 CORE = {
     "csp": partial(CSP),
@@ -107,6 +114,7 @@ VARIANTS = {
     "simple_attention_block simple_res around attention": partial(
         SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
     ),
+    "mixer_block around a mixer built before": partial(mixer_built_before, CSP),
     "mixer_block with a skip around attention": partial(
         mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),
