@@ -2,8 +2,32 @@
 
 import ast
 import copy
+import difflib
+import numbers
 import runpy
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Bounds(NamedTuple):
+    """What a number of a recipe must be: an integer or any, at least this, below that, or None."""
+
+    kind: type
+    least: int
+    below: float = float("inf")
+    optional: bool = False
+
+    def hold(self, value):
+        if value is None or isinstance(value, bool):
+            return value is None and self.optional
+        kind = numbers.Integral if self.kind is int else numbers.Real
+        return isinstance(value, kind) and self.least <= value < self.below
+
+    def __str__(self):
+        kind = "an integer" if self.kind is int else "a number"
+        below = f" and below {self.below}" if self.below < float("inf") else ""
+        return f"{kind} of at least {self.least}{below}{' or None' * self.optional}"
+
 
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {
@@ -22,6 +46,20 @@ DEFAULTS = {
     "paper": None,
 }
 REQUIRED = ("model", "data")
+
+# What parts must hold, and between which bounds numbers must lie.
+PARTS = {"data": ("name",), "optimizer": ("name", "learning_rate"), "schedule": ("name",)}
+BOUNDS = {
+    "batch_size": Bounds(int, 1),
+    "epochs": Bounds(int, 1),
+    "seed": Bounds(int, 0),
+    "validation_samples": Bounds(int, 1, optional=True),
+    "label_smoothing": Bounds(float, 0, below=1),
+    "ema": Bounds(float, 0, below=1, optional=True),
+    "optimizer.learning_rate": Bounds(float, 0),
+    "optimizer.weight_decay": Bounds(float, 0, optional=True),
+    "schedule.warmup_epochs": Bounds(float, 0),
+}
 
 
 def recipe_folders():
@@ -76,7 +114,7 @@ def load_recipe(recipe, option=None, overrides=()):
         The recipe as a dict.
 
     Raises:
-        ValueError: for an unknown recipe, option or key, or an override that is no literal.
+        ValueError: for an unknown recipe, option or key, or a value out of bounds.
     """
     path = find_recipe(recipe)
     values = _read(path)
@@ -90,7 +128,9 @@ def load_recipe(recipe, option=None, overrides=()):
     for override in overrides:
         values = merge(values, _parse_override(override))
     _check_keys(values, path)
-    return merge(DEFAULTS, values)
+    values = merge(DEFAULTS, values)
+    _check_values(values, path)
+    return values
 
 
 def merge(values, changes):
@@ -110,9 +150,7 @@ def _same_name(old, change):
 
 def _read(path):
     values = {
-        key: value
-        for key, value in runpy.run_path(str(path)).items()
-        if not key.startswith("_")
+        key: value for key, value in runpy.run_path(str(path)).items() if not key.startswith("_")
     }
     base = values.pop("base", None)
     return values if base is None else merge(_read(find_recipe(base)), values)
@@ -122,10 +160,25 @@ def _check_keys(values, path):
     unknown = sorted(set(values) - set(DEFAULTS))
     missing = [key for key in REQUIRED if not values.get(key)]
     if unknown or missing:
+        near = [difflib.get_close_matches(key, DEFAULTS, n=1) for key in unknown]
+        hint = "".join(f" Did you mean `{key}`?" for keys in near for key in keys)
         raise ValueError(
-            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}. "
+            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}.{hint} "
             f"Received: {path} with unknown keys {unknown} and missing keys {missing}"
         )
+
+
+def _check_values(values, path):
+    for key in (key for key, default in DEFAULTS.items() if isinstance(default, dict)):
+        names, part = PARTS.get(key, ()), values[key]
+        if not isinstance(part, dict) or not set(names) <= set(part):
+            names = f" with {' and '.join(map(repr, names))}" if names else ""
+            raise ValueError(f"`{key}` must be a dict{names}. Received: {key}={part!r} in {path}")
+    for key, bounds in BOUNDS.items():
+        part, _, name = key.rpartition(".")
+        found = values[part] if part else values
+        if name in found and not bounds.hold(found[name]):
+            raise ValueError(f"`{key}` must be {bounds}. Received: {key}={found[name]!r} in {path}")
 
 
 def _parse_override(override):

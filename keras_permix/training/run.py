@@ -12,6 +12,7 @@ from keras_permix.tasks import task_of
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe, make_model
 from keras_permix.training.record import Recorder
+from keras_permix.training.schedules import make_optimizer
 
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 SMOKE_SAMPLES = 32
@@ -44,8 +45,10 @@ class Run:
     @functools.cached_property
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
-        smoke = SMOKE if self.smoke else ()
-        return load_recipe(self.recipe, self.option, (*smoke, *self.overrides))
+        values = load_recipe(self.recipe, self.option, self.overrides)
+        if not self.smoke:
+            return values
+        return load_recipe(self.recipe, self.option, (*SMOKE, *self.overrides))
 
     @functools.cached_property
     def path(self):
@@ -133,6 +136,7 @@ def train(
     folder = Path(out or run.folder)
     values = run.values
     model = make_model(values)
+    make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
     task = task_of(model)
     if smoke:
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])

@@ -55,6 +55,14 @@ class ZooModel(keras.Model):
         """
         return value
 
+    @classmethod
+    def kept(cls, config, changes):
+        """Arguments that a model is loaded with besides `changes` of a preset's `config`.
+
+        A model that is resized keeps by them what its weights were trained with.
+        """
+        return {}
+
     def features(self, inputs, layers=None):
         """Token maps after chosen blocks.
 
@@ -118,7 +126,8 @@ class ZooModel(keras.Model):
             dtype: Dtype or dtype policy of every layer, instead of the preset's.
             load_weights: Whether to load the weights; without them the model is fresh.
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
-                whose position table is resized. `None`: as in the preset.
+                whose position table and shift steps are resized, or the `name` of the model, which
+                is new unless it is given. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
