@@ -144,7 +144,8 @@ def load_options(name):
         ("model.widht=64", "Did you mean `width`"),
         ("model.dropout=2", "`dropout` must"),
         ("optimizer.learning_rat=1", "Did you mean `learning_rate`"),
-        ("optimizer.name=adan", "`optimizer` must name"),
+        ("optimizer.name=adamw", "`optimizer` must be a dict with 'name' and 'learning_rate'"),
+        ("optimizer={'name': 'adan', 'learning_rate': 1}", "`optimizer` must name"),
         ("schedule.warmup_epoch=3", "Did you mean `warmup_epochs`"),
     ],
 )
