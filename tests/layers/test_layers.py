@@ -102,6 +102,7 @@ VARIANTS = {
     "csp groups of 4": partial(CSP, 4, "linear_code"),
     "csp reference groups of 4": partial(CSP, 4, align="reference", use_value_bias=True),
     "csp reference full sort": partial(CSP, None, align="reference"),
+    "csp ragged groups of 3": partial(CSP, 3, ragged=True),
     "csp power": partial(CSP, shift="power", layer=1, layers=3),
     "csp power_code": partial(CSP, 4, "power_code", layer=1, layers=2),
     "csp given steps": partial(CSP, shift=[3, -1, 0, 16, 5, 2, 7, 21]),
