@@ -6,6 +6,8 @@ import difflib
 import runpy
 from pathlib import Path
 
+from keras_permix.recipe_values import check_values
+
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {
     "model": {},
@@ -81,7 +83,7 @@ def load_recipe(recipe, option=None, overrides=()):
         The recipe as a dict.
 
     Raises:
-        ValueError: for an unknown recipe, option or key, or an override that is no literal.
+        ValueError: for an unknown recipe, option or key, or a value out of bounds.
     """
     path = find_recipe(recipe)
     values = _read(path)
@@ -95,7 +97,9 @@ def load_recipe(recipe, option=None, overrides=()):
     for override in overrides:
         values = merge(values, _parse_override(override))
     _check_keys(values, path)
-    return merge(DEFAULTS, values)
+    values = merge(DEFAULTS, values)
+    check_values(values, path)
+    return values
 
 
 def merge(values, changes):
@@ -132,8 +136,10 @@ def _check_keys(values, path):
     if values.get("init"):  # whose model it is
         missing = [key for key in missing if key != "model"]
     if unknown or missing:
+        near = [difflib.get_close_matches(key, DEFAULTS, n=1) for key in unknown]
+        hint = "".join(f" Did you mean `{key}`?" for keys in near for key in keys)
         raise ValueError(
-            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}. "
+            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}.{hint} "
             f"Received: {path} with unknown keys {unknown} and missing keys {missing}"
         )
 

@@ -1,13 +1,16 @@
 """Token mixers by name: what models, benchmarks and exchanges of mixers choose from."""
 
+import inspect
 from typing import NamedTuple
+
+import keras
 
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.checks import check_named
+from keras_permix.layers.parts.checks import check_named, check_names
 
 
 class Mixer(NamedTuple):
@@ -34,7 +37,12 @@ MIXERS = {
 
 def check_mixer(spec):
     """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
-    return check_named("mixer", spec, MIXERS)
+    spec = check_named("mixer", spec, MIXERS)
+    layer = MIXERS[spec["name"]].layer
+    own = [cls for cls in layer.__mro__ if issubclass(cls, keras.layers.Layer)]
+    known = {name for cls in own for name in inspect.signature(cls.__init__).parameters}
+    check_names(layer.__name__, spec, known - {"self", "args", "kwargs"})
+    return spec
 
 
 def make_mixer(spec, layer=0, layers=1, **arguments):

@@ -13,8 +13,8 @@ from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
+from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, make_model, with_class
-from keras_permix.training.values import check_values
 
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 SMOKE_SAMPLES = 32
@@ -47,10 +47,10 @@ class Run:
     @functools.cached_property
     def values(self):
         """The recipe's values as a dict; see `load_recipe`."""
-        smoke = SMOKE if self.smoke else ()
-        values = with_class(load_recipe(self.recipe, self.option, (*smoke, *self.overrides)))
-        check_values(values)
-        return values
+        values = load_recipe(self.recipe, self.option, self.overrides)
+        if self.smoke:
+            values = load_recipe(self.recipe, self.option, (*SMOKE, *self.overrides))
+        return with_class(values)
 
     @functools.cached_property
     def path(self):
@@ -143,6 +143,7 @@ def train(
     folder = Path(out or run.folder)
     values = run.values
     model = make_model(values)
+    make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
     task = task_of(model)
     if smoke:
         dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])

@@ -1,11 +1,12 @@
 """Learning-rate schedules and optimizers that recipes name."""
 
 import math
+from inspect import signature
 
 import keras
 from keras import ops
 
-from keras_permix.ops.dispatch.checks import check_choice
+from keras_permix.layers.parts.checks import check_choice, check_names
 
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear")
 # All of Keras that need no other optimizer inside: "adamw", "lion", "muon", "sgd" …
@@ -72,15 +73,14 @@ def make_optimizer(recipe, steps_per_epoch):
     name = spec.pop("name")
     if name not in OPTIMIZERS:
         raise ValueError(f"`optimizer` must name one of {sorted(OPTIMIZERS)}. Received: {name!r}")
-    if "learning_rate" not in spec:
-        raise ValueError(
-            f"`optimizer` must have a `learning_rate`. Received: optimizer={recipe['optimizer']}"
-        )
-    schedule = dict(recipe["schedule"])
+    schedule = {"warmup_epochs": 0, **recipe["schedule"]}
+    check_names("`schedule`", schedule, ("name", "warmup_epochs"))
+    known = set(signature(OPTIMIZERS[name]).parameters)
+    check_names(OPTIMIZERS[name].__name__, spec, known - {"kwargs"})
     spec["learning_rate"] = WarmupDecay(
         schedule["name"],
         spec["learning_rate"],
-        round(schedule.get("warmup_epochs", 0) * steps_per_epoch),
+        round(schedule["warmup_epochs"] * steps_per_epoch),
         recipe["epochs"] * steps_per_epoch,
         steps_per_epoch,
     )

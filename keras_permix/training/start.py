@@ -6,7 +6,6 @@ import keras
 
 from keras_permix import zoo
 from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.presets.config import arguments
 from keras_permix.zoo.presets.names import load_preset
 
 
@@ -30,8 +29,7 @@ def make_model(recipe):
         A `ZooModel`.
 
     Raises:
-        ValueError: if the recipe names no model class of the zoo, `init` is of another, or the
-            model cannot be built so.
+        ValueError: if the recipe names no model class of the zoo, or `init` is of another.
     """
     spec = {key: value for key, value in recipe["model"].items() if value is not None}
     name = spec.pop("class_name", None)
@@ -39,21 +37,10 @@ def make_model(recipe):
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
-    if unknown := sorted(set(spec) - set(arguments(zoo.MODELS[name]))):
-        raise ValueError(
-            f"`model` must hold arguments of {name}: {', '.join(arguments(zoo.MODELS[name]))}. "
-            f"Received: {unknown}"
-        )
     keras.utils.set_random_seed(recipe["seed"])
     if recipe["init"]:
         return load_preset(zoo.MODELS[name], recipe["init"], dtype=recipe["precision"], **spec)
-    try:
-        return zoo.MODELS[name](**spec, dtype=recipe["precision"])
-    except (TypeError, AttributeError, KeyError) as error:  # Of values of a wrong kind.
-        raise ValueError(
-            f"`model` must hold values that a {name} can be built from. "
-            f"Received: {spec} ({type(error).__name__}: {error})"
-        ) from error
+    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
 
 
 def fit_head(model, recipe, labels):

@@ -89,6 +89,14 @@ class ZooModel(CheckedInputs, keras.Model):
         """
         return value
 
+    @classmethod
+    def kept(cls, config, changes):
+        """Arguments that a model is loaded with besides `changes` of a preset's `config`.
+
+        A model that is resized keeps by them what its weights were trained with.
+        """
+        return {}
+
     def features(self, inputs, layers=None):
         """Token maps after chosen blocks.
 
@@ -161,7 +169,8 @@ class ZooModel(CheckedInputs, keras.Model):
             labels: Names of the classes or outputs. `None`: the preset's, where the model has as
                 many outputs.
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
-                whose position table is resized. `None`: as in the preset.
+                whose position table and shift steps are resized, or the `name` of the model, which
+                is new unless it is given. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.

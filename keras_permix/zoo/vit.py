@@ -1,20 +1,21 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
-import numbers
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.image_range import RANGE
-from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixer, make_mixer
-from keras_permix.layers.parts.checks import check_choice
+from keras_permix.layers.mixing.csp import CSP
+from keras_permix.layers.mixing.resize_steps import resize_steps
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
@@ -45,10 +46,14 @@ class ViT(Classifier):
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
             same, as the papers' models do; their parameter counts include them.
         mean, std: Normalization per channel on the scale 0–1.
+        steps_image_size: The `image_size` that the shift steps of the mixers are made for. `None`:
+            that of the model. Else they are moves on the grid of patches there, and scaled to the
+            grid here as the position table is; see `layers.mixing.resize_steps`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
-        ValueError: for a size that `patch_size` does not divide, an unknown mixer or pooling.
+        ValueError: for an unknown argument or mixer, one out of range, a size that `patch_size`
+            does not divide, or a number of tokens that the mixer does not take.
 
     Example:
 
@@ -79,9 +84,11 @@ class ViT(Classifier):
         keep_unused_params=False,
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
+        steps_image_size=None,
         dtype=None,
         **kwargs,
     ):
+        check_arguments(type(self), kwargs)
         config = {
             "image_size": image_size,
             "patch_size": patch_size,
@@ -92,16 +99,27 @@ class ViT(Classifier):
             "mlp_dim": mlp_dim,
             "mixer": check_mixer(self.default_mixer if mixer is None else mixer),
             "pooling": check_choice("pooling", pooling, POOLINGS),
-            "dropout": dropout,
+            "dropout": check_rate("dropout", dropout),
             "keep_unused_params": keep_unused_params,
-            "mean": [float(value) for value in mean],
-            "std": [float(value) for value in std],
+            "mean": _per_channel("mean", mean, channels),
+            "std": _per_channel("std", std, channels),
+            "steps_image_size": steps_image_size,
         }
-        _check_sizes(config)
+        _check_config(config)
         images = keras.Input((None, None, channels), name="images")
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         logits = _classify(feature_maps[-1], config, dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    def __call__(self, inputs, *args, **kwargs):
+        for images in keras.tree.flatten(inputs):
+            check_images(images, self.input_shape[-1])
+        return super().__call__(inputs, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        if hasattr(x, "shape"):  # On JAX an error within leaves the model without its weights.
+            check_images(x, self.input_shape[-1])
+        return super().predict(x, *args, **kwargs)
 
     def make_inputs(self, seed, batch):
         size = self.get_layer("preprocessor").image_size
@@ -114,6 +132,14 @@ class ViT(Classifier):
             "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
             "range": list(RANGE),
         }  # fmt: skip
+
+    @classmethod
+    def kept(cls, config, changes):
+        """The steps of the image size that the weights were trained with."""
+        size = config["image_size"]
+        if changes.get("image_size", size) == size:
+            return {}
+        return {"steps_image_size": config.get("steps_image_size") or size}
 
     def transferred(self, weight, value, source):
         """Positions of another number of patches are resized as an image is."""
@@ -154,10 +180,10 @@ def _embed(images, config, dtype):
 
 def _encode(x, config, dtype):
     """The tokens after each block."""
-    depth, dropout, feature_maps = config["depth"], config["dropout"], []
-    for index in range(depth):
+    dropout, feature_maps = config["dropout"], []
+    for index in range(config["depth"]):
         block = MixerBlock(
-            make_mixer(config["mixer"], index, depth, dropout=dropout, dtype=dtype, name="mixer"),
+            _make_mixer(config, index, dtype),
             config["mlp_dim"],
             dropout=dropout,
             hidden_dropout=dropout,
@@ -167,6 +193,25 @@ def _encode(x, config, dtype):
         x = block(x)
         feature_maps.append(x)
     return feature_maps
+
+
+def _make_mixer(config, index, dtype):
+    """The mixer of a block, its shift steps made for another grid of patches where there is one."""
+    spec = config["mixer"]
+    arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
+    mixer = make_mixer(spec, index, config["depth"], **arguments)
+    before, after = (_side(config, key) for key in ("steps_image_size", "image_size"))
+    if before == after or not isinstance(mixer, CSP):
+        return mixer
+    class_token = int(config["pooling"] == "cls")
+    steps = mixer.steps(before**2 + class_token, config["width"])
+    steps = resize_steps(steps, (before, before), (after, after), class_token)
+    return make_mixer({**spec, "shift": steps}, index, config["depth"], **arguments)
+
+
+def _side(config, key):
+    """Patches along a side of an image."""
+    return (config[key] or config["image_size"]) // config["patch_size"]
 
 
 def _classify(tokens, config, dtype):
@@ -183,21 +228,28 @@ def _pool(tokens, pooling):
     return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
 
 
-def _check_sizes(config):
-    for key in SIZES:
-        if not isinstance(config[key], numbers.Integral) or config[key] < 1:
-            raise ValueError(f"`{key}` must be a positive integer. Received: {config[key]!r}")
-    size, patch = config["image_size"], config["patch_size"]
-    if size % patch:
+def _per_channel(argument, values, channels):
+    """Return one float per channel."""
+    try:
+        floats = [float(value) for value in values]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != channels:
         raise ValueError(
-            "`patch_size` must divide `image_size`. "
-            f"Received: image_size={size}, patch_size={patch}"
+            f"`{argument}` must hold one value per channel. "
+            f"Received: {argument}={values!r}, channels={channels}"
         )
-    for key in ("mean", "std"):
-        if len(config[key]) != config["channels"]:
+    return floats
+
+
+def _check_config(config):
+    for key in SIZES:
+        check_integer(key, config[key])
+    for key in ("image_size", "steps_image_size"):
+        size, patch = config[key] or config["image_size"], config["patch_size"]
+        if check_integer(key, size) % patch:
             raise ValueError(
-                f"`{key}` must hold one value per channel. "
-                f"Received: {key}={config[key]!r}, channels={config['channels']}"
+                f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
             )
     if min(config["std"]) <= 0:
-        raise ValueError(f"`std` must hold positive numbers. Received: {config['std']!r}")
+        raise ValueError(f"`std` must hold positive numbers. Received: std={config['std']!r}")

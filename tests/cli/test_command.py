@@ -151,18 +151,19 @@ def test_a_picture_is_no_recipe(capsys):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("epochs=many", "`epochs` of a recipe must be a positive integer. Received: epochs='many'"),
+        ("epochs=many", "`epochs` must be a positive integer. Received: epochs='many'"),
         ("epochs=True", "Received: epochs=True"),
         ("batch_size=0.5", "Received: batch_size=0.5"),
-        ("model=3", "`model` of a recipe must be a dict. Received: model=3"),
+        ("model=3", "`model` must be a dict. Received: model=3"),
         ("optimizer=adam", "Received: optimizer='adam'"),
         ("optimizer.learning_rate=x", "Received: optimizer.learning_rate='x'"),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
-        ("ema=2", "`ema` of a recipe must be a number from 0 to 1"),
-        ("model.wdth=3", "`model` must hold arguments of CSPViT: image_size, "),
-        ("model.dropout=x", "`model` must hold values that a CSPViT can be built from."),
-        ("model.width=x", "`width` must be a positive integer. Received: 'x'"),
+        ("ema=2", "`ema` must be a number from 0 to 1"),
+        ("model.wdth=3", "Did you mean `width`? Received: ['wdth']"),
+        ("model.dropout=x", "`dropout` must be in [0, 1). Received: dropout='x'"),
+        ("model.mixer=3", "`mixer` must be one of"),
+        ("model.width=x", "`width` must be a positive integer. Received: width='x'"),
     ],
 )
 def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):

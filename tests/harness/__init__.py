@@ -1,6 +1,6 @@
 """Checks that tests share, one function per kind of thing. They assert by themselves."""
 
-from tests.harness.layers import check_layer, functional
+from tests.harness.layers import check_extended, check_layer, functional
 from tests.harness.models import check_model, fit_classifier
 from tests.harness.other_backend import BACKENDS, check_other_backend, other_backend
 from tests.harness.presets import check_preset
@@ -10,6 +10,7 @@ __all__ = [
     "BACKENDS",
     "ROOT",
     "assert_close",
+    "check_extended",
     "check_layer",
     "check_model",
     "check_other_backend",

@@ -18,7 +18,7 @@ def functional(layer, shape):
 
 
 def check_layer(make, shape, *, numerics=True, continuous=True, masked=True):
-    """What every layer keeps: shapes, masks, config, files, dtypes, and that it learns.
+    """What every layer keeps: shapes, masks, config, files, clones, dtypes, and that it learns.
 
     Args:
         make: Makes a new layer; takes further arguments of the layer such as `dtype`.
@@ -36,11 +36,33 @@ def check_layer(make, shape, *, numerics=True, continuous=True, masked=True):
     if masked:
         _check_mask(layer, inputs)
     _check_config(layer, inputs, outputs)
-    _check_file(layer, inputs, outputs)
+    check_extended(functional(layer, inputs.shape[1:]), inputs)
     if numerics:
         for policy in ("mixed_bfloat16", "mixed_float16"):
             _check_precision(make(dtype=policy), layer, inputs, outputs if continuous else None)
         _check_fit(make(), inputs)
+
+
+def check_extended(model, inputs, kept=None):
+    """A model cut out of another, and extended, comes back from a file, and from it as a clone.
+
+    Args:
+        model: A functional model.
+        inputs: What to call it with.
+        kept: The tensor where it is cut, which goes to a new layer. `None`: its output.
+    """
+    kept = model.output if kept is None else kept
+    extended = keras.Model(model.input, [kept, keras.layers.Dense(3)(kept)])
+    expected = extended(inputs)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.keras")
+        extended.save(path)
+        loaded = keras.saving.load_model(path)
+    clone = keras.models.clone_model(loaded)
+    clone.set_weights(extended.get_weights())
+    for copy in (loaded, clone):
+        for outputs, wanted in zip(copy(inputs), expected, strict=True):
+            np.testing.assert_array_equal(to_numpy(outputs), to_numpy(wanted))
 
 
 def _check_shapes(layer, inputs, outputs):
@@ -87,14 +109,6 @@ def _check_config(layer, inputs, outputs):
 def _through_json(config):
     """A config as a file has it, where Keras' shapes of wrapped layers become lists."""
     return json.loads(json.dumps(config))
-
-
-def _check_file(layer, inputs, outputs):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.keras")
-        functional(layer, inputs.shape[1:]).save(path)
-        loaded = keras.saving.load_model(path)
-    np.testing.assert_array_equal(to_numpy(loaded(inputs)), outputs)
 
 
 def _check_precision(low, layer, inputs, outputs):

@@ -7,11 +7,12 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from tests.harness.layers import check_extended
 from tests.harness.values import assert_close, to_numpy
 
 
 def check_model(make, image_size):
-    """What every image model keeps: input types, features, dtypes, config, files, learning.
+    """What every image model keeps: input types, features, dtypes, config, files, parts, learning.
 
     Args:
         make: Makes the model; takes further arguments of it such as `dtype`.
@@ -27,6 +28,7 @@ def check_model(make, image_size):
     assert_close(model.predict(images, verbose=0), logits, kind="model")
     assert not np.allclose(logits[0], logits[1])
     _check_model_copies(model, images, logits)
+    check_extended(model, images, model.layers[len(model.layers) // 2].output)
     for policy in ("mixed_bfloat16", "mixed_float16", "bfloat16"):
         _check_model_precision(make(dtype=policy), model, images, logits)
     _check_model_fit(model, images)

@@ -42,6 +42,13 @@ def mixer_block(mixer, dtype=None, **arguments):
     return MixerBlock(mixer(dtype=dtype), 12, dtype=dtype, **arguments)
 
 
+def mixer_built_before(mixer, **arguments):
+    """A block around a mixer that was called on its own, perhaps in another model."""
+    mixer = mixer(**arguments)
+    mixer.build((None, *SHAPE[1:]))
+    return MixerBlock(mixer, 12, **arguments)
+
+
 # Checked with low precision and training; "selects" has ranks or maxima of rounded values.
 CORE = {
     "csp": partial(CSP),
@@ -95,6 +102,7 @@ VARIANTS = {
     "csp groups of 4": partial(CSP, 4, "linear_code"),
     "csp reference groups of 4": partial(CSP, 4, align="reference", use_value_bias=True),
     "csp reference full sort": partial(CSP, None, align="reference"),
+    "csp ragged groups of 3": partial(CSP, 3, ragged=True),
     "csp power": partial(CSP, shift="power", layer=1, layers=3),
     "csp power_code": partial(CSP, 4, "power_code", layer=1, layers=2),
     "csp given steps": partial(CSP, shift=[3, -1, 0, 16, 5, 2, 7, 21]),
@@ -107,6 +115,7 @@ VARIANTS = {
     "simple_attention_block simple_res around attention": partial(
         SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
     ),
+    "mixer_block around a mixer built before": partial(mixer_built_before, CSP),
     "mixer_block with a skip around attention": partial(
         mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),

@@ -139,13 +139,7 @@ def test_another_class_than_the_preset_s(tmp_path):
         make_model(recipe(tmp_path, model={"class_name": "ViT"}))
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "rule"),
-    [
-        (dict(name="sgd"), "must have a `learning_rate`"),
-        (dict(name="sgd", learning_rate=1.0, beta=2), "arguments of keras.optimizers.SGD.*beta"),
-    ],
-)
-def test_wrong_optimizers(optimizer, rule, tmp_path):
-    with pytest.raises(ValueError, match=rule):
+def test_wrong_optimizer(tmp_path):
+    optimizer = dict(name="sgd", learning_rate=1.0, momentum=2.0)
+    with pytest.raises(ValueError, match="arguments of keras.optimizers.SGD.*momentum"):
         make_optimizer(recipe(tmp_path, optimizer=optimizer), 10)

@@ -3,7 +3,8 @@
 import pytest
 
 from keras_permix.recipe import merge
-from keras_permix.training import list_recipes, load_recipe, make_model
+from keras_permix.tasks.image_classification import ImageClassification
+from keras_permix.training import list_recipes, load_recipe, make_model, train
 
 
 def write(folder, text):
@@ -60,7 +61,18 @@ def test_overrides_are_literals_or_words(tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (MINIMAL + "epoch = 3", {}, r"unknown keys \['epoch'\]"),
+        (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\?.* unknown keys \['epoch'\]"),
+        (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
+        (MINIMAL, {"overrides": ["batch_size=0"]}, "`batch_size` must.*batch_size=0"),
+        (MINIMAL, {"overrides": ["seed=0.5"]}, "`seed` must be an integer.*seed=0.5"),
+        (MINIMAL, {"overrides": ["label_smoothing=7"]}, "`label_smoothing` must.*1 excluded.*=7"),
+        (
+            MINIMAL,
+            {"overrides": ["optimizer.learning_rate=-1"]},
+            "`optimizer.learning_rate` must be a number, 0 or more.*=-1",
+        ),
+        (MINIMAL + 'optimizer = dict(name="adamw")', {}, "`optimizer.learning_rate` must.*=None"),
+        (MINIMAL, {"overrides": ["schedule=cosine"]}, "`schedule` must be a dict.*'cosine'"),
         ('data = dict(name="mnist")', {}, r"missing keys \['model'\]"),
         (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\]"),
         (MINIMAL, {"overrides": ["epochs"]}, "`key=value`. Received: 'epochs'"),
@@ -123,3 +135,29 @@ def load_options(name):
     from keras_permix.recipe import _read, find_recipe
 
     return _read(find_recipe(name)).get("options", {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("epochs=-2", "`epochs` must"),
+        ("model.widht=64", "Did you mean `width`"),
+        ("model.dropout=2", "`dropout` must"),
+        ("optimizer.learning_rat=1", "Did you mean `learning_rate`"),
+        ("optimizer.name=adamw", "`optimizer.learning_rate` must be a number"),
+        ("optimizer={'name': 'adan', 'learning_rate': 1}", "`optimizer` must name"),
+        ("schedule.warmup_epoch=3", "Did you mean `warmup_epochs`"),
+    ],
+)
+@pytest.mark.parametrize("smoke", [False, True])
+def test_wrong_value_is_known_before_data_is_read(tmp_path, monkeypatch, wrong, message, smoke):
+    monkeypatch.setattr(ImageClassification, "load", None)
+    monkeypatch.setattr(ImageClassification, "generate", None)
+    with pytest.raises(ValueError, match=message):
+        train(write(tmp_path, MINIMAL), overrides=[wrong], out=tmp_path / "run", smoke=smoke)
+
+
+def test_smoke_does_not_hide_what_is_wrong(tmp_path):
+    path = write(tmp_path, MINIMAL + "epochs = -2")
+    with pytest.raises(ValueError, match="`epochs` must.*epochs=-2"):
+        train(path, out=tmp_path / "run", smoke=True)

@@ -1,9 +1,10 @@
 """The ViT family: the papers' numbers, and everything that Keras offers a model."""
 
+import keras
 import numpy as np
 import pytest
 
-from keras_permix.zoo import CSPViT, SliceViT, ViT
+from keras_permix.zoo import MODELS, CSPViT, SliceViT, ViT
 from tests.harness import assert_close, check_model, load_golden, to_numpy
 from tests.zoo.models import tiny
 
@@ -69,9 +70,7 @@ MNIST = {**SLICE_CIFAR_10, "image_size": 28, "channels": 1, "mean": (0.5,), "std
 DOGS = dict(
     image_size=224, patch_size=16, num_classes=2, width=128, depth=6, mlp_dim=128, pooling="cls"
 )
-IMAGENET = dict(
-    image_size=224, patch_size=16, num_classes=1000, width=384, depth=12, mlp_dim=1536
-)
+IMAGENET = dict(image_size=224, patch_size=16, num_classes=1000, width=384, depth=12, mlp_dim=1536)
 TINY_IMAGENET = {**IMAGENET, "pooling": "cls"}
 
 HEADS = dict(name="attention", num_heads=8, head_dim=64)
@@ -183,6 +182,18 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (dict(widht=64), r"Did you mean `width`\? Received: \['widht'\]"),
+        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        (dict(width=0), "`width` must be a positive integer.*width=0"),
+        (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*mlp_dim=0"),
+        (dict(num_classes=0), "`num_classes` must be a positive integer.*num_classes=0"),
+        (dict(dropout=2), r"`dropout` must be in \[0, 1\).*dropout=2"),
+        (dict(dropout="a"), r"`dropout` must be in \[0, 1\).*dropout='a'"),
+        (dict(image_size=(64, 32)), r"`image_size` must be a positive.*image_size=\(64, 32\)"),
+        (dict(std=(0, 0, 0)), "`std` must hold positive numbers.*std="),
+        (dict(mean=0.5), "`mean` must hold one value per channel.*mean=0.5"),
+        (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
+        (dict(mixer=dict(name="csp", group_sise=3)), "CSP takes.*Did you mean `group_size`"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
         (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
         (dict(mixer=dict(num_heads=2)), "`mixer` must be one of.*num_heads"),
@@ -191,9 +202,43 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
         (dict(channels=1), "`mean` must hold one value per channel.*channels=1"),
         (dict(mixer=dict(name="csp", group_size=3)), "`group_size` must divide.*group_size=3"),
         (dict(mixer=dict(name="csp", group_size=0)), "`group_size` must be a positive.*0"),
-        (dict(pooling="cls", mixer="csp"), "`group_size` must divide.*17, 8"),
+        (
+            dict(pooling="cls", mixer="csp"),
+            "`group_size` must divide.*`ragged=True`.*pooling.*17, 8",
+        ),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny(**arguments)
+
+
+def test_every_model_refuses_unknown_arguments():
+    for cls in MODELS.values():
+        with pytest.raises(ValueError, match=f"{cls.__name__} takes.*Received: .'nmae'"):
+            cls(nmae="model")
+
+
+@pytest.mark.parametrize("size", [dict(pooling="cls"), dict(image_size=6)])
+def test_ragged_groups_take_odd_numbers_of_tokens(size):
+    model = tiny(mixer=dict(name="csp", ragged=True), **size)
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    assert np.isfinite(to_numpy(model(images))).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 8, 4), (2, 8, 8, 1), (2, 8, 8), (2, 3, 8, 8)])
+def test_images_of_other_channels_are_refused(shape):
+    model = tiny(depth=1)
+    model.compile("sgd", "mse")
+    message = r"`images` must have the shape \(batch, height, width, 3\).*Received: images.shape="
+    images = np.zeros(shape, "float32")
+    calls = [
+        lambda: model(images),
+        lambda: model(keras.Input(shape[1:])),
+        lambda: model.predict(images, verbose=0),
+        lambda: model.fit(images, np.zeros((2, 3)), verbose=0),
+        lambda: model.get_layer("preprocessor")(images),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=message):
+            call()

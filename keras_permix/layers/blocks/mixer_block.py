@@ -81,8 +81,10 @@ class MixerBlock(keras.layers.Layer):
         self.drop_mixed = make_dropout(self.mixer_dropout, dtype=policy)
         self.drop_hidden = make_dropout(self.hidden_dropout, dtype=policy)
         self.drop_outputs = make_dropout(self.dropout, dtype=policy)
-        for layer in (self.mixer_norm, self.mixer, self.mlp_norm, self.mlp_in):
+        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(input_shape)
+        if not self.mixer.built:
+            self.mixer.build(input_shape)
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs, mask=None, attention_mask=None):

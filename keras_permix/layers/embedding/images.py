@@ -20,7 +20,8 @@ class ImagePreprocessor(keras.layers.Layer):
         mean, std: One value per channel, on the scale 0–1.
 
     Raises:
-        ValueError: for a size below 1, or a `mean` and a `std` of different channels.
+        ValueError: for a size below 1, a `mean` and a `std` of different channels, or images of
+            another shape.
 
     Example:
 
@@ -44,6 +45,7 @@ class ImagePreprocessor(keras.layers.Layer):
             )
 
     def call(self, images):
+        check_images(images, len(self.mean))
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
         if tuple(images.shape[1:3]) != size:
@@ -58,3 +60,13 @@ class ImagePreprocessor(keras.layers.Layer):
     def get_config(self):
         config = {"image_size": self.image_size, "mean": self.mean, "std": self.std}
         return {**super().get_config(), **config}
+
+
+def check_images(images, channels):
+    """Check that arrays or tensors are images of so many channels, which stand last."""
+    shape = tuple(getattr(images, "shape", ()))
+    if len(shape) != 4 or shape[-1] != channels:
+        raise ValueError(
+            f"`images` must have the shape (batch, height, width, {channels}), channels last. "
+            f"Received: images.shape={shape}"
+        )

@@ -28,7 +28,7 @@ class CSP(TokenMixer):
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
-            must be a multiple of it.
+            must be a multiple of it, or `ragged` be set.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code") or one integer step per inner channel; see
             `keras_permix.ops.shift_steps`.
@@ -38,6 +38,7 @@ class CSP(TokenMixer):
             `inner_dim=None` is the input width.
         layer: 0-based index of this layer, used by the power schedules.
         layers: Number of layers of the model, used by the power schedules.
+        ragged: Whether the last group may be shorter.
         use_value_projection: As a keyword; without it the input is mixed as it is.
 
     Raises:
@@ -64,6 +65,7 @@ class CSP(TokenMixer):
         dropout=0.0,
         layer=0,
         layers=1,
+        ragged=False,
         **kwargs,
     ):
         super().__init__(
@@ -79,13 +81,16 @@ class CSP(TokenMixer):
         self.shift = shift if isinstance(shift, str) else np.asarray(shift).tolist()
         self.layer = layer
         self.layers = layers
+        self.ragged = ragged
 
     def build(self, input_shape):
         super().build(input_shape)
         tokens, channels = input_shape[1], self.inner_dim or input_shape[-1]
-        if tokens and self.group_size and tokens % self.group_size:
+        if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
-                "`group_size` must divide the number of tokens. "
+                "`group_size` must divide the number of tokens, a class token included. "
+                "`ragged=True` allows a last group that is shorter; or choose another "
+                "`group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
         shift = self.shift
@@ -96,7 +101,14 @@ class CSP(TokenMixer):
         self._steps = check_steps(shift, channels)
 
     def mix(self, values, mask=None):
-        return ops.csp(values, self._steps, self.group_size, align=self.align, mask=mask)
+        return ops.csp(
+            values, self._steps, self.group_size, align=self.align, ragged=self.ragged, mask=mask
+        )
+
+    def steps(self, tokens, channels):
+        """The step of every inner channel for so many tokens of so many channels, an array."""
+        channels = self.inner_dim or channels
+        return ops.shift_steps(self.shift, tokens, channels, **self._place())
 
     def _place(self):
         """What some schedules depend on besides tokens and channels."""
@@ -110,4 +122,5 @@ class CSP(TokenMixer):
             "align": self.align,
             "layer": self.layer,
             "layers": self.layers,
+            "ragged": self.ragged,
         }

@@ -26,7 +26,7 @@ class SinkhornCSP(CSP):
         temperature: Temperature to begin with, above 0, in units of a product of two values.
         iterations: How often Sinkhorn normalizes rows and columns.
         group_size, shift, inner_dim, use_value_bias, use_output_projection, dropout, layer,
-            layers: see `CSP`.
+            layers, ragged: see `CSP`.
 
     Raises:
         ValueError: for an argument out of range, or tokens that `group_size` does not divide.
@@ -56,6 +56,7 @@ class SinkhornCSP(CSP):
         dropout=0.0,
         layer=0,
         layers=1,
+        ragged=False,
         **kwargs,
     ):
         super().__init__(
@@ -68,6 +69,7 @@ class SinkhornCSP(CSP):
             dropout=dropout,
             layer=layer,
             layers=layers,
+            ragged=ragged,
             **kwargs,
         )
         self.iterations = check_integer("iterations", iterations)
@@ -87,6 +89,7 @@ class SinkhornCSP(CSP):
             self.group_size,
             iterations=self.iterations,
             temperature=keras.ops.convert_to_tensor(self.temperature),
+            ragged=self.ragged,
             mask=mask,
         )
 

@@ -1,5 +1,8 @@
 """Checks of constructor arguments and input shapes that layers share."""
 
+import difflib
+import numbers
+
 from keras_permix.ops.dispatch.checks import check_choice as check_choice
 from keras_permix.ops.dispatch.checks import check_integer as check_integer
 from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_index
@@ -10,10 +13,21 @@ def check_named(argument, spec, choices):
     spec = dict(spec) if isinstance(spec, dict) else {"name": spec}
     if spec.get("name") not in tuple(choices):
         raise ValueError(
-            f"`{argument}` must be one of {tuple(choices)}, or a dict with that \"name\". "
+            f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '
             f"Received: {argument}={spec}"
         )
     return spec
+
+
+def check_names(taker, given, known):
+    """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
+    known, unknown = sorted(known), sorted(set(given) - set(known))
+    if unknown:
+        near = [difflib.get_close_matches(name, known, n=1) for name in unknown]
+        hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
+        raise ValueError(
+            f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
+        )
 
 
 def check_positive_or_none(argument, value):
@@ -23,7 +37,7 @@ def check_positive_or_none(argument, value):
 
 def check_rate(argument, value):
     """Return the dropout rate `value` if it is in [0, 1)."""
-    if not 0.0 <= value < 1.0:
+    if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:
         raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
     return float(value)
 

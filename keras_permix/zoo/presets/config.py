@@ -2,6 +2,7 @@
 
 import inspect
 
+from keras_permix.layers.parts.checks import check_names
 from keras_permix.zoo.registry import MODELS
 
 # Dtype policies are the only Keras objects that the configuration of a model may name.
@@ -66,6 +67,11 @@ def arguments(cls):
     names = inspect.signature(cls.__init__).parameters
     own = (name for name in names if name not in ("self", "kwargs"))
     return [*own, "labels", "name", "trainable"]
+
+
+def check_arguments(cls, given):
+    """Refuse names that are no arguments of a model of the zoo."""
+    check_names(cls.__name__, given, arguments(cls))
 
 
 def is_quantized(config):

@@ -8,7 +8,7 @@ from pathlib import Path
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
 from keras_permix.safe_files import recover_folder
-from keras_permix.zoo.presets.config import arguments, is_quantized, model_class
+from keras_permix.zoo.presets.config import check_arguments, is_quantized, model_class
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -126,7 +126,8 @@ def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
             f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`, "
             "or pass `load_weights=False` for fresh weights. Received: load_weights=True"
         )
-    config = info.config
+    # Without its name: Keras makes new ones, so that several presets stand in one model.
+    config = {key: value for key, value in info.config.items() if key != "name"}
     _check_overrides(found, config, overrides)
     if info.files:
         info.files.verify(skip=(WEIGHTS_FILE,))
@@ -134,7 +135,8 @@ def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
     if info.files and set(changed) <= HARMLESS:
         model = stored = _stored_model(info, found, config, overrides)
     else:
-        model, stored = found.from_config({**config, **overrides}), None
+        kept = found.kept(config, overrides) if load_weights else {}
+        model, stored = found.from_config({**config, **kept, **overrides}), None
     if load_weights:
         stored = stored or _stored_model(info, found, config)
         content = info.files.content(WEIGHTS_FILE)
@@ -238,12 +240,7 @@ def _recipe_config(name):
 
 
 def _check_overrides(cls, config, overrides):
-    unknown = sorted(set(overrides) - set(arguments(cls)))
-    if unknown:
-        raise ValueError(
-            f"`from_preset` takes arguments of {cls.__name__}: {', '.join(arguments(cls))}. "
-            f"Received: {unknown}"
-        )
+    check_arguments(cls, overrides)
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
         raise ValueError(
             "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "

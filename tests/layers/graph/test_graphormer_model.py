@@ -6,7 +6,7 @@ import pytest
 
 from keras_permix.layers import GraphormerBias, GraphormerBlock
 from tests.data.graphs.graphs import GRAPHS, MASK, TOKENS, graph_inputs
-from tests.harness import assert_close, check_other_backend, to_numpy
+from tests.harness import assert_close, check_extended, check_other_backend, to_numpy
 
 
 def graph_model(mixer, dtype=None, **arguments):
@@ -34,6 +34,11 @@ def test_model_takes_graphs_of_any_size(edges, tmp_path):
         for index, graph in enumerate(graphs):
             real = slice(len(graph["x"]) + 1)
             assert_close(outputs[index, real], everything[index, real])
+
+
+@pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
+def test_model_is_extended_saved_and_cloned(mixer):
+    check_extended(graph_model(mixer), graph_inputs(GRAPHS))
 
 
 @pytest.mark.parametrize("mixer", ["attention", "slice_sort"])

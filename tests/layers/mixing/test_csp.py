@@ -46,6 +46,7 @@ CONFIGS = {
     "default": (dict(), "linear"),
     "shift only": (dict(group_size=1), "linear"),
     "groups of 4": (dict(group_size=4, shift="linear_code"), "linear_code"),
+    "ragged groups of 5": (dict(group_size=5, ragged=True), "linear"),
     "full sort": (dict(group_size=None, shift="unit"), "unit"),
     "reference": (dict(group_size=4, align="reference"), "linear"),
     "third of five layers": (dict(shift="power", layer=2, layers=5), "power"),

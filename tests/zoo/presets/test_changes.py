@@ -53,9 +53,42 @@ def test_new_image_size(preset):
     np.testing.assert_array_equal(new[0, 36], old[0, 16])
     for path in before:
         np.testing.assert_array_equal(after[path], before[path])
-    steps = model.get_layer("block_0").mixer._steps.at(36)
-    assert max(steps) >= 16, "steps of the old 16 tokens would be smaller"
     assert np.isfinite(logits(model, size=12)).all()
+
+
+def steps_of(model):
+    return [list(model.get_layer(f"block_{i}").mixer._steps) for i in range(2)]
+
+
+def test_new_image_size_keeps_the_moves_of_the_mixers(preset, tmp_path):
+    """On 4 x 4 patches the 8 linear steps are 0, 2, …: two columns, then a row, …"""
+    model = zoo.CSPViT.from_preset(preset, image_size=16)
+    steps = [0, 4, 16, 20, 32, -20, -16, -4]  # of the moves 0, 2, 4, 6, 8, -6, -4 and -2
+    assert steps_of(model) == [[step % 64 for step in steps]] * 2
+    model.save_to_preset(tmp_path / "resized")
+    again = zoo.CSPViT.from_preset(tmp_path / "resized")
+    assert again.get_config()["steps_image_size"] == 8 and steps_of(again) == steps_of(model)
+    np.testing.assert_array_equal(logits(again, size=16), logits(model, size=16))
+    back = zoo.CSPViT.from_preset(tmp_path / "resized", image_size=8)
+    stored = zoo.CSPViT.from_preset(preset)
+    assert back.get_layer("block_1").mixer.shift == stored.get_layer("block_1").mixer.shift
+    fresh = zoo.CSPViT.from_preset(preset, image_size=16, load_weights=False)
+    assert fresh.get_layer("block_1").mixer.shift == "linear"
+
+
+def test_one_preset_stands_twice_in_a_model(preset, tmp_path):
+    """As members of an ensemble do, on one input; and it is named as one likes."""
+    models = [zoo.CSPViT.from_preset(preset, **name) for name in ({}, {}, {"name": "third"})]
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    inputs = keras.Input((8, 8, 3))
+    ensemble = keras.Model(inputs, keras.layers.add([model(inputs) for model in models]))
+    assert ensemble.layers[3].name == models[2].name == "third"
+    summed = keras.ops.convert_to_numpy(ensemble(images))
+    expected = keras.ops.convert_to_numpy(models[0](images))
+    np.testing.assert_allclose(summed, 3 * expected, rtol=1e-5)
+    ensemble.save(tmp_path / "ensemble.keras")
+    loaded = keras.saving.load_model(tmp_path / "ensemble.keras")
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(loaded(images)), summed)
 
 
 def test_class_token_row_is_kept():
@@ -102,7 +135,7 @@ def test_arguments_without_weights(preset):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"widht": 16}, r"takes arguments of CSPViT: .*width.* Received: \['widht'\]"),
+        ({"widht": 16}, r"takes the arguments .*Did you mean `width`.* Received: \['widht'\]"),
         ({"width": 16}, r"Received: \{'width': 16\}, with which `.*` is \(12, 16\) .*\(12, 8\)"),
         ({"depth": 3}, r"Received: \{'depth': 3\}, with which `block_2/.*instead of None"),
         (

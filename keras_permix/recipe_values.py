@@ -3,11 +3,12 @@
 from numbers import Integral, Real
 
 
-def check_values(values):
+def check_values(values, path):
     """Raise unless each value of a recipe is of its kind; models and data check their own.
 
     Args:
-        values: A dict as `load_recipe` gives it.
+        values: A dict of all that `load_recipe` gives.
+        path: The recipe, for the error.
 
     Raises:
         ValueError: names the value and the rule.
@@ -17,7 +18,7 @@ def check_values(values):
         for part in key.split("."):
             value = value.get(part)
         if not fits(value):
-            raise ValueError(f"`{key}` of a recipe must be {rule}. Received: {key}={value!r}")
+            raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r} in {path}")
 
 
 def _dict(value):
@@ -51,10 +52,11 @@ def _or_none(fits):
 # Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
 RULES = {
     **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
-    "model.class_name": ("the name of a class of keras_permix.zoo", _string),
+    "model.class_name": ("the name of a class of keras_permix.zoo", _or_none(_string)),
     "data.name": ("the name of a data set", _string),
     "optimizer.name": ("the name of an optimizer", _string),
     "optimizer.learning_rate": ("a number, 0 or more", _number(0, float("inf"))),
+    "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
     "schedule.name": ("the name of a schedule", _string),
     "schedule.warmup_epochs": ("a number, 0 or more", _or_none(_number(0, float("inf")))),
     "batch_size": ("a positive integer", _integer(1)),

@@ -1,0 +1,36 @@
+"""Shift steps on a grid of patches, carried over to another grid."""
+
+import numpy as np
+
+
+def resize_steps(steps, before, after, extra=0):
+    """Scale shift steps as moves on a grid, as an image is resized.
+
+    Along tokens in rows, a step stands for several moves by rows and columns: on 8 x 8 tokens, 63
+    is 7 rows down and 7 columns to the right, or one column to the left. It is read as the
+    shortest, so that neighbors stay neighbors and opposite steps opposite. Rows and columns are
+    then scaled by the ratio of the grids, and rounded, halves to even.
+
+    Args:
+        steps: One integer per channel, of any sign and size.
+        before, after: (rows, columns) of the grid that the steps are for, and of the new one.
+        extra: Tokens in front of the grid, such as a class token, the same in both.
+
+    Returns:
+        A list of integers from 0 to the new number of tokens - 1, one per channel.
+
+    Example:
+
+    >>> from keras_permix.layers.mixing.resize_steps import resize_steps
+    >>> resize_steps([0, 1, 8, 7, 63], before=(8, 8), after=(16, 16))
+    [0, 2, 32, 30, 254]
+    """
+    (rows, columns), (new_rows, new_columns) = before, after
+    tokens = rows * columns + extra
+    steps = np.asarray(steps) % tokens
+    steps = np.where(steps > tokens // 2, steps - tokens, steps)  # the shorter way around
+    down = (2 * abs(steps) + columns - 1) // (2 * columns) * np.sign(steps)  # the nearest row
+    right = steps - down * columns
+    down, right = np.rint(down * new_rows / rows), np.rint(right * new_columns / columns)
+    new_steps = (down * new_columns + right).astype("int64")
+    return (new_steps % (new_rows * new_columns + extra)).tolist()

@@ -1,0 +1,39 @@
+"""Shift steps move tokens on a new grid as they did on the old one."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers.mixing.resize_steps import resize_steps
+
+pytestmark = pytest.mark.once  # NumPy alone
+
+
+def shortest_move(step, rows, columns, extra):
+    """The shortest of all (rows, columns) that a step stands for."""
+    moves = [
+        (down, right)
+        for down in range(-rows, rows + 1)
+        for right in range(-columns, columns + 1)
+        if (down * columns + right - step) % (rows * columns + extra) == 0
+    ]
+    return min(moves, key=lambda move: move[0] ** 2 + move[1] ** 2)
+
+
+@pytest.mark.parametrize(("rows", "columns", "extra"), [(8, 8, 0), (4, 6, 0), (8, 8, 1), (3, 5, 0)])
+def test_steps_of_a_doubled_grid_are_doubled_in_rows_and_columns(rows, columns, extra):
+    steps = range(rows * columns + extra)
+    moves = [shortest_move(step, rows, columns, extra) for step in steps]
+    tokens = 4 * rows * columns + extra
+    expected = [(2 * down * 2 * columns + 2 * right) % tokens for down, right in moves]
+    assert resize_steps(steps, (rows, columns), (2 * rows, 2 * columns), extra) == expected
+
+
+def test_neighbors_stay_neighbors():
+    neighbors = [0, 1, -1, 8, -8]
+    for side, moved in ((6, 1), (10, 1), (12, 2), (16, 2)):
+        expected = moved * np.array([0, 1, -1, side, -side]) % side**2
+        assert resize_steps(neighbors, (8, 8), (side, side)) == expected.tolist()
+
+
+def test_same_grid_keeps_steps():
+    assert resize_steps([-1, 70, 13], (8, 8), (8, 8)) == [63, 6, 13]
