@@ -5,8 +5,10 @@ import pytest
 
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
-# Tests that need no backend, or find the same on all: `python -m tests` runs them on one.
+# Tests that need no backend, or find the same on all, by how their names begin: `python -m tests`
+# runs them on one.
 ONCE = (
+    "tests/cli/test_presets.py::test_presets_of_one_backend_on_every_backend",
     "tests/data/graphs",
     "tests/data/images",
     "tests/data/text",
@@ -17,10 +19,15 @@ ONCE = (
     "tests/test_examples.py::test_mixer_pictures",
     "tests/test_examples.py::test_mixing_figures",
     "tests/test_examples.py::test_quickstart",  # on JAX it is `make demo`
+    "tests/test_examples.py::test_replace_attention",
+    "tests/test_readme.py::test_docstring_example_runs[keras_permix.data",
+    "tests/test_readme.py::test_docstring_example_runs[keras_permix.training",
+    "tests/test_readme.py::test_links",
+    "tests/test_readme.py::test_commands_exist",
     "tests/tools/test_publish.py",
     "tests/training/test_checkpoints.py",
     "tests/training/test_recipe.py",
-    "tests/training/test_train.py::test_stored_score_is_measured_again",
+    "tests/training/test_train.py",
     "tests/zoo/presets/test_assets.py",
     "tests/zoo/presets/test_errors.py",
     "tests/zoo/presets/test_handles.py",
@@ -33,6 +40,8 @@ EACH = (
     "tests/data/images/test_augment.py",
     "tests/data/images/test_rand_augment.py",
     "tests/training/test_checkpoints.py::test_run_that_fell_back_ends_the_same",
+    "tests/training/test_train.py::test_command_does_what_the_function_does",
+    "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
 # Folders whose programs are compiled as users compile them: those that compare bits, and time.

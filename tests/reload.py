@@ -13,8 +13,8 @@ import keras_permix  # noqa: F401  (registers the layers)
 
 
 def main(folder):
-    inputs = np.load(folder / "inputs.npy")
     for path in folder.glob("*.keras"):
+        inputs = np.load(path.with_suffix(".inputs.npy"))
         outputs = keras.saving.load_model(path)(inputs)
         np.save(path.with_suffix(".npy"), keras.ops.convert_to_numpy(outputs))
 

@@ -17,19 +17,18 @@ from tests.harness.values import ROOT, assert_close, to_numpy
 BACKENDS = ("jax", "tensorflow", "torch")
 
 
-def check_other_backend(layers, shape):
+def check_other_backend(layers):
     """Models of one layer, saved here, give the same on another backend that is installed.
 
     Args:
-        layers: From names to functions that make the layers.
-        shape: (batch, tokens, channels) to call them with.
+        layers: From names to pairs: a function that makes the layer, and the shape to call it with.
     """
     backend = other_backend()
-    inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
     outputs = {}
     with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder, "inputs.npy"), inputs)
-        for name, make in layers.items():
+        for name, (make, shape) in layers.items():
+            inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
+            np.save(Path(folder, f"{name}.inputs.npy"), inputs)
             model = functional(make(), shape[1:])
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))

@@ -154,10 +154,8 @@ def test_layer_without_masks_keeps_its_promises(name):
     check_layer(make, shape, numerics=name != "random_order", masked=False)
 
 
-@pytest.mark.parametrize("shape", dict.fromkeys(shape for _, shape in UNMASKED.values()), ids=str)
-def test_files_are_read_on_another_backend(shape):
-    layers = {name: make for name, (make, taken) in UNMASKED.items() if taken == shape}
-    check_other_backend({**layers, **LAYERS} if shape == SHAPE else layers, shape)
+def test_files_are_read_on_another_backend():
+    check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in LAYERS.items()}})
 
 
 @pytest.mark.parametrize(

@@ -78,4 +78,4 @@ def graphs_of_tokens(x):
 
 
 def test_files_are_read_on_another_backend():
-    check_other_backend({"graphormer": lambda: graphs_of_tokens}, (2, 6, 6))
+    check_other_backend({"graphormer": (lambda: graphs_of_tokens, (2, 6, 6))})
