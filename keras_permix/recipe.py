@@ -95,7 +95,7 @@ def load_recipe(recipe, option=None, overrides=()):
             )
         values = merge(values, options[option])
     for override in overrides:
-        values = merge(values, _parse_override(override))
+        values = merge(values, parse_override(override))
     _check_keys(values, path)
     values = merge(DEFAULTS, values)
     check_values(values, path)
@@ -144,7 +144,14 @@ def _check_keys(values, path):
         )
 
 
-def _parse_override(override):
+def parse_override(override):
+    """The nested dict that `key=value` or `key.key=value` stands for, for `merge`.
+
+    Values are Python literals; what is none is a word.
+
+    Raises:
+        ValueError: if it does not read so.
+    """
     key, separator, text = override.partition("=")
     try:
         value = ast.literal_eval(text)

@@ -22,14 +22,20 @@ PAGES = (
     "zoo/README.md",
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
-SNIPPETS = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
+# Each snippet, and what it prints where that is shown.
+SHOWN = re.findall(
+    r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS["README.md"], re.DOTALL
+)
+SNIPPETS = [snippet for snippet, _ in SHOWN]
 
 
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
-def test_snippet_runs(number, tmp_path, monkeypatch):
+def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    exec(compile(SNIPPETS[number], f"README.md, snippet {number}", "exec"), {})
+    snippet, printed = SHOWN[number]
+    exec(compile(snippet, f"README.md, snippet {number}", "exec"), {})
+    assert printed in ("", capsys.readouterr().out)
 
 
 def test_wishes_have_snippets():

@@ -9,6 +9,10 @@ def add_parser(subparsers):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument("--data", help="name of the data set (default: the preset's own)")
     parser.add_argument("--data-dir", type=Path, help="folder with data files")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="change an argument of the model, e.g. --set image_size=48",
+    )  # fmt: skip
     parser.add_argument("--batch-size", type=int, default=250)
     parser.add_argument("--json", type=Path, help="also write the scores to this file")
     parser.set_defaults(run=run)
@@ -17,6 +21,7 @@ def add_parser(subparsers):
 def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix.cli.outputs import check_file
+    from keras_permix.recipe import merge, parse_override
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
     from keras_permix.zoo import preset_info
@@ -26,7 +31,10 @@ def run(arguments):
         check_file("--json", arguments.json)
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data)
-    task = task_of(load_preset(None, info))
+    changes = {}
+    for override in arguments.overrides:
+        changes = merge(changes, parse_override(override))
+    task = task_of(load_preset(None, info, **changes))
     dataset = task.load(spec, arguments.data_dir)
     task.check_labels(dataset)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")

@@ -105,6 +105,18 @@ def test_evaluate(toys, tmp_path, capsys):
     assert json.loads(path.read_text()) == {"toys/test/top1": 0.75}
 
 
+def test_evaluate_at_another_size(toys, pixels, capsys):
+    """The preset's weights at that size, and its classes in the same order."""
+    assert main(["evaluate", "cspvit/test", "--data", "toys", "--set", "image_size=12"]) == 0
+    logits = zoo.CSPViT.from_preset("test", image_size=12).predict(pixels, verbose=0)
+    labels = expected_logits(pixels).argmax(1)
+    labels[::4] = (labels[::4] + 1) % 3
+    right = np.mean(logits.argmax(1) == labels)
+    assert f"toys/test/top1: {100 * right:.2f} %" in capsys.readouterr().out
+    assert main(["evaluate", "cspvit/test", "--data", "toys", "--set", "imagesize=12"]) == 2
+    assert "Did you mean `image_size`?" in capsys.readouterr().err
+
+
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     monkeypatch.setattr(
