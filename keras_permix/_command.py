@@ -1,5 +1,6 @@
 """Whether this process is the `permix` command, which imports Keras only where it computes."""
 
+import itertools
 import sys
 from pathlib import PurePath
 
@@ -9,5 +10,5 @@ def runs():
 
     All others have Keras imported with the package, and what is in it registered with Keras.
     """
-    script = PurePath(*sys.argv[:1])
-    return script.stem == "permix" or "keras_permix.cli" in sys.orig_argv
+    as_module = ("-m", "keras_permix.cli") in itertools.pairwise(sys.orig_argv)
+    return as_module or PurePath(*sys.argv[:1]).name in ("permix", "permix.exe")

@@ -20,10 +20,10 @@ def read_with_sha256(path, sha256, size=None, remedy="Copy or fetch it again. ")
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it is no file, of another size, or of another SHA-256.
+        ValueError: if it is of another size, or of another SHA-256.
     """
     path = Path(path)
-    if size is not None and (not path.is_file() or path.stat().st_size != size):
+    if size is not None and path.stat().st_size != size:
         raise ValueError(
             f"`{path}` must hold {size:,} bytes; it is truncated or of another version. "
             f"{remedy}Received: {path.stat().st_size:,} bytes"

@@ -5,7 +5,9 @@ from pathlib import Path
 from keras_permix.recipe import list_recipes
 from keras_permix.safe_files import recover_folders
 
+CONFIG_FILE = "config.json"
 METADATA_FILE = "metadata.json"
+WEIGHTS_FILE = "model.weights.h5"
 
 
 def weights_folders():

@@ -14,10 +14,10 @@ def check_values(values, path):
         ValueError: names the value and the rule.
     """
     for key, (rule, fits) in RULES.items():
-        value = values
-        for part in key.split("."):
-            value = value.get(part)
-        if not fits(value):
+        part, _, name = key.rpartition(".")
+        held = values[part] if part else values
+        value = held.get(name)
+        if not (fits(value) or name not in held and key in OPTIONAL):
             raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r} in {path}")
 
 
@@ -52,13 +52,13 @@ def _or_none(fits):
 # Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
 RULES = {
     **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
-    "model.class_name": ("the name of a class of keras_permix.zoo", _or_none(_string)),
+    "model.class_name": ("the name of a class of keras_permix.zoo", _string),
     "data.name": ("the name of a data set", _string),
     "optimizer.name": ("the name of an optimizer", _string),
     "optimizer.learning_rate": ("a number, 0 or more", _number(0, float("inf"))),
     "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
     "schedule.name": ("the name of a schedule", _string),
-    "schedule.warmup_epochs": ("a number, 0 or more", _or_none(_number(0, float("inf")))),
+    "schedule.warmup_epochs": ("a number, 0 or more", _number(0, float("inf"))),
     "batch_size": ("a positive integer", _integer(1)),
     "epochs": ("a positive integer", _integer(1)),
     "seed": ("an integer, 0 or more", _integer(0)),
@@ -70,3 +70,4 @@ RULES = {
     "validation_samples": ("a positive integer, or None", _or_none(_integer(1))),
     "paper": ("a dict, or None", _or_none(_dict)),
 }
+OPTIONAL = ("model.class_name", "optimizer.weight_decay", "schedule.warmup_epochs")

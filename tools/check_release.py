@@ -17,7 +17,7 @@ import zipfile
 from email.parser import BytesParser
 from pathlib import Path
 
-HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist; the wheel has the first alone
+HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist
 NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description")
 TRIAL = """
 from keras_permix.zoo import CSPViT
@@ -35,22 +35,27 @@ def check(dist):
     """
     (sdist,), (wheel,) = Path(dist).glob("*.tar.gz"), Path(dist).glob("*.whl")
     with tarfile.open(sdist) as file:
-        check_names(name.partition("/")[2] for name in file.getnames())
+        names = [name.partition("/")[2] for name in file.getnames()]
+        check_names(names)
+        presets = {name for name in names if name.startswith(("weights/", "zoo/"))}
+        files = {f"keras_permix/{name}" for name in presets if "." in name.split("/")[-1]}
     with zipfile.ZipFile(wheel) as file:
-        check_names(file.namelist())
+        check_names(file.namelist(), ("keras_permix",))
+        if lacking := sorted(files - set(file.namelist())):
+            raise ValueError(f"The wheel must hold the presets of the sdist. It lacks {lacking}")
         (metadata,) = (name for name in file.namelist() if name.endswith("dist-info/METADATA"))
         check_metadata(file.read(metadata))
     with tempfile.TemporaryDirectory() as folder:
         try_wheel(wheel.resolve(), Path(folder))
 
 
-def check_names(names):
+def check_names(names, held=HELD):
     """Raise for a file that is the maintainers' own: of tests, tools and continuous integration."""
     folders = {name.split("/")[0] for name in names if "/" in name}
-    others = sorted(name for name in folders - set(HELD) if not name.endswith(".dist-info"))
+    others = sorted(name for name in folders - set(held) if not name.endswith(".dist-info"))
     if others:
         raise ValueError(
-            f"A release holds {', '.join(HELD)} and no other folder. Received: {others}"
+            f"A release holds {', '.join(held)} and no other folder. Received: {others}"
         )
 
 

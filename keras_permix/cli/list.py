@@ -20,18 +20,26 @@ def run(arguments):
 
 def _row(name, folder):
     from keras_permix.cli.table import format_scores
-    from keras_permix.preset_folders import METADATA_FILE
+    from keras_permix.preset_folders import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
     from keras_permix.recipe import load_recipe
 
     untrained = f"permix train {name}"
     if folder is None:
-        return name, load_recipe(name)["model"]["class_name"], "–", untrained, "–"
+        class_name = load_recipe(name)["model"].get("class_name", "–")
+        return name, class_name, "–", untrained, "–"
     metadata = _read(folder / METADATA_FILE)
-    weights = "yes" if "model.weights.h5" in metadata["files"] else untrained
-    class_name = _read(folder / "config.json")["class_name"]
-    scores = format_scores(metadata["scores"])
-    return name, class_name, f"{metadata['parameter_count']:,}", weights, scores
+    count = metadata.get("parameter_count")
+    weights = "yes" if (folder / WEIGHTS_FILE).is_file() else untrained
+    class_name = _read(folder / CONFIG_FILE).get("class_name", "–")
+    scores = format_scores(metadata.get("scores"))
+    return name, class_name, "–" if count is None else f"{count:,}", weights, scores
 
 
 def _read(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"`{path}` must be JSON. Received: {error}") from error
+    if not isinstance(read, dict):
+        raise ValueError(f"`{path}` must hold a JSON object. Received: {read!r}")
+    return read

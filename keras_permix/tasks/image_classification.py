@@ -70,6 +70,4 @@ class ImageClassification(Classification):
         try:
             return data.read_image(arguments[0], self.config["channels"])[None]
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"`INPUT` must be an image file that Pillow can read. {error}"
-            ) from error
+            raise ValueError(f"`INPUT` must be an image. {error}") from error

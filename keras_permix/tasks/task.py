@@ -72,7 +72,7 @@ class Task:
         raise NotImplementedError
 
     def check_labels(self, dataset):
-        """Check that a data set names one class or target per output of the model.
+        """Check that a data set names one class or target per output, as the model does if it does.
 
         Raises:
             ValueError: if it does not.
@@ -83,6 +83,12 @@ class Task:
                 "The model must have one output per class or target of the data. "
                 f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "
                 f"outputs={outputs}"
+            )
+        if self.model.labels and tuple(self.model.labels) != tuple(dataset.labels):
+            raise ValueError(
+                "The classes or targets of the data must be those of the model, in their order. "
+                f"Received: labels={list(dataset.labels)[:10]} of {dataset.name}, and "
+                f"{list(self.model.labels)[:10]} of the model"
             )
 
     def evaluate(self, part, batch_size, verbose=0):

@@ -5,7 +5,8 @@ from keras_permix.scores import format_score
 
 def write_card(model, run, dataset, scores, rows, record):
     """The card: what it is, scores beside the paper's, time, machine, commit, limits."""
-    class_name, preset = model.__class__.__name__, run.name.split("/")[-1]
+    class_name = model.__class__.__name__
+    preset = run.name.split("/")[-1] if run.is_known else "preset"  # beside the card
     paper, values = run.values["paper"] or {}, run.values
     minutes = sum(row["seconds"] for row in rows) / 60
     table = "\n".join(
@@ -35,13 +36,18 @@ model = {class_name}.from_preset("{preset}")
 epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
-* Log: `log.csv`, one row per epoch; curves: `curves.png`.
+{_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {minutes:.0f} minutes of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {record["backend"]}, {values["precision"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.
 """
+
+
+def _start(values):
+    frozen = f"; `{values['freeze']}` stayed as it was" if values["freeze"] else ""
+    return f"* Started from the weights of `{values['init']}`{frozen}.\n" if values["init"] else ""
 
 
 def _in_words(description):

@@ -31,8 +31,8 @@ class Estimate(keras.callbacks.Callback):
             seconds = (time.perf_counter() - self._started) / (self._steps - SKIPPED)
             epochs_left = self.params["epochs"] - self._epoch
             left = epochs_left * self.params["steps"] - (batch + 1)
-            # A new line, since a progress bar may stand in this one.
-            print(f"\n{describe(left, seconds)}", flush=True)
+            if left:  # A new line, since a progress bar may stand in this one.
+                print(f"\n{describe(left, seconds)}", flush=True)
             self._said = True
 
 
@@ -48,4 +48,4 @@ def describe(steps, seconds):
     minutes, rest = divmod(round(steps * seconds), 60)
     hours, minutes = divmod(minutes, 60)
     words = f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
-    return f"About {words} to come: {steps:,} steps of {seconds:.2g} s, validation not counted."
+    return f"About {words} to come: {steps:,} steps of {seconds:.3g} s, validation not counted."

@@ -41,7 +41,7 @@ def finish(model, run, dataset, rows, out, record):
         recipe=run.source,
         command=run.command,
         commit=", ".join(record["commits"]) or None,
-        license="Apache-2.0",
+        license="Apache-2.0" if run.is_known else None,
         scores=scores,
         weights_dtype="float16",
     )
@@ -72,7 +72,8 @@ def finished_scores(run, folder):
         return None
     kept = RunFolder(folder, run.values)
     release_folder(folder)
-    last_written = "preset/metadata.json" if run.smoke else "README.md"
-    if kept.epoch < run.values["epochs"] or not (kept.path / last_written).is_file():
+    written = ["preset/metadata.json"] + ["README.md"] * (not run.smoke)
+    whole = all((kept.path / name).is_file() for name in written)
+    if kept.epoch < run.values["epochs"] or not whole:
         return None
     return open_preset(kept.path / "preset").metadata["scores"]

@@ -7,7 +7,6 @@ from keras_permix.tasks import task_of
 from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.training.start import freeze
 
 
 def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
@@ -44,7 +43,6 @@ def _fit(model, recipe, dataset, folder, verbose, callbacks):
         dataset.train, size, training=True, seed=seed, epoch=folder.epoch,
         augmentation=recipe["augmentation"],
     )  # fmt: skip
-    freeze(model, recipe["freeze"])
     model.compile(
         optimizer=make_optimizer(recipe, len(training)),
         loss=task.loss(recipe["label_smoothing"]),

@@ -84,6 +84,11 @@ class Run:
         """Where the run is kept if nobody says otherwise."""
         return Path("runs", self.name + "_smoke" * self.smoke)
 
+    @property
+    def is_known(self):
+        """Whether the recipe is one of those that come with the package."""
+        return self._known_path() is not None
+
     def _known_path(self):
         """The recipe's file within a folder of recipes that the package knows, or `None`."""
         for folder in map(Path.resolve, recipe_folders()):

@@ -11,7 +11,7 @@ from keras_permix.zoo.presets.names import load_preset
 
 def with_class(recipe):
     """A recipe that starts from a preset and says of which class that is."""
-    if not recipe["init"] or not isinstance(recipe["model"], dict):
+    if not recipe["init"]:
         return recipe
     class_name = zoo.preset_info(recipe["init"]).class_name
     return {**recipe, "model": {"class_name": class_name, **recipe["model"]}}
@@ -20,7 +20,8 @@ def with_class(recipe):
 def make_model(recipe):
     """The model of a recipe, in the recipe's precision.
 
-    Its weights are made from the recipe's seed, or are those of the preset that `init` names.
+    Its weights are made from the recipe's seed, or are those of the preset that `init` names; what
+    `freeze` names is not trained.
 
     Args:
         recipe: A dict as `load_recipe` gives it.
@@ -29,18 +30,24 @@ def make_model(recipe):
         A `ZooModel`.
 
     Raises:
-        ValueError: if the recipe names no model class of the zoo, or `init` is of another.
+        ValueError: if the recipe names no model class of the zoo, `init` is of another, or `freeze`
+            names no layer.
     """
-    spec = {key: value for key, value in recipe["model"].items() if value is not None}
+    model = with_class(recipe)["model"]
+    spec = {key: value for key, value in model.items() if value is not None}
     name = spec.pop("class_name", None)
     if name not in zoo.MODELS:
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
     keras.utils.set_random_seed(recipe["seed"])
+    spec["dtype"] = recipe["precision"]
     if recipe["init"]:
-        return load_preset(zoo.MODELS[name], recipe["init"], dtype=recipe["precision"], **spec)
-    return zoo.MODELS[name](**spec, dtype=recipe["precision"])
+        made = load_preset(zoo.MODELS[name], recipe["init"], **spec)
+    else:
+        made = zoo.MODELS[name](**spec)
+    freeze(made, recipe["freeze"])
+    return made
 
 
 def fit_head(model, recipe, labels):

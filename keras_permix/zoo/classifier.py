@@ -74,10 +74,12 @@ class Classifier(ZooModel):
             labels: Their names, or `None`.
 
         Returns:
-            A new model of this class. Layers that are frozen here are frozen there.
+            A new model of this class. Layers that are frozen here are frozen there, but for the
+            head.
 
         Raises:
-            ValueError: for labels that are not one per class, or a quantized model.
+            ValueError: for labels that are not one per class, or a model that is quantized or has
+                LoRA.
 
         Example:
 
@@ -87,14 +89,17 @@ class Classifier(ZooModel):
         ((None, 2), ('cat', 'dog'))
         """
         config = {**self.get_config(), "num_classes": num_classes, "labels": labels}
-        if is_quantized(config):
+        config = {key: value for key, value in config.items() if key not in ("name", "trainable")}
+        layers = self._flatten_layers()
+        if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
             raise ValueError(
-                "The head of a quantized model is not made anew: take the model it was made from. "
+                "The head of a model with quantized weights or LoRA is not made anew: take the "
+                "model it was made from, or save it as a preset, which merges LoRA. "
                 f"Received: {self.name}, num_classes={num_classes}"
             )
         model = type(self).from_config(config)
         transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
         trainable = {layer.path: layer.trainable for layer in self._flatten_layers()}
-        for layer in model._flatten_layers():
-            layer.trainable = trainable.get(layer.path, True)
+        for layer in model._flatten_layers(include_self=False):
+            layer.trainable = trainable.get(layer.path, True) or layer.name == "head"
         return model

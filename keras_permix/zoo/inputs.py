@@ -1,6 +1,7 @@
 """A look at inputs where they come in, before anything compiled has them."""
 
 import functools
+import inspect
 import warnings
 
 import keras
@@ -8,16 +9,20 @@ import numpy as np
 
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
-from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
 
 
 def _checked(name):
     """The method of a Keras model, which looks at its arrays first."""
+    signature = inspect.signature(getattr(keras.Model, name))
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self, x=None, *args, **kwargs):
-        self.check_inputs(x)
-        self.check_inputs(kwargs.get("validation_data"))
+        given = signature.bind(self, x, *args, **kwargs).arguments
+        for inputs in (x, given.get("validation_data")):
+            # One batch is no more than a step, for which a tensor would leave its device.
+            if not name.endswith("_on_batch") or isinstance(inputs, np.ndarray):
+                self.check_inputs(inputs)
         return getattr(super(CheckedInputs, self), name)(x, *args, **kwargs)
 
     return method
@@ -42,17 +47,20 @@ class CheckedInputs:
     def __call__(self, inputs, *args, **kwargs):
         if isinstance(inputs, np.ndarray):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
+        elif isinstance(self.preprocessor, ImagePreprocessor):
+            for images in keras.tree.flatten(inputs):
+                check_images(images, len(self.preprocessor.mean), squeezed=True)
         return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, x):
-        """Check that images are of the range that the model takes; warn of scaled ones once.
+        """Check that images are of the model's shape and range; warn once of scaled ones.
 
         Args:
             x: An array, a tensor, a `Pipeline`, or a tuple or list that begins with one; anything
                 else is not looked at.
 
         Raises:
-            ValueError: for images that cannot be of 0–255.
+            ValueError: for images of another shape, or that cannot be of 0–255.
         """
         if isinstance(x, tuple | list) and x:
             x = x[0]
@@ -61,6 +69,7 @@ class CheckedInputs:
         known = isinstance(x, np.ndarray) or keras.ops.is_tensor(x)
         if not known or not isinstance(self.preprocessor, ImagePreprocessor):
             return
+        check_images(x, len(self.preprocessor.mean), squeezed=True)
         warning = check_image_range(x)
         if warning and not self._warned:
             self._warned = True

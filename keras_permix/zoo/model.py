@@ -117,7 +117,8 @@ class ZooModel(CheckedInputs, keras.Model):
                 raise ValueError(
                     f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
                 )
-        self.check_inputs(inputs)
+        if not keras.ops.is_tensor(inputs):  # A tensor may be that of a compiled step.
+            self.check_inputs(inputs)
         maps = self._feature_model(layers)(inputs)
         return [maps] if len(layers) == 1 else maps  # Keras unpacks a list of one
 

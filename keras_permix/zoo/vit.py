@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.image_range import RANGE
-from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
+from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixer, make_mixer
@@ -110,16 +110,6 @@ class ViT(Classifier):
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         logits = _classify(feature_maps[-1], config, dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
-
-    def __call__(self, inputs, *args, **kwargs):
-        for images in keras.tree.flatten(inputs):
-            check_images(images, self.input_shape[-1])
-        return super().__call__(inputs, *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        if hasattr(x, "shape"):  # On JAX an error within leaves the model without its weights.
-            check_images(x, self.input_shape[-1])
-        return super().predict(x, *args, **kwargs)
 
     def make_inputs(self, seed, batch):
         size = self.get_layer("preprocessor").image_size

@@ -70,7 +70,7 @@ def test_predict_on_no_image(tmp_path, capsys, content):
     assert main(["predict", "cspvit/test", str(path)]) == 2
     output, error = capsys.readouterr()
     assert output == ""
-    assert error.startswith("permix: error: `INPUT` must be an image file that Pillow can read.")
+    assert error.startswith("permix: error: `INPUT` must be an image. ")
     assert str(path) in error and error.count("\n") == 1
 
 
@@ -119,9 +119,8 @@ def test_evaluate_at_another_size(toys, pixels, capsys):
 
 def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
-    monkeypatch.setattr(
-        data, "load_images", lambda *args, **kwargs: Dataset("gray", gray, gray, tuple("abc"))
-    )
+    dataset = Dataset("gray", gray, gray, ("red", "green", "blue"))
+    monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
 
@@ -133,7 +132,7 @@ def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
 
     def tfds_images(name, image_size, data_dir=None, **options):
         asked.append((name, image_size, str(data_dir), options))
-        return Dataset(name, (pixels, labels), (pixels[:8], labels[:8]), tuple("abc"))
+        return Dataset(name, (pixels, labels), (pixels[:8], labels[:8]), ("red", "green", "blue"))
 
     monkeypatch.setattr(data, "tfds_images", tfds_images)
     options = dict(source="tfds", splits=("train", "validation"), random_crop=True)
@@ -179,6 +178,14 @@ def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, 
     assert main([command, str(folder), *more]) == 0
     assert opened == dict.fromkeys(names, 1)
     assert sorted(hashed) == sizes
+
+
+def test_evaluate_on_other_classes(monkeypatch, capsys, pixels):
+    part = (pixels, np.zeros(len(pixels), "int32"))
+    dataset = Dataset("toys", part, part, ("green", "red", "blue"))
+    monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
+    assert main(["evaluate", "cspvit/test", "--data", "toys"]) == 2
+    assert "must be those of the model, in their order" in capsys.readouterr().err
 
 
 def test_evaluate_on_an_unknown_set(capsys):

@@ -14,6 +14,7 @@ from keras_permix.data import Dataset
 from keras_permix.recipe import DEFAULTS, merge
 from keras_permix.safe_files import release_folder
 from keras_permix.training import fit_recipe, make_model
+from tests.backends import compile_soon
 
 RECIPE = merge(
     DEFAULTS,
@@ -73,4 +74,5 @@ class Killer(keras.callbacks.Callback):
 
 
 if __name__ == "__main__":
+    compile_soon(True)  # as in the tests, where other programs round otherwise
     train(RECIPE, make_images(), sys.argv[1], verbose=0, callbacks=[Killer(int(sys.argv[2]))])

@@ -8,6 +8,8 @@ import pytest
 
 from keras_permix.data import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
+from tests.backends import quick
+from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
@@ -24,6 +26,9 @@ WAYS = {
     "fit": lambda model, x: model.fit(x, LABELS, verbose=0),
     "validation": lambda model, x: model.fit(
         IMAGES, LABELS, validation_data=(x, LABELS), verbose=0
+    ),
+    "validation by place": lambda model, x: model.fit(
+        IMAGES, LABELS, None, 1, 0, None, 0.0, (x, LABELS)
     ),
     "evaluate": lambda model, x: model.evaluate(x=x, y=LABELS, verbose=0),
     "train_on_batch": lambda model, x: model.train_on_batch(x, LABELS),
@@ -54,8 +59,23 @@ def test_scaled_images_warn_once(way, kind, compiled, monkeypatch):
     ours = [warning.filename for warning in caught if "0–255" in str(warning.message)]
     assert ours == [__file__]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "`x` must hold images")
         WAYS[way](compiled, SCALED[kind])
+
+
+def test_compiled_functions_take_tensors(compiled):
+    """Nothing within is looked at that has no values yet."""
+    features = quick(lambda x: compiled.features(x, layers=[-1])[0])
+    expected = to_numpy(compiled.features(IMAGES, layers=[-1])[0])
+    assert_close(to_numpy(features(keras.ops.convert_to_tensor(IMAGES, "float32"))), expected)
+
+
+def test_one_channel_needs_no_axis():
+    model = tiny(channels=1, mean=(0.5,), std=(0.5,))
+    gray = IMAGES[..., 0]
+    answers = model.predict(gray[..., None], verbose=0)
+    assert_close(model.predict(gray, verbose=0), answers)
+    assert_close(to_numpy(model(gray)), answers)
 
 
 def test_tensors_are_looked_at_by_whole_methods(compiled):
@@ -91,7 +111,7 @@ def test_what_is_looked_at_is_little():
 
     seen = []
     images = np.full((10_000, 1, 1, 1), 200.0)
-    images[9_828:] = 1000.0
+    images[9_843:] = 1000.0
     with pytest.raises(ValueError, match="to 1000"):
         check_image_range(images.view(Counting))
-    assert seen == [65]
+    assert seen == [64]

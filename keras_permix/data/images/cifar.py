@@ -88,6 +88,8 @@ def _joined(batches):
 def _decoded(blob, label, path):
     try:
         rows, labels = _binary(blob, label) if isinstance(label, int) else _pickled(blob, label)
+        if not len(labels):
+            raise ValueError("no images")
         images = rows.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(

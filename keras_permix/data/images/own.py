@@ -1,8 +1,8 @@
 """Labeled images of one's own: a folder per class, or a list of files with their labels."""
 
+import hashlib
+import os
 from pathlib import Path
-
-import numpy as np
 
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.decode import read_image
@@ -10,7 +10,10 @@ from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.lines import read_parts, read_rows
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+SUFFIXES = (
+    ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
+    ".tif", ".tiff", ".webp",
+)  # fmt: skip
 
 
 def folder_images(
@@ -21,7 +24,7 @@ def folder_images(
 
     Images are found in `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth; or in
     `FOLDER/CLASS/…` with a `test_fraction`, the part of each class that is kept for testing. They
-    are read batch by batch, of any size and format that `read_image` knows.
+    are read batch by batch, of any size, by `read_image`; other files are passed over.
 
     Args:
         name: What the set is called.
@@ -30,7 +33,8 @@ def folder_images(
         path: The folder. `None`: the one that is called as the set is.
         splits: The sub-folders for training and testing.
         test_fraction: A number between 0 and 1 where there are no such sub-folders.
-        split_seed: Integer ≥ 0; the same one keeps the same images for testing.
+        split_seed: Integer ≥ 0; the same one keeps the same images for testing. An image's name
+            decides, so that one more image leaves the others where they are, but for one at most.
         **how: `channels` (3 for RGB, 1 for gray), `seed` (integer ≥ 0, of the random crops),
             `random_crop` (whether training images are cut at random; test images are cut in the
             middle) and `keep` (part of the shorter side that the middle square keeps).
@@ -54,7 +58,7 @@ def folder_images(
     if test_fraction is None:
         parts = [_files_by_class(folder / split) for split in splits]
     else:
-        parts = _divided(_files_by_class(folder), test_fraction, split_seed)
+        parts = _divided(_files_by_class(folder), folder, test_fraction, split_seed)
     return _dataset(name, parts, image_size, **how)
 
 
@@ -95,7 +99,7 @@ def listed_images(
         )
     if test is None:
         files = _by_label(read_rows(folder / train), folder / train)
-        parts = _divided(files, test_fraction, split_seed)
+        parts = _divided(files, (folder / train).parent, test_fraction, split_seed)
     else:
         rows = read_parts(name, {}, data_dir, train=train, test=test, splits=splits)
         parts = [_by_label(r, folder / file) for r, file in zip(rows, (train, test), strict=True)]
@@ -154,36 +158,44 @@ def _files_by_class(folder):
 
 
 def _images_in(folder):
-    files = (path for path in folder.rglob("[!.]*") if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in files if path.is_file())
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in files if path.is_file() and not _hidden(path, folder))
+
+
+def _hidden(path, folder):
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _by_label(rows, file):
     found = {}
-    for number, row in enumerate(rows, 1):
+    for row in rows:
         if not row.get("path") or row.get("label") in (None, ""):
             raise ValueError(
                 "A row of a list of images must say `path` and `label`. "
-                f"Received: row {number} of {file}: {row}"
+                f"Received: {row} in {file}"
             )
         path = file.parent / row["path"]
         if not path.is_file():
             raise FileNotFoundError(
                 "A list of images must name files that exist, relative to itself. "
-                f"Received: {path} in row {number} of {file}"
+                f"Received: {path} in {file}"
             )
         found.setdefault(str(row["label"]), []).append(path)
     return found
 
 
-def _divided(files_by_class, test_fraction, seed):
-    """Two parts, each with its share of each class."""
+def _divided(files_by_class, folder, test_fraction, seed):
+    """Two parts, each with its share of each class: which, the names of the files decide."""
+
+    def chance(path):
+        name = os.path.relpath(path, folder).replace(os.sep, "/")
+        return hashlib.sha256(f"{seed}/{name}".encode()).digest()
+
     if not 0 < test_fraction < 1:
         raise ValueError(
             f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
         )
     train, test = {}, {}
-    rng = np.random.default_rng(seed)
     for label, files in sorted(files_by_class.items()):
         count = round(test_fraction * len(files))
         if not 0 < count < len(files):
@@ -191,7 +203,7 @@ def _divided(files_by_class, test_fraction, seed):
                 "`test_fraction` must leave each class an image for training and one for testing. "
                 f"Received: test_fraction={test_fraction}, {len(files)} images of {label!r}"
             )
-        chosen = set(rng.permutation(len(files))[:count].tolist())
-        test[label] = [path for number, path in enumerate(files) if number in chosen]
-        train[label] = [path for number, path in enumerate(files) if number not in chosen]
+        chosen = set(sorted(files, key=chance)[:count])
+        test[label] = [path for path in files if path in chosen]
+        train[label] = [path for path in files if path not in chosen]
     return train, test

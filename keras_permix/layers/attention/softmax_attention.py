@@ -22,7 +22,8 @@ class SoftmaxAttention(SelfAttention):
     the others are never attended to. An `attention_mask` `(batch, tokens, tokens)`, or
     `(batch, heads or 1, tokens, tokens)`, is True where the query of a row may attend to the key of
     a column; with `use_causal_mask=True` none attends to a later one. A query that may attend to
-    nothing attends as if nothing were masked.
+    nothing attends as if nothing were masked. (Keras passes on the mask of the layer before by
+    itself where the input is the only tensor: beside an `attention_mask`, give `mask` as well.)
 
     Args:
         num_heads: Number of heads.
@@ -78,8 +79,11 @@ class SoftmaxAttention(SelfAttention):
         query, key, value = self.split_heads(inputs)
         allowed = _allowed(inputs, mask, attention_mask, use_causal_mask)
         if self.fused and not (self.dropout and training):
-            visible = None if allowed is None else visible_keys(allowed)
-            attended = ops.dot_product_attention(query, key, value, mask=visible)
+            causal = bool(use_causal_mask) and mask is None and attention_mask is None
+            visible = None if causal or allowed is None else visible_keys(allowed)
+            attended = ops.dot_product_attention(
+                query, key, value, mask=visible, is_causal=causal
+            )
         else:
             weights = self.map_dropout(_weights(query, key, allowed))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)

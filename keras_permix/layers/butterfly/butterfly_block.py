@@ -57,7 +57,7 @@ class ButterflyBlock(keras.layers.Layer):
         self.block_size = check_integer("block_size", block_size, least=2)
         if not isinstance(axis, int) or axis == 0:
             raise ValueError(f"`axis` must be an integer other than 0. Received: axis={axis!r}")
-        self.stage = stage
+        self.stage = check_integer("stage", stage, least=0)
         self.axis = axis
 
     def build(self, input_shape):

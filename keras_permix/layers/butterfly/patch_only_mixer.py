@@ -47,7 +47,8 @@ class PatchOnlyMixer(keras.layers.Layer):
         sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
         self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
         warn_of_common_factors(self.patch_sizes)
-        self.patch_size = patch_size if isinstance(patch_size, int) else list(patch_size)
+        several = isinstance(patch_size, (list, tuple))
+        self.patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
         self.expansion = check_integer("expansion", expansion)
         self.epsilon = epsilon
 

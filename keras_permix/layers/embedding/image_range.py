@@ -6,15 +6,15 @@ import numpy as np
 RANGE = (0, 255)
 OVERSHOOT = 64  # of both ends, which resampling filters may pass
 SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
-IMAGES = 64  # about as many are looked at
+IMAGES = 64  # as many are looked at
 
 
 def check_image_range(images):
     """Look at the values of some images, at equal distances, where their dtype does not say it all.
 
     Args:
-        images: An array or a tensor `(batch, height, width, channels)`. Of another rank, it is
-            for the model to refuse.
+        images: An array or a tensor `(batch, height, width, channels)` or, of one channel,
+            `(batch, height, width)`. Of another rank, it is for the model to refuse.
 
     Returns:
         A warning if they seem to be scaled already, else `None`.
@@ -30,9 +30,9 @@ def check_image_range(images):
     """
     known = isinstance(images, np.ndarray)
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
-    if dtype in ("uint8", "object") or len(images.shape) != 4 or 0 in tuple(images.shape):
+    if dtype in ("uint8", "object") or len(images.shape) not in (3, 4) or 0 in tuple(images.shape):
         return None
-    some = keras.ops.convert_to_numpy(images[:: max(1, len(images) // IMAGES)])
+    some = keras.ops.convert_to_numpy(images[:: -(-len(images) // IMAGES)])
     low, high = float(np.min(some)), float(np.max(some))
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
     if not (RANGE[0] - OVERSHOOT <= low and high <= RANGE[1] + OVERSHOOT):

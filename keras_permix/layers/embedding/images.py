@@ -62,10 +62,15 @@ class ImagePreprocessor(keras.layers.Layer):
         return {**super().get_config(), **config}
 
 
-def check_images(images, channels):
-    """Check that arrays or tensors are images of so many channels, which stand last."""
+def check_images(images, channels, squeezed=False):
+    """Check that arrays or tensors are images of so many channels, which stand last.
+
+    Where they may be `squeezed`, a single channel needs no axis: Keras gives it one.
+    """
     shape = tuple(getattr(images, "shape", ()))
-    if len(shape) != 4 or shape[-1] != channels:
+    if squeezed and channels == 1 and len(shape) == 3:
+        return
+    if len(shape) != 4 or shape[-1] not in (channels, None):
         raise ValueError(
             f"`images` must have the shape (batch, height, width, {channels}), channels last. "
             f"Received: images.shape={shape}"

@@ -42,7 +42,8 @@ class CSP(TokenMixer):
         use_value_projection: As a keyword; without it the input is mixed as it is.
 
     Raises:
-        ValueError: for an argument out of range, or tokens that `group_size` does not divide.
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide
+            unless it is `ragged`.
 
     Example:
 

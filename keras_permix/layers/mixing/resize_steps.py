@@ -27,7 +27,7 @@ def resize_steps(steps, before, after, extra=0):
     """
     (rows, columns), (new_rows, new_columns) = before, after
     tokens = rows * columns + extra
-    steps = np.asarray(steps) % tokens
+    steps = np.array([int(step) % tokens for step in steps])
     steps = np.where(steps > tokens // 2, steps - tokens, steps)  # the shorter way around
     down = (2 * abs(steps) + columns - 1) // (2 * columns) * np.sign(steps)  # the nearest row
     right = steps - down * columns

@@ -29,7 +29,8 @@ class SinkhornCSP(CSP):
             layers, ragged: see `CSP`.
 
     Raises:
-        ValueError: for an argument out of range, or tokens that `group_size` does not divide.
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide
+            unless it is `ragged`.
 
     Example:
 

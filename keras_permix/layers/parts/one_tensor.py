@@ -19,13 +19,20 @@ REFUSALS = {
 class OneTensor(keras.layers.Layer):
     """A layer of one tensor of tokens, which may be given again as `value` and as `key`.
 
-    So it stands where `MultiHeadAttention` attends to its own query. Of the other arguments of
+    So it stands where `MultiHeadAttention` attends to its own query; `query` is another name of the
+    first argument, and a tensor is the same one if it is the same object. Of the other arguments of
     `MultiHeadAttention` it takes those that its class names in `takes`.
     """
 
     takes = ()
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, *args, **kwargs):
+        for name in ("query", "inputs"):
+            if not args and name in kwargs:
+                args = (kwargs.pop(name),)
+        if not args:
+            return super().__call__(**kwargs)  # which says what is missing
+        inputs, *args = args
         for _ in ("value", "key"):
             args = args[1:] if args and args[0] is inputs else args
         if args and len(getattr(args[0], "shape", ())) == 3:  # which a mask is not

@@ -6,13 +6,11 @@ import re
 from pathlib import Path, PurePosixPath
 
 from keras_permix.checksums import read_with_sha256, sha256_of
-from keras_permix.preset_folders import METADATA_FILE
+from keras_permix.preset_folders import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.fetch import fetch
 
-CONFIG_FILE = "config.json"
 PREPROCESSOR_FILE = "preprocessor.json"
 TASK_FILE = "task.json"
-WEIGHTS_FILE = "model.weights.h5"
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
 METADATA_LIMIT = 2**24  # bytes

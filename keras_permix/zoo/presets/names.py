@@ -137,13 +137,16 @@ def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
     else:
         kept = found.kept(config, overrides) if load_weights else {}
         model, stored = found.from_config({**config, **kept, **overrides}), None
+    if labels is not None:
+        model.labels = labels
     if load_weights:
         stored = stored or _stored_model(info, found, config)
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:
             transfer_weights(stored, model, changed)
-    model.labels = labels if labels is not None else _stored_labels(info, model, changed)
+    if labels is None:
+        model.labels = _stored_labels(info, model, changed)
     return model
 
 
@@ -235,7 +238,7 @@ def _info_of_files(name, files):
 
 def _recipe_config(name):
     model = dict(load_recipe(name)["model"])
-    del model["class_name"]
+    model.pop("class_name", None)
     return model
 
 

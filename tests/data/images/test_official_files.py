@@ -76,9 +76,10 @@ def unpacked_cifar(folder, name="cifar-10-python.tar.gz"):
 
 
 @pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"])
-def test_a_damaged_file_of_cifar_is_named(name, tmp_path):
+@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b""])
+def test_a_damaged_file_of_cifar_is_named(name, damage, tmp_path):
     path = next(path for path in unpacked_cifar(tmp_path, name).iterdir() if "_3" in path.name)
-    path.write_bytes(path.read_bytes()[:-7])
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=f"file of CIFAR must be whole.*{path.name}"):
         load_images("cifar10", tmp_path)
 

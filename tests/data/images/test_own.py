@@ -77,15 +77,30 @@ def test_two_lists_or_two_splits_of_one(tmp_path):
     write_classes(tmp_path, {"a": 2, "b": 2})
     rows = [(f"{c}/{n}.png", c, ("train", "test")[n]) for c in "ab" for n in range(2)]
     write_list(tmp_path / "all.csv", rows, ("path", "label", "split"))
-    for n, name in enumerate(("train", "test")):
+    for name in ("train", "test"):
         write_list(tmp_path / f"{name}.csv", [row[:2] for row in rows if row[2] == name])
-        assert n == ("train", "test").index(name)
     one = listed_images(
         "mine", 8, tmp_path, train="all.csv", test="all.csv", splits=("train", "test")
     )
     two = listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
     for data in (one, two):
         assert (levels(data.train), levels(data.test)) == ([(0, 0), (1, 40)], [(0, 1), (1, 41)])
+
+
+def test_one_more_image_leaves_the_others_in_their_parts(tmp_path):
+    """What a run has trained on does not become what it is measured on."""
+    write_classes(tmp_path / "pets", {"a": 8, "b": 8})
+    before = folder_images("pets", 8, tmp_path, test_fraction=0.25)
+    save(tmp_path / "pets/a/000.png", 99)  # the first of its class
+    after = folder_images("pets", 8, tmp_path, test_fraction=0.25)
+    assert len(set(levels(after.test)) & set(levels(before.train))) <= 1
+
+
+def test_what_is_hidden_is_no_image(tmp_path):
+    write_classes(tmp_path / "pets", {"a": 2, "b": 2, "a/.thumbnails": 2, ".c": 2})
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5)
+    assert data.labels == ("a", "b")
+    assert len(levels(data.train) + levels(data.test)) == 4
 
 
 def test_one_channel(tmp_path):
@@ -133,8 +148,8 @@ def test_a_class_for_testing_alone(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "changes", "error", "rule"),
     [
-        ([("gone.png", "a")], {}, FileNotFoundError, "gone.png in row 1 of .*all.csv"),
-        ([("a/0.png", "")], {}, ValueError, "`path` and `label`.*row 1 of"),
+        ([("gone.png", "a")], {}, FileNotFoundError, "gone.png in .*all.csv"),
+        ([("a/0.png", "")], {}, ValueError, "`path` and `label`.*all.csv"),
         ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "two classes or more"),
         ([], {"test_fraction": None}, ValueError, "a `test` list or a `test_fraction`"),
         ([], {"train": "none.csv"}, FileNotFoundError, "must exist. Received: .*none.csv"),

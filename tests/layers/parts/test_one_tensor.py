@@ -24,7 +24,8 @@ def test_value_and_key_may_be_the_query(name):
     layer = LAYERS[name]()
     alone = to_numpy(layer(X))
     nothing = dict(attention_mask=None, use_causal_mask=False, return_attention_scores=False)
-    for outputs in (layer(X, X), layer(X, X, X, **nothing), layer(X, value=X, key=X)):
+    for outputs in (layer(X, X), layer(X, X, X, **nothing), layer(X, value=X, key=X),
+                    layer(query=X, value=X), layer(inputs=X)):  # fmt: skip
         np.testing.assert_array_equal(to_numpy(outputs), alone)
 
 
