@@ -6,7 +6,7 @@ from keras_permix.scores import format_score
 def write_card(model, run, dataset, scores, rows, record):
     """The card: what it is, scores beside the paper's, time, machine, commit, limits."""
     class_name = model.__class__.__name__
-    preset = run.name.split("/")[-1] if run.is_known else "preset"  # beside the card
+    preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'
     paper, values = run.values["paper"] or {}, run.values
     minutes = sum(row["seconds"] for row in rows) / 60
     table = "\n".join(
@@ -21,7 +21,7 @@ def write_card(model, run, dataset, scores, rows, record):
 ```python
 from keras_permix.zoo import {class_name}
 
-model = {class_name}.from_preset("{preset}")
+model = {class_name}.from_preset({preset}
 ```
 
 | score | measured | paper |

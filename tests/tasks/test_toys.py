@@ -79,7 +79,7 @@ def test_card_fits(project):
     kind, folder, _, done = project
     card = (folder / "run" / "README.md").read_text(encoding="utf-8")
     name = type(done.model).__name__
-    assert card.startswith(f"# {name.lower()}/tiny\n") and f'{name}.from_preset("tiny")' in card
+    assert card.startswith(f"# {name.lower()}/tiny\n") and f'{name}.from_preset("preset")' in card
     score = next(iter(done.scores.values()))
     shown = f"{score:.4g}" if kind == "graphs" else f"{100 * score:.2f} %"
     assert f"| toy_{kind}/test/{METRICS[kind]} | {shown} | – |" in card

@@ -140,7 +140,7 @@ def test_card(recipe, made, tmp_path, commit):
     lines = card.splitlines()
     assert lines[0] == "# cspvit/mine_wide"
     assert lines[2] == f"`CSPViT`, {done.model.count_params():,} parameters, 2 epochs of made."
-    assert 'model = CSPViT.from_preset("mine_wide")' in lines
+    assert 'model = CSPViT.from_preset("preset")  # beside this card' in lines
     score = done.scores["made/test/top1"]
     assert f"| made/test/top1 | {100 * score:.2f} % | 12.34 % |" in lines
     assert "A paper that says so." in lines
