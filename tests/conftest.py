@@ -44,8 +44,8 @@ EACH = (
     "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
-# Folders whose programs are compiled as users compile them: those that compare bits, and time.
-AS_USERS_DO = ("ops", "bench", "accelerators")
+# Folders whose programs are compiled as users compile them: those that compare bits.
+AS_USERS_DO = ("ops", "accelerators")
 
 
 def pytest_report_header():

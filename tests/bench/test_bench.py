@@ -51,7 +51,9 @@ def bench(what, path, *arguments):
     return rows
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.once)]
+)
 def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
     rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
     assert {row["dtype"] for row in rows} == {dtype}
