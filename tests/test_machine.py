@@ -44,7 +44,7 @@ def test_freed_memory_is_kept():
 @pytest.mark.parametrize(("command", "calls"), [("train", 1), ("list", 0)])
 def test_training_keeps_freed_memory(command, calls, monkeypatch):
     called = []
-    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append(1))
+    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: called.append(1))
     arguments = [command, "no/such"] if command == "train" else [command]
     cli.main(arguments)
     assert len(called) == calls

@@ -16,7 +16,10 @@ from tests.harness import ROOT
 
 # What a console script does; then it tells of Keras.
 SCRIPT = """
-import atexit, sys, time
+import atexit, signal, sys, time
+
+# Who is started in the background, as tests may be, would not hear of Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def tell():
     if "keras" in sys.modules:
