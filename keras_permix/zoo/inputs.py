@@ -31,8 +31,9 @@ def _checked(name):
 class CheckedInputs:
     """What a Keras model is mixed with to look at the arrays that people give it.
 
-    Arrays and tensors are looked at once per call, not per batch; generators, and data sets of
-    other libraries, are not.
+    Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
+    and `predict` get. Of other tensors a call looks at the shape alone; generators, and data sets
+    of other libraries, are not looked at.
     """
 
     _warned = False
