@@ -21,7 +21,7 @@ def run(arguments):
     files = info.metadata.get("files", {})
     rows = [
         ("class", info.class_name),
-        ("task", MODELS[info.class_name].task or "–"),
+        ("task", MODELS[info.class_name].task_for(info.config) or "–"),
         *(_stored(info) if info.files else _planned(info.name)),
         *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
         *((f"  {name}", f"{file['bytes']:,} bytes") for name, file in files.items()),

@@ -21,11 +21,15 @@ def _checked(name):
         given = signature.bind(self, x, *args, **kwargs).arguments
         for inputs in (x, given.get("validation_data")):
             # One batch is no more than a step, for which a tensor would leave its device.
-            if not name.endswith("_on_batch") or isinstance(inputs, np.ndarray):
+            if not name.endswith("_on_batch") or _are_arrays(inputs):
                 self.check_inputs(inputs)
         return getattr(super(CheckedInputs, self), name)(x, *args, **kwargs)
 
     return method
+
+
+def _are_arrays(inputs):
+    return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
 
 
 class CheckedInputs:
@@ -46,7 +50,7 @@ class CheckedInputs:
     predict_on_batch = _checked("predict_on_batch")
 
     def __call__(self, inputs, *args, **kwargs):
-        if isinstance(inputs, np.ndarray):  # A tensor may be that of a compiled step.
+        if _are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         elif isinstance(self.preprocessor, ImagePreprocessor):
             for images in keras.tree.flatten(inputs):
@@ -54,19 +58,21 @@ class CheckedInputs:
         return super().__call__(inputs, *args, **kwargs)
 
     def check_inputs(self, x):
-        """Check that images are of the model's shape and range; warn once of scaled ones.
+        """Check that inputs are what the model takes; warn once of images that seem to be scaled.
 
         Args:
-            x: An array, a tensor, a `Pipeline`, or a tuple or list that begins with one; anything
-                else is not looked at.
+            x: An array, a tensor, a dict of these, a `Pipeline`, or a tuple or list that begins
+                with one; anything else is not looked at.
 
         Raises:
-            ValueError: for images of another shape, or that cannot be of 0–255.
+            ValueError: for inputs of another shape or range, such as images that are not of 0–255.
         """
         if isinstance(x, tuple | list) and x:
             x = x[0]
-        if isinstance(x, Pipeline):
-            x = x.inputs
+        self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
+
+    def check_arrays(self, x):
+        """Check an array or tensor, or a dict of these; what else comes is not looked at."""
         known = isinstance(x, np.ndarray) or keras.ops.is_tensor(x)
         if not known or not isinstance(self.preprocessor, ImagePreprocessor):
             return
@@ -74,4 +80,4 @@ class CheckedInputs:
         warning = check_image_range(x)
         if warning and not self._warned:
             self._warned = True
-            warnings.warn(warning, stacklevel=3)
+            warnings.warn(warning, stacklevel=4)

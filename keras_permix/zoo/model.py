@@ -12,8 +12,9 @@ from keras_permix.zoo.presets.writer import save_preset
 class ZooModel(CheckedInputs, keras.Model):
     """A functional Keras model that is rebuilt from the arguments of its constructor.
 
-    A class says by `task` what it is for, by the name of one of `keras_permix.tasks`, and makes
-    inputs of its kind in `make_inputs`. A layer named "preprocessor" is described in its presets.
+    A class says by `task` what it is for, by the name of one of `keras_permix.tasks` (by `task_for`
+    where that depends on its arguments), and makes inputs of its kind in `make_inputs`. A layer
+    named "preprocessor" is described in its presets.
     Every model takes `labels`, a name for each class or output, besides its own arguments.
     """
 
@@ -21,12 +22,18 @@ class ZooModel(CheckedInputs, keras.Model):
 
     def __init__(self, inputs, outputs, feature_maps, config, dtype=None, labels=None, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.task = type(self).task_for(config)
         self._zoo_config = config
         self._feature_maps = feature_maps
         self._feature_models = {}
         if dtype is not None:
             self.dtype_policy = keras.dtype_policies.get(dtype)
         self.labels = labels
+
+    @classmethod
+    def task_for(cls, config):
+        """The task of a model of this class and configuration."""
+        return cls.task
 
     @property
     def labels(self):

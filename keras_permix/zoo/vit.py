@@ -1,11 +1,9 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.embedding.image_range import RANGE
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
@@ -14,7 +12,12 @@ from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.resize_steps import resize_steps
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.image_classifier import (
+    ImageClassifier,
+    check_patches,
+    check_std,
+    per_channel,
+)
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
@@ -23,7 +26,7 @@ SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth"
 
 
 @zoo_model
-class ViT(Classifier):
+class ViT(ImageClassifier):
     """A vision transformer whose token mixer is an argument.
 
     Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
@@ -66,7 +69,6 @@ class ViT(Classifier):
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
     """
 
-    task = "image_classification"
     default_mixer = "attention"
 
     def __init__(
@@ -101,8 +103,8 @@ class ViT(Classifier):
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
             "keep_unused_params": keep_unused_params,
-            "mean": _per_channel("mean", mean, channels),
-            "std": _per_channel("std", std, channels),
+            "mean": per_channel("mean", mean, channels),
+            "std": check_std(std, channels),
             "steps_image_size": steps_image_size,
         }
         _check_config(config)
@@ -110,18 +112,6 @@ class ViT(Classifier):
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         logits = _classify(feature_maps[-1], config, dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
-
-    def make_inputs(self, seed, batch):
-        size = self.get_layer("preprocessor").image_size
-        shape = (batch, size, size, self.input_shape[-1])
-        return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
-
-    def describe_input(self):
-        preprocessor = self.get_layer("preprocessor")
-        return {
-            "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
-            "range": list(RANGE),
-        }  # fmt: skip
 
     @classmethod
     def kept(cls, config, changes):
@@ -218,28 +208,8 @@ def _pool(tokens, pooling):
     return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
 
 
-def _per_channel(argument, values, channels):
-    """Return one float per channel."""
-    try:
-        floats = [float(value) for value in values]
-    except (TypeError, ValueError):
-        floats = []
-    if len(floats) != channels:
-        raise ValueError(
-            f"`{argument}` must hold one value per channel. "
-            f"Received: {argument}={values!r}, channels={channels}"
-        )
-    return floats
-
-
 def _check_config(config):
     for key in SIZES:
         check_integer(key, config[key])
-    for key in ("image_size", "steps_image_size"):
-        size, patch = config[key] or config["image_size"], config["patch_size"]
-        if check_integer(key, size) % patch:
-            raise ValueError(
-                f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
-            )
-    if min(config["std"]) <= 0:
-        raise ValueError(f"`std` must hold positive numbers. Received: std={config['std']!r}")
+    steps = config["steps_image_size"] is not None
+    check_patches(config, "image_size", *["steps_image_size"] * steps)

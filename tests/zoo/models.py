@@ -7,19 +7,25 @@ import numpy as np
 
 from keras_permix import zoo
 
-MIXERS = {
-    "CSPViT": {"name": "csp"},
-    "SliceViT": {"name": "slice_sort"},
-    "ViT": {"name": "attention", "num_heads": 2},
+IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
+VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
+
+# Every class of the zoo, and the arguments of a tiny model of it.
+TINY = {
+    "CSPViT": dict(**VIT, mixer={"name": "csp"}),
+    "SliceViT": dict(
+        **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
+    ),
+    "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
+# One class per family and kind of input, where more would find the same.
+FAMILIES = ("CSPViT", "ViT")
 
 
 def tiny(class_name="CSPViT", **changes):
-    """A model of 8 x 8 images and 3 classes whose weights are all different from zero."""
+    """A model of 3 classes, as `TINY` has it, whose weights are all different from zero."""
     keras.utils.set_random_seed(1)
-    arguments = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2, mlp_dim=8)
-    arguments |= dict(mixer=MIXERS[class_name], keep_unused_params=True)
-    model = zoo.MODELS[class_name](**{**arguments, **changes})
+    model = zoo.MODELS[class_name](**{**TINY[class_name], **changes})
     rng = np.random.default_rng(2)
     for weight in model.weights:
         weight.assign_add(rng.normal(0, 0.1, weight.shape).astype("float32"))
@@ -31,10 +37,10 @@ def weights(model):
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
 
 
-def logits(model, size=8):
-    """Logits of two random images."""
-    images = np.random.default_rng(3).integers(0, 256, (2, size, size, 3), dtype="uint8")
-    return keras.ops.convert_to_numpy(model(images, training=False)).astype("float32")
+def logits(model):
+    """What a model answers to two random inputs."""
+    outputs = model(model.make_inputs(3, 2), training=False)
+    return keras.ops.convert_to_numpy(outputs).astype("float32")
 
 
 def edit_json(path, change):

@@ -1,0 +1,70 @@
+"""Models that answer with the class of an image."""
+
+import numpy as np
+
+from keras_permix.layers.embedding.image_range import RANGE
+from keras_permix.layers.parts.checks import check_integer
+from keras_permix.zoo.classifier import Classifier
+
+
+class ImageClassifier(Classifier):
+    """A `Classifier` of square images, which its layer "preprocessor" resizes and normalizes.
+
+    Its constructor takes `image_size`, `channels`, `mean` and `std`.
+    """
+
+    task = "image_classification"
+
+    def make_inputs(self, seed, batch):
+        return make_images(self, seed, batch)
+
+    def describe_input(self):
+        return describe_images(self)
+
+
+def make_images(model, seed, batch):
+    """Random images of the size that a model's preprocessor makes them."""
+    size = model.preprocessor.image_size
+    shape = (batch, size, size, model.input_shape[-1])
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+
+def describe_images(model):
+    """What a preset says of the images that a model takes."""
+    preprocessor = model.preprocessor
+    return {
+        "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
+        "range": list(RANGE),
+    }  # fmt: skip
+
+
+def per_channel(argument, values, channels):
+    """Return one float per channel."""
+    try:
+        floats = [float(value) for value in values]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != channels:
+        raise ValueError(
+            f"`{argument}` must hold one value per channel. "
+            f"Received: {argument}={values!r}, channels={channels}"
+        )
+    return floats
+
+
+def check_std(std, channels):
+    """Return one positive float per channel."""
+    floats = per_channel("std", std, channels)
+    if min(floats) <= 0:
+        raise ValueError(f"`std` must hold positive numbers. Received: std={floats!r}")
+    return floats
+
+
+def check_patches(config, *sizes):
+    """Check that `patch_size` divides the `sizes`, keys of a configuration."""
+    for key in sizes:
+        size, patch = check_integer(key, config[key]), config["patch_size"]
+        if size % patch:
+            raise ValueError(
+                f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
+            )

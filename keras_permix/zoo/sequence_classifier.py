@@ -1,0 +1,125 @@
+"""Models that answer with the class of a sequence: of a text, of two, or of an image's pixels."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none
+from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.image_classifier import check_std, describe_images, make_images, per_channel
+
+
+class SequenceClassifier(Classifier):
+    """A `Classifier` of token ids, or of gray pixels in their order.
+
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
+    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
+    Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
+
+    The constructor takes `vocabulary_size`, `max_length`, `pairs` and `image_size`.
+    """
+
+    @classmethod
+    def task_for(cls, config):
+        if config.get("image_size"):
+            return "image_classification"
+        return "pair_classification" if config.get("pairs") else "text_classification"
+
+    def make_inputs(self, seed, batch):
+        if self.task == "image_classification":
+            return make_images(self, seed, batch)
+        config, rng = self.get_config(), np.random.default_rng(seed)
+        shape = (batch, *(2,) * config["pairs"], config["max_length"])
+        mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+        tokens = rng.integers(1, config["vocabulary_size"], shape)
+        return {"tokens": (tokens * mask).astype("int32"), "mask": mask}
+
+    def describe_input(self):
+        if self.task == "image_classification":
+            return describe_images(self)
+        config = self.get_config()
+        return {name: config[name] for name in ("vocabulary_size", "max_length")}
+
+    def check_arrays(self, x):
+        if not isinstance(x, dict):
+            super().check_arrays(x)
+        elif isinstance(x.get("tokens"), np.ndarray):
+            check_tokens(x["tokens"], x.get("mask"), self.get_config())
+
+
+def check_tokens(tokens, mask, config):
+    """Check that arrays are token ids and their mask."""
+    shape = ("batch", *(2,) * config["pairs"], "tokens")
+    right = tokens.ndim == len(shape) and tokens.shape[1:-1] == shape[1:-1]
+    if not right or not np.issubdtype(tokens.dtype, np.integer) or np.shape(mask) != tokens.shape:
+        raise ValueError(
+            f"`tokens` must be integers of the shape ({', '.join(map(str, shape))}), and `mask` of "
+            f"the same shape. Received: tokens.shape={tokens.shape}, {tokens.dtype}, "
+            f"mask.shape={np.shape(mask)}"
+        )
+    if tokens.shape[-1] > config["max_length"]:
+        raise ValueError(
+            "There must be no more `tokens` than the model's `max_length`. "
+            f"Received: tokens.shape={tokens.shape}, max_length={config['max_length']}"
+        )
+    if tokens.size and not 0 <= tokens.min() <= tokens.max() < config["vocabulary_size"]:
+        raise ValueError(
+            "`tokens` must be from 0 to below the model's `vocabulary_size`. "
+            f"Received: {tokens.min()} to {tokens.max()}, "
+            f"vocabulary_size={config['vocabulary_size']}"
+        )
+
+
+def check_sequence_config(config):
+    """Check what sequence models have in common, and give it in plain values.
+
+    Args:
+        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size", and
+            "mean" and "std" of images.
+
+    Returns:
+        The configuration, its "max_length" that of the pixels where there are images.
+    """
+    for key in ("num_classes", "vocabulary_size", "max_length"):
+        check_integer(key, config[key])
+    if check_positive_or_none("image_size", config["image_size"]):
+        if config["pairs"]:
+            raise ValueError(
+                "`pairs` are of texts, and `image_size` must be None for them. "
+                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
+            )
+        config = {**config, "max_length": config["image_size"] ** 2}
+    mean, std = per_channel("mean", config["mean"], 1), check_std(config["std"], 1)
+    return {**config, "mean": mean, "std": std}
+
+
+def sequence_inputs(config, dtype):
+    """What a model of sequences begins with.
+
+    Returns:
+        `(inputs, tokens, mask)`: what the model takes, and one sequence per text:
+        `(batch, tokens)`, or `(2 * batch, tokens)` for pairs, whose two texts follow each other.
+        `tokens` are ids; of images they are normalized pixels, and there is no `mask`.
+    """
+    if config["image_size"]:
+        images = keras.Input((None, None, 1), name="images")
+        preprocessor = ImagePreprocessor(
+            config["image_size"], config["mean"], config["std"], dtype=dtype, name="preprocessor"
+        )
+        pixels = ops.reshape(preprocessor(images), (-1, config["max_length"]))
+        return images, pixels, None
+    shape = (2, config["max_length"]) if config["pairs"] else (None,)
+    tokens = keras.Input(shape, dtype="int32", name="tokens")
+    mask = keras.Input(shape, dtype="bool", name="mask")
+    inputs = {"tokens": tokens, "mask": mask}
+    if config["pairs"]:
+        flat = (-1, config["max_length"])
+        tokens, mask = ops.reshape(tokens, flat), ops.reshape(mask, flat)
+    return inputs, tokens, mask
+
+
+def join_pairs(pooled):
+    """The two vectors of every pair, `(2 * batch, channels)`: two tensors `(batch, channels)`."""
+    both = ops.reshape(pooled, (-1, 2, pooled.shape[-1]))
+    return both[:, 0], both[:, 1]

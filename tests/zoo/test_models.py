@@ -1,0 +1,22 @@
+"""What every class of the zoo keeps: a class is tested by having a row in `TINY`."""
+
+import pytest
+
+from keras_permix.zoo import MODELS
+from tests.harness import check_model
+from tests.zoo.models import TINY, tiny
+
+
+def test_every_class_has_a_row():
+    assert list(TINY) == sorted(MODELS)
+
+
+@pytest.mark.parametrize("class_name", TINY)
+def test_model_keeps_its_promises(class_name):
+    check_model(lambda **arguments: tiny(class_name, **arguments))
+
+
+@pytest.mark.parametrize("class_name", TINY)
+def test_unknown_argument_is_refused(class_name):
+    with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
+        MODELS[class_name](nmae="model")
