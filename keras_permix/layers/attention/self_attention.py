@@ -2,14 +2,10 @@
 
 from keras import ops
 
-from keras_permix.layers.parts.checks import (
-    check_integer,
-    check_positive_or_none,
-    check_rate,
-    check_tokens,
-)
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.layers.parts.one_tensor import OneTensor
 
 
@@ -48,7 +44,7 @@ class SelfAttention(OneTensor):
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape):
-        width = check_tokens(type(self).__name__, input_shape)[-1]
+        width = tokens_shape(type(self).__name__, input_shape)[-1]
         if self.head_dim is None and width % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide the width of the input where `head_dim` is None. "

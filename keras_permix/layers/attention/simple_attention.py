@@ -5,6 +5,7 @@ import keras
 from keras_permix import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_choice
+from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.ops.simple_attention import SCALES
 
 
@@ -17,8 +18,9 @@ class SimpleAttention(SelfAttention):
     heads contiguous inside each: the weights are those of `SoftmaxAttention`, and `set_weights`
     moves them from one to the other. To train only the rest, set `qkv_dense.trainable = False`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to.
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens; the others
+    are never attended to.
 
     Args:
         num_heads: Number of heads. It changes no weight.
@@ -68,8 +70,9 @@ class SimpleAttention(SelfAttention):
         self.causal = causal
 
     def call(self, inputs, mask=None):
-        query, key, value = self.split_heads(inputs)
-        return self.merge_heads(self.attend(query, key, value, mask))
+        tokens, mask = flatten_map(inputs, mask)
+        attended = self.attend(*self.split_heads(tokens), mask)
+        return unflatten_map(self.merge_heads(attended), inputs)
 
     def does(self, name):
         return name == "use_causal_mask" and self.causal

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 
 
@@ -18,7 +19,8 @@ class SoftmaxAttention(SelfAttention):
     side by side with the heads contiguous inside each. The output projection always has a bias,
     which is why `keras.layers.MultiHeadAttention` (one switch for all biases) cannot stand here.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens;
     the others are never attended to. An `attention_mask` `(batch, tokens, tokens)`, or
     `(batch, heads or 1, tokens, tokens)`, is True where the query of a row may attend to the key of
     a column; with `use_causal_mask=True` none attends to a later one. A query that may attend to
@@ -76,8 +78,9 @@ class SoftmaxAttention(SelfAttention):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs, mask=None, attention_mask=None, use_causal_mask=False, training=None):
-        query, key, value = self.split_heads(inputs)
-        allowed = _allowed(inputs, mask, attention_mask, use_causal_mask)
+        tokens, mask = flatten_map(inputs, mask)
+        query, key, value = self.split_heads(tokens)
+        allowed = _allowed(tokens, mask, attention_mask, use_causal_mask)
         if self.fused and not (self.dropout and training):
             causal = bool(use_causal_mask) and mask is None and attention_mask is None
             visible = None if causal or allowed is None else visible_keys(allowed)
@@ -87,12 +90,13 @@ class SoftmaxAttention(SelfAttention):
         else:
             weights = self.map_dropout(_weights(query, key, allowed))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
-        return self.merge_heads(attended)
+        return unflatten_map(self.merge_heads(attended), inputs)
 
     def attention_maps(self, inputs, mask=None, attention_mask=None, use_causal_mask=False):
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
-        query, key, _ = self.split_heads(inputs)
-        return _weights(query, key, _allowed(inputs, mask, attention_mask, use_causal_mask))
+        tokens, mask = flatten_map(inputs, mask)
+        query, key, _ = self.split_heads(tokens)
+        return _weights(query, key, _allowed(tokens, mask, attention_mask, use_causal_mask))
 
     def get_config(self):
         return {**super().get_config(), "fused": self.fused}

@@ -2,9 +2,10 @@
 
 import keras
 
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.layers.parts.serialize import serialize_unbuilt
 
 EXTRA_SKIPS = (None, "block", "attention")
@@ -20,7 +21,8 @@ class MixerBlock(keras.layers.Layer):
       `x = x + mlp(norm(x))`;
     * `norm_first=False`, as in BERT: `x = norm(x + mixer(x))`, `x = norm(x + mlp(x))`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)`, True at real tokens,
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)` where
+    the mixer takes them. A mask `(batch, tokens)`, True at real tokens,
     goes to the mixer, and so does an `attention_mask`, to a mixer that takes one.
 
     Args:
@@ -72,7 +74,7 @@ class MixerBlock(keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape):
-        width, policy = check_tokens(type(self).__name__, input_shape)[-1], self.dtype_policy
+        width, policy = tokens_shape(type(self).__name__, input_shape)[-1], self.dtype_policy
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")

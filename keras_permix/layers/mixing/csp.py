@@ -6,6 +6,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_integer, check_layer_index
+from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.ops.dispatch.checks import check_align
 from keras_permix.ops.shift_steps import check_steps
 
@@ -18,10 +19,11 @@ class CSP(TokenMixer):
     sorted ascending inside contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
     weights and costs O(tokens) for groups of two.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    only these are permuted, as if there were no others (a schedule is that for their number), and
-    padded values become zero before the output projection. The number of tokens may be unknown
-    while TensorFlow traces, except with a power schedule.
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
+    are permuted, as if there were no others (a schedule is that for their number), and padded
+    values become zero before the output projection. The number of tokens may be unknown while
+    TensorFlow traces, except with a power schedule.
 
     It hears later tokens as well as earlier ones, and has no causal form: a permutation that takes
     every output from its own place or from before moves nothing.
@@ -31,7 +33,9 @@ class CSP(TokenMixer):
             must be a multiple of it, or `ragged` be set.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code") or one integer step per inner channel; see
-            `keras_permix.ops.shift_steps`.
+            `keras_permix.ops.shift_steps`. Of maps it may also be a pair (rows, columns) per inner
+            channel, which moves tokens down and to the right: a step of `rows * width + columns`
+            on a map of so many columns. What leaves a row goes on in the next.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
         inner_dim, use_value_bias, use_output_projection, dropout: see the projections above;
@@ -86,7 +90,8 @@ class CSP(TokenMixer):
 
     def build(self, input_shape):
         super().build(input_shape)
-        tokens, channels = input_shape[1], self.inner_dim or input_shape[-1]
+        _, tokens, width = tokens_shape(type(self).__name__, input_shape)
+        channels = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
                 "`group_size` must divide the number of tokens, a class token included. "
@@ -94,12 +99,26 @@ class CSP(TokenMixer):
                 "`group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
-        shift = self.shift
+        shift = self._steps_of_moves(input_shape)
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._place())
             if tokens is not None:
                 shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
         self._steps = check_steps(shift, channels)
+
+    def _steps_of_moves(self, input_shape):
+        """The shift with moves on a map as steps along its tokens; another as it is."""
+        if np.ndim(self.shift) < 2:
+            return self.shift
+        columns = input_shape[2] if len(input_shape) == 4 else None
+        if columns is None or np.shape(self.shift)[1:] != (2,):
+            raise ValueError(
+                "A `shift` of moves must hold a pair (rows, columns) per inner channel, and needs "
+                "maps (batch, rows, columns, channels) of known columns. "
+                f"Received: shift of the shape {np.shape(self.shift)}, "
+                f"input_shape={tuple(input_shape)}"
+            )
+        return [down * columns + right for down, right in self.shift]
 
     def mix(self, values, mask=None):
         return ops.csp(

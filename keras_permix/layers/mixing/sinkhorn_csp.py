@@ -17,10 +17,10 @@ class SinkhornCSP(CSP):
     same weights but for the temperature. It is a weight that is not trained; anneal it with
     `layer.temperature.assign(…)` from a callback, at the beginning of an epoch.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    only these are permuted, as if there were no others, and padded values become zero before the
-    output projection. Memory is that of `iterations` times tokens by `group_size` by inner
-    channels.
+    Input and output: `(batch, tokens, channels)`, or maps as those of `CSP`. A mask
+    `(batch, tokens)` is True at real tokens: only these are permuted, as if there were no others,
+    and padded values become zero before the output projection. Memory is that of `iterations`
+    times tokens by `group_size` by inner channels.
 
     Args:
         temperature: Temperature to begin with, above 0, in units of a product of two values.

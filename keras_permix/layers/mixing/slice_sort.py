@@ -14,8 +14,9 @@ class SliceSort(TokenMixer):
 
     `outputs = sort(inputs @ Wv) @ Wo + bo`, each channel on its own.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    only these are sorted, padded values become zero before the output projection.
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
+    are sorted, padded values become zero before the output projection.
 
     Args:
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),

@@ -1,8 +1,9 @@
 """What every mixer with a value and an output projection has in common."""
 
-from keras_permix.layers.parts.checks import check_positive_or_none, check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
 
 
@@ -10,6 +11,7 @@ class TokenMixer(OneTensor):
     """Project tokens to values, mix the values along the tokens, project back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.
+    Maps `(batch, rows, columns, channels)` are mixed as tokens in rows.
 
     Args:
         inner_dim: Width of the values. `None`: the width of the input.
@@ -39,7 +41,7 @@ class TokenMixer(OneTensor):
         self.use_value_projection = use_value_projection
 
     def build(self, input_shape):
-        width = check_tokens(type(self).__name__, input_shape)[-1]
+        width = tokens_shape(type(self).__name__, input_shape)[-1]
         inner = self.inner_dim or width
         projects = self.use_value_projection and self.use_output_projection
         if not projects and inner != width:
@@ -64,7 +66,7 @@ class TokenMixer(OneTensor):
 
     def call(self, inputs, mask=None):
         values = self.value_dense(inputs) if self.use_value_projection else inputs
-        mixed = self.mix(values, mask)
+        mixed = unflatten_map(self.mix(*flatten_map(values, mask)), inputs)
         if not self.use_output_projection:
             return mixed
         return self.output_dropout(self.output_dense(mixed))

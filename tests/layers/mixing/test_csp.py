@@ -122,7 +122,7 @@ def test_wrong_argument_is_named(arguments, message):
         CSP(**arguments)(X)
 
 
-@pytest.mark.parametrize("shape", [(2, 8), (2, 4, 4, 8)])
+@pytest.mark.parametrize("shape", [(2, 8), (2, 2, 4, 4, 8)])
 def test_wrong_shape_is_named(shape):
     with pytest.raises(ValueError, match=r"CSP takes tokens of shape \(batch, tokens, channels\)"):
         CSP()(np.zeros(shape, "float32"))

@@ -1,0 +1,85 @@
+"""Mixers take maps (batch, rows, columns, channels): tokens in rows, moves by rows and columns."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import (
+    CSP,
+    MixerBlock,
+    SimpleAttention,
+    SinkhornCSP,
+    SliceSort,
+    SoftmaxAttention,
+)
+from tests.harness import assert_close, to_numpy
+from tests.oracle import permutations as oracle
+
+MIXERS = {
+    "csp": lambda: CSP(shift="unit", inner_dim=6),
+    "slice_sort": lambda: SliceSort(inner_dim=6),
+    "sinkhorn_csp": lambda: SinkhornCSP(iterations=3),
+    "simple_attention": lambda: SimpleAttention(2),
+    "softmax_attention": lambda: SoftmaxAttention(2),
+    "block": lambda: MixerBlock(CSP(), mlp_dim=8),
+}
+PLAIN = dict(use_value_projection=False, use_output_projection=False)
+MAPS = np.random.default_rng(0).normal(size=(2, 4, 6, 4)).astype("float32")
+MASK = np.random.default_rng(1).random((2, 4, 6)) < 0.7
+MOVES = [(0, 0), (1, 0), (-1, 2), (3, 5)]
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_map_is_its_tokens_in_rows(name):
+    layer = MIXERS[name]()
+    for mask in (None, MASK):
+        flat = None if mask is None else mask.reshape(2, 24)
+        expected = to_numpy(layer(MAPS.reshape(2, 24, 4), mask=flat)).reshape(MAPS.shape)
+        assert_close(to_numpy(layer(MAPS, mask=mask)), expected)
+    assert layer.compute_output_shape(MAPS.shape) == MAPS.shape
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_model_of_maps_is_saved(name, tmp_path):
+    maps = keras.Input((None, 6, 4)) if name != "csp" else keras.Input((4, 6, 4))
+    model = keras.Model(maps, keras.layers.AveragePooling2D(2)(MIXERS[name]()(maps)))
+    expected = model.predict(MAPS, verbose=0)
+    assert expected.shape == (2, 2, 3, 4)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(MAPS, verbose=0), expected)
+
+
+def test_moves_are_rows_and_columns():
+    layer = CSP(group_size=1, shift=MOVES, **PLAIN)
+    moved = to_numpy(layer(MAPS))
+    for channel, (down, right) in enumerate(MOVES):
+        for row in range(4):
+            for column in range(6):
+                place = (row - down) * 6 + column - right
+                expected = MAPS[:, place % 24 // 6, place % 6, channel]
+                np.testing.assert_array_equal(moved[:, row, column, channel], expected)
+    assert keras.layers.deserialize(keras.layers.serialize(layer)).shift == [[*m] for m in MOVES]
+
+
+def test_moves_then_groups():
+    steps = [down * 6 + right for down, right in MOVES]
+    tokens = MAPS.reshape(2, 24, 4)
+    expected = oracle.values(tokens, oracle.csp(tokens, steps, 2)).reshape(MAPS.shape)
+    np.testing.assert_array_equal(to_numpy(CSP(shift=MOVES, **PLAIN)(MAPS)), expected)
+
+
+@pytest.mark.parametrize(
+    ("moves", "shape"),
+    [(MOVES, (2, 24, 4)), (MOVES, (2, 4, None, 4)), ([(1, 2, 3)] * 4, MAPS.shape)],
+)
+def test_moves_need_maps(moves, shape):
+    with pytest.raises(ValueError, match=r"pair \(rows, columns\).*Received: shift of the shape"):
+        CSP(shift=moves).build(shape)
+
+
+def test_other_axes_are_refused():
+    for layer in (CSP(), SoftmaxAttention(2), MixerBlock(CSP(), 8)):
+        with pytest.raises(ValueError, match=r"or maps of shape.*Received: input_shape=\(2, 4\)"):
+            layer.build((2, 4))
