@@ -72,6 +72,32 @@ def ops():
         yield (rows[0]["case"], rows[0]["shape"], *ratios)
 
 
+def masked():
+    """One row per masked operator: speed against its reference, attention and no mask."""
+    yield ("op", "shape", *(f"{name}: reference / attention / time unmasked" for name in BACKENDS))
+    for rows in zip(*(read("epyc", f"ops_masked_{name}") for name in BACKENDS), strict=True):
+        cells = [
+            f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {1 / float(row['vs_unmasked']):.1f}"
+            for row in rows
+        ]
+        yield (rows[0]["case"], rows[0]["shape"], *cells)
+
+
+def plain():
+    """One row per operator and model: milliseconds with freed memory kept, and without."""
+    yield ("what", *(f"{name}: kept / plain, ms" for name in BACKENDS))
+    for kind, column in (("ops", "ms"), ("models", "step_ms")):
+        ways = [
+            [read("epyc", f"{kind}_{way}_{name}") for way in ("kept", "plain")] for name in BACKENDS
+        ]
+        for number, row in enumerate(ways[0][0]):
+            what = f"{row['case']}, {row.get('model') or row['shape']}"
+            yield (
+                what,
+                *(f"{kept[number][column]} / {bare[number][column]}" for kept, bare in ways),
+            )
+
+
 def layers():
     """One row per layer and case: how often as fast as attention, on each machine and backend."""
     places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
@@ -133,7 +159,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    for table in (summary, presets, ops, layers, growth, models):
+    for table in (summary, presets, ops, masked, plain, layers, growth, models):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():
