@@ -10,5 +10,6 @@ _backend.choose()  # before everything that imports Keras
 
 if not _command.runs():
     from keras_permix import layers, ops, zoo
+    from keras_permix.surgery import swap_mixer
 
-__all__ = ["__version__", "layers", "ops", "zoo"]
+__all__ = ["__version__", "layers", "ops", "swap_mixer", "zoo"]

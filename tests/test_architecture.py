@@ -15,7 +15,8 @@ LEAVES += ("_backend", "_command", "_version")
 STOREYS = (
     ("cli",),
     ("training", "bench", "analysis"),
-    ("tasks", "zoo", "surgery", "hub"),
+    ("surgery", "hub"),
+    ("tasks", "zoo"),
     ("data", "layers"),
     ("ops",),
     ("ops.backend",),

@@ -93,7 +93,7 @@ def test_import_is_fast_and_brings_no_other_backend(tmp_path):
 
 
 PUBLIC = {
-    "keras_permix": ["__version__", "layers", "ops", "zoo"],
+    "keras_permix": ["__version__", "layers", "ops", "swap_mixer", "zoo"],
     "keras_permix.layers": [
         "BlockDense",
         "ButterflyBlock",

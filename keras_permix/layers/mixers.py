@@ -45,6 +45,28 @@ def check_mixer(spec):
     return spec
 
 
+def check_mixers(specs, depth):
+    """Return `specs`, what `check_mixer` takes or a list of that per block, as dicts.
+
+    Raises:
+        ValueError: for a list of another length than `depth`.
+    """
+    if not isinstance(specs, list | tuple):
+        return check_mixer(specs)
+    if len(specs) != depth:
+        raise ValueError(
+            "`mixer` must be one for all blocks, or a list of one per block. "
+            f"Received: {len(specs)} in mixer={specs!r}, depth={depth}"
+        )
+    specs = [check_mixer(spec) for spec in specs]
+    return specs[0] if all(spec == specs[0] for spec in specs) else specs
+
+
+def mixer_at(specs, index):
+    """The mixer of a block, of what `check_mixers` returned."""
+    return specs[index] if isinstance(specs, list) else specs
+
+
 def make_mixer(spec, layer=0, layers=1, **arguments):
     """Make a mixer.
 

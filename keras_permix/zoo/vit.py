@@ -7,7 +7,7 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
-from keras_permix.layers.mixers import check_mixer, make_mixer
+from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.resize_steps import resize_steps
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
@@ -42,8 +42,8 @@ class ViT(ImageClassifier):
         depth: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer. `None`:
-            the class's own.
+            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
+            list of these, one per block. `None`: the class's own.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
@@ -99,7 +99,7 @@ class ViT(ImageClassifier):
             "width": width,
             "depth": depth,
             "mlp_dim": mlp_dim,
-            "mixer": check_mixer(self.default_mixer if mixer is None else mixer),
+            "mixer": check_mixers(self.default_mixer if mixer is None else mixer, depth),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
             "keep_unused_params": keep_unused_params,
@@ -177,7 +177,7 @@ def _encode(x, config, dtype):
 
 def _make_mixer(config, index, dtype):
     """The mixer of a block, its shift steps made for another grid of patches where there is one."""
-    spec = config["mixer"]
+    spec = mixer_at(config["mixer"], index)
     arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
     mixer = make_mixer(spec, index, config["depth"], **arguments)
     before, after = (_side(config, key) for key in ("steps_image_size", "image_size"))

@@ -1,0 +1,74 @@
+"""The projections of mixers, in one form: what can be carried from one mixer to another."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+
+NAMES = ("query", "key", "value")
+
+
+def projections(layer):
+    """What a mixer projects tokens with.
+
+    Args:
+        layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.
+
+    Returns:
+        A dict from "query", "key", "value" and "output", as far as the mixer has them, to
+        `(kernel, bias)`: `(channels, inner)`, or `(inner, channels)` for "output", with the heads
+        contiguous; and `(inner,)`, or `None`.
+    """
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        return _of_keras(layer)
+    parts = {}
+    if isinstance(layer, SelfAttention):
+        kernels = ops.split(layer.qkv_dense.kernel, 3, axis=-1)
+        bias = layer.qkv_dense.bias
+        biases = [None] * 3 if bias is None else ops.split(bias, 3)
+        parts = dict(zip(NAMES, zip(kernels, biases, strict=True), strict=True))
+    if isinstance(layer, TokenMixer) and layer.use_value_projection:
+        parts["value"] = (layer.value_dense.kernel, layer.value_dense.bias)
+    if getattr(layer, "use_output_projection", False):
+        parts["output"] = (layer.output_dense.kernel, layer.output_dense.bias)
+    return parts
+
+
+def _of_keras(layer):
+    config = {"query": "_query_dense", "key": "_key_dense", "value": "_value_dense"}
+    parts = {}
+    for name, attribute in config.items():
+        dense = getattr(layer, attribute)
+        kernel = ops.reshape(dense.kernel, (dense.kernel.shape[0], -1))
+        parts[name] = (kernel, None if dense.bias is None else ops.reshape(dense.bias, (-1,)))
+    dense = layer._output_dense
+    kernel = ops.reshape(dense.kernel, (-1, dense.kernel.shape[-1]))
+    return {**parts, "output": (kernel, dense.bias)}
+
+
+def set_projections(layer, parts):
+    """Give a mixer of this package projections of another, as far as it has such of their size."""
+    if "output" in parts and getattr(layer, "use_output_projection", False):
+        _set(layer.output_dense, parts["output"])
+    if isinstance(layer, TokenMixer) and layer.use_value_projection and "value" in parts:
+        _set(layer.value_dense, parts["value"])
+    if isinstance(layer, SelfAttention):
+        own = projections(layer)
+        given = {name: parts.get(name, own[name]) for name in NAMES}
+        if all(given[name][0].shape == own[name][0].shape for name in NAMES):
+            kernel = ops.concatenate([given[name][0] for name in NAMES], axis=-1)
+            biases = [
+                ops.zeros_like(given[name][0][0]) if given[name][1] is None else given[name][1]
+                for name in NAMES
+            ]
+            _set(layer.qkv_dense, (kernel, ops.concatenate(biases)))
+
+
+def _set(dense, part):
+    kernel, bias = part
+    if tuple(kernel.shape) != tuple(dense.kernel.shape):
+        return
+    dense.kernel.assign(kernel)
+    if dense.bias is not None:
+        dense.bias.assign(ops.zeros_like(dense.bias) if bias is None else bias)

@@ -1,0 +1,256 @@
+"""Another token mixer in a model that is there already."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.mixers import MIXERS, check_mixer, check_mixers, make_mixer, mixer_at
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.projections import projections, set_projections
+from keras_permix.zoo.model import ZooModel
+
+MIXES = (keras.layers.MultiHeadAttention, OneTensor)
+# What makes an attention more than a mixer of the tokens of one tensor, and what it is then.
+BEYOND = {"attention_axes": None, "output_shape": None, "use_gate": False, "sliding_window": None}
+
+
+def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None) -> keras.Model:
+    """Make a model with another token mixer, and the weights of this one wherever they fit.
+
+    It finds Keras' `MultiHeadAttention` and the mixers of this package, wherever in the model they
+    lie: in a functional or sequential model, in the layers of its layers, in a subclassed model
+    that Keras can make anew from its config, and in a model of the zoo. What is not swapped is
+    copied. Projections to values and back are carried over, and those to queries and keys where
+    the new mixer has such. The model given is left as it was.
+
+    A model of the zoo becomes one of the same class with another `mixer` in its config. Another
+    model that is swapped within a layer of its own class, which makes its attention by itself, is
+    not made anew from a `.keras` file: swap a fresh one and use `load_weights`.
+
+    Args:
+        model: A model that is built.
+        mixer: A name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a dict with that
+            `"name"` and arguments of its layer.
+        layers: Which of the mixers of the model to swap: their indices, 0-based, negative from the
+            end, or names of the layers. `None`: all.
+
+    Returns:
+        The new model, not compiled.
+
+    Raises:
+        ValueError: for a model without such mixers, one that is not built or cannot be made anew,
+            layers that it has not, or tokens that the mixer does not take.
+        TypeError: for attention to another tensor, with a causal mask, or whatever else the mixer
+            has no place for. (Inside a subclassed model, its first call says so.)
+
+    Example:
+
+    >>> import keras
+    >>> from keras_permix import swap_mixer
+    >>> tokens = keras.Input((16, 8))
+    >>> attended = keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)(tokens, tokens)
+    >>> model = keras.Model(tokens, keras.layers.Dense(3)(attended))
+    >>> swapped = swap_mixer(model, "csp")
+    >>> [type(layer).__name__ for layer in swapped.layers]
+    ['InputLayer', 'CSP', 'Dense']
+    >>> model.count_params(), swapped.count_params()
+    (315, 171)
+    """
+    spec = check_mixer(mixer)
+    if not model.built:
+        raise ValueError(
+            "`model` must be built: call it once on inputs. "
+            f"Received: model={model.name}, which is not"
+        )
+    if isinstance(model, ZooModel):
+        return _swap_in_zoo(model, spec, layers)
+    found = find_mixers(model)
+    swapped = {id(found[index]): index for index in _indices(layers, found)}
+    for index in swapped.values():
+        _check_swappable(found[index])
+
+    def make(layer):
+        """What stands in the new model where `layer` stood."""
+        if id(layer) not in swapped:
+            return type(layer).from_config(layer.get_config())
+        arguments = {**_arguments(layer, spec), "dtype": layer.dtype_policy, "name": layer.name}
+        return make_mixer(spec, swapped[id(layer)], len(found), **arguments)
+
+    copy = _copy(model, make)
+    _fill(model, copy, swapped, make, set())
+    if _is_graph(copy):
+        sequential = isinstance(copy, keras.Sequential)
+        copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)  # or says what not
+    return copy
+
+
+def find_mixers(model: keras.layers.Layer) -> list:
+    """The mixers of tokens in a model, in the order in which its layers hold them."""
+    found, seen = [], set()
+
+    def look(layer):
+        for part in _parts(layer):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if isinstance(part, MIXES):
+                found.append(part)
+            else:
+                look(part)
+
+    look(model)
+    return found
+
+
+def _parts(layer):
+    return list(layer._flatten_layers(include_self=False, recursive=False))
+
+
+def _indices(layers, found):
+    """The chosen mixers of a model, by their places in `found`."""
+    names = [layer.name for layer in found]
+    if not found:
+        raise ValueError(
+            "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "
+            "Received: a model with neither"
+        )
+    if layers is None:
+        return list(range(len(found)))
+    chosen = []
+    for layer in layers:
+        known = layer in names if isinstance(layer, str) else -len(found) <= layer < len(found)
+        if not known:
+            raise ValueError(
+                f"`layers` must be names or indices of the {len(found)} mixers of the model, "
+                f"{names}. Received: layers={layers}"
+            )
+        chosen.append(names.index(layer) if isinstance(layer, str) else layer % len(found))
+    return chosen
+
+
+def _check_swappable(layer):
+    """Refuse an attention that is more than one over the tokens of one tensor."""
+    config = layer.get_config() if isinstance(layer, keras.layers.MultiHeadAttention) else {}
+    for name, usual in BEYOND.items():
+        given = config.get(name, usual)
+        if given != usual and not (name == "attention_axes" and tuple(given) == (1,)):
+            raise ValueError(
+                f"A `MultiHeadAttention` with `{name}` cannot be swapped. "
+                f"Received: {name}={given} of {layer.name}"
+            )
+
+
+def _arguments(layer, spec):
+    """Arguments with which a new mixer is as wide as `layer`, and has the same biases."""
+    kind = MIXERS[spec["name"]].layer
+    parts = projections(layer)
+    if "value" not in parts:
+        return {}
+    kernel, bias = parts["value"]
+    width, inner = kernel.shape
+    if issubclass(kind, TokenMixer):
+        sizes = {} if inner == width else {"inner_dim": inner}
+        return {**sizes, "use_value_bias": bias is not None}
+    heads = getattr(layer, "num_heads", None)
+    if not issubclass(kind, SelfAttention) or not heads:
+        return {}
+    return {"num_heads": heads, "head_dim": inner // heads, "use_qkv_bias": bias is not None}
+
+
+def _is_graph(model):
+    """Whether a model is functional or sequential."""
+    return isinstance(model, keras.Sequential) or hasattr(model, "_run_through_graph")
+
+
+def _copy(model, make):
+    """A model like `model`, of the layers that `make` gives."""
+    if _is_graph(model):
+        return keras.models.clone_model(model, clone_function=make, recursive=True)
+    try:
+        copy = type(model).from_config(model.get_config())
+        copy.build_from_config(model.get_build_config())
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ValueError(
+            "A subclassed `model` must be one that Keras can make anew: by `get_config`, and "
+            f"`build` from its input shape. Received: {type(model).__name__} ({error})"
+        ) from error
+    return copy
+
+
+def _fill(old: Any, new: Any, swapped, make, seen):
+    """Give the copy the weights, and the mixers that its layers made by themselves anew."""
+    if id(old) in seen:
+        return
+    seen.add(id(old))
+    for ours, theirs in zip(_variables(new), _variables(old), strict=True):
+        ours.assign(theirs)
+    for before, after in zip(_parts(old), _parts(new), strict=True):
+        if id(before) not in swapped:
+            _fill(before, after, swapped, make, seen)
+            continue
+        if type(after) is type(before) and id(before) not in seen:
+            mixer = make(before)
+            mixer.build(_input_shape(before))
+            _replace(new, after, mixer)
+            after = mixer
+        seen.add(id(before))
+        set_projections(after, projections(before))
+
+
+def _variables(layer):
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def _input_shape(layer):
+    shapes = layer._build_shapes_dict
+    return shapes.get("query_shape") or shapes["input_shape"]
+
+
+def _replace(owner, layer, other):
+    """Put another layer where `owner` holds `layer`: in an attribute, or a list or dict of it."""
+    owner._tracker.replace_tracked_value("layers", layer, other)
+    done = False
+    for name in [*vars(owner), *vars(owner).get("_modules", ())]:  # where PyTorch keeps layers
+        value = getattr(owner, name, None)
+        if value is layer:
+            delattr(owner, name)
+            setattr(owner, name, other)
+            done = True
+        elif isinstance(value, list | dict) and not name.startswith("_"):
+            places = enumerate(value) if isinstance(value, list) else value.items()
+            for place in [place for place, item in places if item is layer]:
+                value[place] = other
+                done = True
+    if not done:
+        raise ValueError(
+            "An attention within a layer must be an attribute of it, or lie in a list or a dict. "
+            f"Received: {layer.name} in {type(owner).__name__}"
+        )
+
+
+def _swap_in_zoo(model, spec, layers):
+    """The same for a model of the zoo, which its config makes anew."""
+    config = model.get_config()
+    if "mixer" not in config:
+        raise ValueError(
+            f"{type(model).__name__} has no argument `mixer` to swap. Received: {model.name}"
+        )
+    depth = config["depth"]
+    old = [model.get_layer(f"block_{index}").mixer for index in range(depth)]
+    specs = [mixer_at(config["mixer"], index) for index in range(depth)]
+    chosen = _indices(layers, old)
+    for index in chosen:
+        specs[index] = {**_arguments(old[index], spec), **spec}
+    new = type(model).from_config({**config, "mixer": check_mixers(specs, depth)})
+    mixers = [new.get_layer(f"block_{index}").mixer for index in range(depth)]
+    weights = {weight.path: weight for weight in model.weights}
+    inside = {weight.path for index in chosen for weight in mixers[index].weights}
+    for weight in new.weights:
+        if weight.path not in inside:
+            weight.assign(ops.convert_to_tensor(weights[weight.path]))
+    for index in chosen:
+        set_projections(mixers[index], projections(old[index]))
+    return new
