@@ -63,7 +63,7 @@ class Own(keras.Model):
 def functional(**arguments):
     tokens = keras.Input((8, 6))
     x = layers.Dense(6, "tanh")(tokens)
-    x = x + layers.MultiHeadAttention(2, 3, **arguments)(x, x)
+    x = x + layers.MultiHeadAttention(2, **{"key_dim": 3, **arguments})(x, x)
     return keras.Model(tokens, layers.Dense(3)(x))
 
 
@@ -93,7 +93,7 @@ def mixed(x, attention, groups=2):
     return outputs + kernels.get("attention_output/bias", 0)
 
 
-@pytest.mark.parametrize("arguments", [{}, dict(use_bias=False), dict(value_dim=5)])
+@pytest.mark.parametrize("arguments", [{}, dict(use_bias=False), dict(key_dim=5)])
 def test_functional_model(arguments):
     model = randomize(functional(**arguments))
     before = to_numpy(model(TOKENS))

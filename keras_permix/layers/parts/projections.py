@@ -71,4 +71,4 @@ def _set(dense, part):
         return
     dense.kernel.assign(kernel)
     if dense.bias is not None:
-        dense.bias.assign(ops.zeros_like(dense.bias) if bias is None else bias)
+        dense.bias.assign(ops.zeros(dense.bias.shape) if bias is None else bias)
