@@ -12,7 +12,6 @@ ONCE = (
     "tests/data/graphs",
     "tests/data/images",
     "tests/data/text",
-    "tests/layers/mega/test_mega_block.py::test_parameters_are_those_of_the_papers_stacks",
     "tests/ops/test_golden.py::test_schedules",
     "tests/ops/test_rows.py",
     "tests/test_examples.py::test_anneal_sinkhorn",

@@ -118,7 +118,9 @@ PUBLIC = {
         "SoftmaxAttention",
     ],
     "keras_permix.zoo": [
+        "CSPMEGA",
         "CSPViT",
+        "MEGA",
         "MODELS",
         "PresetInfo",
         "SliceViT",

@@ -11,10 +11,14 @@ from keras_permix import zoo
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
+TEXTS = dict(vocabulary_size=257, max_length=24, num_classes=3, width=8, depth=2)
+MEGA = dict(**TEXTS, hidden_dim=16, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 # class -> arguments of a tiny model of it
 MODELS = {
+    "CSPMEGA": MEGA,
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
+    "MEGA": dict(**MEGA, chunk_size=8),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }

@@ -8,11 +8,15 @@ import numpy as np
 from keras_permix import zoo
 
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
+TEXTS = dict(vocabulary_size=20, max_length=12, num_classes=3, width=8, depth=2)
+MEGA = dict(**TEXTS, hidden_dim=10, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
+    "CSPMEGA": dict(**MEGA, norm="scalenorm", prenorm=False),
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
+    "MEGA": dict(**MEGA, mixer="laplace", chunk_size=5),
     "SliceViT": dict(
         **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
     ),

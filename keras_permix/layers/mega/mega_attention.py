@@ -1,9 +1,18 @@
 """The attention of MEGA: a single head whose queries and keys come from one projection."""
 
+from typing import Any
+
 import keras
+import numpy as np
 from keras import ops
 
-from keras_permix.layers.mega.position_bias import rotary_bias, simple_bias
+from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
+from keras_permix.layers.mega.position_bias import (
+    rotary_bias,
+    rotary_bias_between,
+    simple_bias,
+    simple_bias_between,
+)
 from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
@@ -108,12 +117,74 @@ class MegaAttention(keras.layers.Layer):
             mask = ops.ones_like(shared[..., 0], dtype="bool")
         shared, values = cut(shared, size), cut(values, size)
         real = None if mask is None else cut(ops.cast(mask, "bool")[..., None], size)
-        query, key = (shared * self.gamma[i] + self.beta[i] for i in range(2))
+        query, key = self._queries_and_keys(shared)
         scores = ops.matmul(query, ops.swapaxes(key, 2, 3))
-        sees = self._sees(real, size)
-        weights = self._weights(scores, ops.cast(self._bias(size), scores.dtype), sees, size)
+        weights = self._weights(scores, self._bias(size), self._sees(real, size), size)
         mixed = ops.matmul(self.map_dropout(weights), values)
         return join(mixed)[:, :length]
+
+    def stream(self, shared: Any, values: Any, state: dict | None = None) -> tuple[Any, dict]:
+        """Take some more tokens of a sequence, one or several, of a causal attention.
+
+        Args:
+            shared: The shared representation `(batch, tokens, shared_dim)`.
+            values: Values `(batch, tokens, channels)`.
+            state: What the call before returned; `None` at the start of the sequence.
+
+        Returns:
+            `(outputs, state)`: what the layer gives for these tokens as part of the whole
+            sequence, and a dict for the next call: "keys" and "values" `(batch, size, width)` of
+            the present chunk, or of all of `max_length` tokens where there are no chunks, and
+            "position", how many tokens came, an integer.
+
+        Raises:
+            ValueError: for a layer that is not causal, or more than `max_length` tokens without
+                chunks. (What a compiler traces, it does not count.)
+        """
+        size = self.chunk_size or self.max_length or getattr(self, "longest", None)
+        if not self.causal or size is None:
+            raise ValueError(
+                "`stream` needs a layer with causal=True, and with `max_length` or `chunk_size`. "
+                f"Received: causal={self.causal}, max_length={self.max_length}, chunk_size=None"
+            )
+        if state is None:
+            state = {"position": np.int32(0)}
+            for name, x in (("keys", shared), ("values", values)):
+                state[name] = ops.zeros((x.shape[0], size, x.shape[2]), x.dtype)
+        self._check_room(state["position"], shared.shape[1], size)
+        outputs = []
+        for start in range(0, shared.shape[1], size):
+            piece = slice(start, start + size)
+            mixed, state = self._next(shared[:, piece], values[:, piece], state)
+            outputs.append(mixed)
+        return ops.concatenate(outputs, axis=1), state
+
+    def _check_room(self, position, new, size):
+        if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
+            raise ValueError(
+                "Without chunks `stream` takes at most `max_length` tokens. "
+                f"Received: max_length={size}, tokens={position + new}"
+            )
+
+    def _next(self, shared, values, state):
+        """`stream` of no more tokens than a chunk has."""
+        size, new = state["keys"].shape[1], shared.shape[1]
+        places = key_places(state["position"], size, new)
+        query, key = self._queries_and_keys(shared)
+        keys = ops.concatenate([state["keys"], key], axis=1)
+        sees = seen_keys(places, new)
+        bias = self._bias_between(places[size:] % size, places % size)
+        weights = self._weights(ops.matmul(query, ops.swapaxes(keys, 1, 2)), bias, sees, size)
+        mixed = ops.matmul(weights, ops.concatenate([state["values"], values], axis=1))
+        return mixed, {
+            "keys": renewed(state["keys"], key, places),
+            "values": renewed(state["values"], values, places),
+            "position": state["position"] + new,
+        }
+
+    def _queries_and_keys(self, shared):
+        gamma, beta = (ops.cast(weight, shared.dtype) for weight in (self.gamma, self.beta))
+        return tuple(shared * gamma[i] + beta[i] for i in range(2))
 
     def _check_length(self, shared, length, missing):
         """Check that so many tokens fit: now, or once TensorFlow knows how many there are."""
@@ -146,7 +217,14 @@ class MegaAttention(keras.layers.Layer):
             return rotary_bias(self.bias_a, self.bias_b, size)
         return simple_bias(self.bias_table, size)
 
+    def _bias_between(self, queries, keys):
+        """The bias of tokens at some places of a chunk, (queries, keys)."""
+        if self.position_bias == "rotary":
+            return rotary_bias_between(self.bias_a, self.bias_b, queries, keys)
+        return simple_bias_between(ops.convert_to_tensor(self.bias_table), queries, keys)
+
     def _weights(self, scores, bias, sees, size):
+        bias = ops.cast(bias, scores.dtype)
         if self.function == "softmax":
             return masked_softmax(scores * self.gamma.shape[-1] ** -0.5 + bias, sees)
         if sees is None:

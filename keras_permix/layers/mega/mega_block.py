@@ -1,5 +1,7 @@
 """The block of MEGA: gated attention over a moving average, then a feed-forward layer."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -175,16 +177,78 @@ class MegaBlock(keras.layers.Layer):
         return dense
 
     def call(self, inputs, mask=None):
-        x = normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
-        values = self.value_dropout(self.value_dense(x))
-        gates = self.gate_dense(self.average_dropout(self.ema(x, mask=mask)))
-        update, shared, reset, candidate = ops.split(gates, np.cumsum(self.parts)[:3], axis=-1)
+        x = self._begin(inputs, mask)
+        values, averaged = self._values(x), self.ema(x, mask=mask)
+        update, shared, reset, candidate = self._gates(averaged)
         if self.attends:
-            mixed = self.attention(ops.silu(shared), values, mask=mask)
+            mixed = self.attention(shared, values, mask=mask)
         else:
             mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
-        hidden = ops.silu(candidate + self.hidden_dense(mixed * ops.silu(reset)))
-        x = inputs + ops.sigmoid(update) * (self.output_dropout(hidden) - inputs)
+        return self._end(inputs, update, mixed * reset, candidate, mask)
+
+    def stream(self, inputs: Any, state: dict | None = None) -> tuple[Any, dict]:
+        """Take some more tokens of a sequence, one or several, of a causal block.
+
+        Nothing is dropped, and "batchnorm" takes its moving statistics. Time and memory of a token
+        are those of a chunk or, without chunks, of `max_length` tokens.
+
+        Args:
+            inputs: Tokens `(batch, tokens, channels)`.
+            state: What the call before returned; `None` at the start of the sequence.
+
+        Returns:
+            `(outputs, state)`: what the block gives for these tokens as part of the whole
+            sequence, and what the next call takes: a dict of "average", the state of the moving
+            average, and "attention", a dict of the keys and values that are still seen and how
+            many tokens came. Its sizes stay the same, and no gradient goes through it.
+
+        Raises:
+            ValueError: for a block that is not causal or whose average is truncated; or for more
+                than `max_length` tokens without chunks.
+
+        Example:
+
+        >>> import numpy as np
+        >>> from keras_permix.layers import MegaBlock
+        >>> block = MegaBlock(attention={"chunk_size": 32}, causal=True)
+        >>> outputs, state = block.stream(np.ones((2, 40, 32), "float32"))
+        >>> outputs, state = block.stream(np.ones((2, 1, 32), "float32"), state)
+        >>> tuple(outputs.shape), int(state["attention"]["position"])
+        ((2, 1, 32), 41)
+        """
+        if not self.causal or self.ema.truncation is not None:
+            raise ValueError(
+                "`stream` needs a block with causal=True and an average without `truncation`. "
+                f"Received: causal={self.causal}, mixer={self.mixer}, "
+                f"average={self.average_arguments}"
+            )
+        inputs = ops.convert_to_tensor(inputs, self.compute_dtype)
+        if not self.built:
+            self.build(inputs.shape)
+        state = state or {"average": None, "attention": None}
+        x = self._begin(inputs, None)
+        averaged, average = self.ema.stream(x, state["average"])
+        update, shared, reset, candidate = self._gates(averaged)
+        mixed, attention = self.attention.stream(shared, self._values(x), state["attention"])
+        cached = {name: ops.stop_gradient(attention[name]) for name in ("keys", "values")}
+        state = {"average": ops.stop_gradient(average), "attention": {**attention, **cached}}
+        return self._end(inputs, update, mixed * reset, candidate, None), state
+
+    def _begin(self, inputs, mask):
+        return normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
+
+    def _values(self, x):
+        return self.value_dropout(self.value_dense(x))
+
+    def _gates(self, averaged):
+        """The update gate, what queries and keys share, the reset gate and the candidate."""
+        gates = self.gate_dense(self.average_dropout(averaged))
+        update, shared, reset, candidate = ops.split(gates, np.cumsum(self.parts)[:3], axis=-1)
+        return ops.sigmoid(update), ops.silu(shared), ops.silu(reset), candidate
+
+    def _end(self, inputs, update, mixed, candidate, mask):
+        hidden = ops.silu(candidate + self.hidden_dense(mixed))
+        x = inputs + update * (self.output_dropout(hidden) - inputs)
         x = x if self.prenorm else normalize(self.norm_layer, x, mask)
         return self.feed_forward(x, mask=mask)
 

@@ -5,6 +5,8 @@ from keras import ops
 
 from keras_permix.ops.reference.toeplitz import toeplitz
 
+# `…_between` is the bias of any queries and keys, and the other function that of all of a sequence.
+
 
 def simple_bias(table, tokens):
     """One learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
@@ -20,6 +22,12 @@ def simple_bias(table, tokens):
     return toeplitz(table[middle - tokens + 1 : middle + tokens])
 
 
+def simple_bias_between(table, queries, keys):
+    """`simple_bias` of tokens at some places, integer tensors: (queries, keys)."""
+    middle = (table.shape[0] - 1) // 2
+    return ops.take(table, middle + keys - queries[:, None])
+
+
 def rotary_bias(a, b, tokens):
     """Products of two learned vectors, each turned by its place: `out[i, j] = <R_i a, R_j b>`.
 
@@ -33,16 +41,21 @@ def rotary_bias(a, b, tokens):
     Returns:
         A float32 tensor of shape (tokens, tokens).
     """
-    half = a.shape[0] // 2
+    places = ops.arange(tokens)
+    return rotary_bias_between(a, b, places, places)
+
+
+def rotary_bias_between(a, b, queries, keys):
+    """`rotary_bias` of tokens at some places, integer tensors: (queries, keys)."""
+    return ops.matmul(_turn(a, queries), ops.transpose(_turn(b, keys)))
+
+
+def _turn(vector, places):
+    """A vector (width,) as it is turned at each of some places: (places, width)."""
+    half = vector.shape[0] // 2
     speeds = ops.convert_to_tensor(10000.0 ** (-np.arange(half) / half), "float32")
-    angles = ops.cast(ops.arange(tokens), "float32")[:, None] * speeds
-    a, b = (_turn(ops.cast(vector, "float32"), angles) for vector in (a, b))
-    return ops.matmul(a, ops.transpose(b))
-
-
-def _turn(vector, angles):
-    """Turn (width,) by (tokens, width / 2) angles: (tokens, width)."""
-    first, second = ops.split(vector, 2)
+    angles = ops.cast(places, "float32")[:, None] * speeds
+    first, second = ops.split(ops.cast(vector, "float32"), 2)
     cosine, sine = ops.cos(angles), ops.sin(angles)
     return ops.concatenate(
         [first * cosine - second * sine, second * cosine + first * sine], axis=-1

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix import ops
 from keras_permix.layers import DampedEMA
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.oracle import mega as oracle
@@ -19,6 +20,20 @@ def test_layer_gives_the_authors_values(direction):
     layer.build(golden["x"].shape)
     layer.set_weights([golden[f"{direction}_{weight.name}"] for weight in layer.weights])
     assert_close(to_numpy(layer(golden["x"].astype("float32"))), golden[f"{direction}_out"])
+
+
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_impulse_leaves_the_authors_kernel(direction):
+    """What each direction makes of a one and zeros; rows of the kernel are those of the weights."""
+    golden = load_golden("mega_parts")
+    kernel = golden[f"{direction}_kernel"]
+    impulse = np.eye(1, kernel.shape[1])[..., None] * np.ones(4)
+    weights = [golden[f"{direction}_{name}"] for name in ("delta", "alpha", "beta", "gamma")]
+    for first in range(0, len(kernel), 4):
+        rows = slice(first, first + 4)
+        arguments = [weight[rows].astype("float32") for weight in weights]
+        taps = ops.damped_ema(impulse.astype("float32"), *arguments, np.zeros(4, "float32"))
+        assert_close(to_numpy(taps)[0].T, kernel[rows])
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,299 @@
+"""MEGA and MEGA with CSP: gated attention, or a permutation, over a moving average of tokens."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.layers.mega.mega_block import MegaBlock
+from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
+from keras_permix.layers.mega.norms import make_norm, normalize
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.ops.reference.precision import full_precision
+from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.registry import zoo_model
+from keras_permix.zoo.sequence_classifier import (
+    SequenceClassifier,
+    check_sequence_config,
+    check_tokens,
+    join_pairs,
+    sequence_inputs,
+)
+
+HEAD = ("classifier", "classifier_dropout", "classifier_activation", "head", "logits")
+
+
+@zoo_model
+class MEGA(SequenceClassifier):
+    """A classifier of long sequences whose blocks attend, or permute, over a moving average.
+
+    Texts, pairs of texts, or images read pixel by pixel become logits `(batch, num_classes)`.
+    Texts are a dict of "tokens", integers `(batch, tokens)`, and "mask", True at real tokens; pairs
+    are `(batch, 2, max_length)`; images `(batch, height, width, 1)`, 0–255, resized to
+    `image_size`. There are no positions but those that the blocks know. Padding changes nothing.
+
+    Args:
+        num_classes: Number of logits.
+        vocabulary_size: Number of different tokens of a text, padding included.
+        max_length: The most tokens of a text. Of images it is the number of pixels.
+        pairs: Whether the input are pairs of texts.
+        image_size: Side of the square image in pixels; `None` for texts.
+        mean, std: Normalization of pixels on the scale 0–1, one value each.
+        width: Channels per token.
+        hidden_dim: Width of the values that are mixed. `None`: twice `width`.
+        shared_dim: Width of what queries and keys are made of.
+        mlp_dim: Hidden width of the feed-forward layers. `None`: `hidden_dim`.
+        classifier_dim: Hidden width of the head. `None`: `hidden_dim`.
+        ema_dim: Number of decays per channel of the moving averages.
+        depth: Number of blocks.
+        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
+        prenorm: Whether norms come before the halves of a block, and once more at the end, or
+            after the halves.
+        mixer: An attention function, "softmax", "laplace" or "relu2"; or a permutation of the
+            values in its place, a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
+            dict with that `"name"` and arguments of its layer. (The last group of CSP in a text
+            may be shorter.) `None`: the class's own.
+        chunk_size: Tokens attend within chunks of this many; `None`: to all. The last chunk of a
+            text may be shorter.
+        truncation: Number of tokens that a token is averaged over in each direction. `None`: all.
+        position_bias: "simple" or "rotary"; see `keras_permix.layers.MegaBlock`.
+        causal: Whether tokens see only those before them. It needs an attention function.
+        dropout: Rate of the dropouts of the embedding, the averages, the hidden values, the
+            outputs and the head.
+        hidden_dropout: Rate of the dropouts of the values and within the feed-forward layers.
+        attention_dropout: Rate of the dropout of the attention maps.
+        keep_unused_params: With a permutation, hold the weights of the attention all the same, as
+            the released code of CSP does.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument or mixer, one out of range, or sizes that do not fit.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.data import encode_bytes, pad_tokens
+    >>> from keras_permix.zoo import MEGA
+    >>> model = MEGA(num_classes=3, max_length=64, width=16, depth=2, mixer="laplace")
+    >>> texts = pad_tokens([encode_bytes("a cat"), encode_bytes("a black cat")], 64)
+    >>> tuple(model(texts).shape)
+    (2, 3)
+
+    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
+    code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    """
+
+    default_mixer = "softmax"
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        vocabulary_size: int = 257,
+        max_length: int = 4096,
+        pairs: bool = False,
+        image_size: int | None = None,
+        mean: tuple[float, ...] = (0.5,),
+        std: tuple[float, ...] = (0.5,),
+        width: int = 128,
+        hidden_dim: int | None = None,
+        shared_dim: int = 64,
+        mlp_dim: int | None = None,
+        classifier_dim: int | None = None,
+        ema_dim: int = 16,
+        depth: int = 4,
+        norm: str = "layernorm",
+        prenorm: bool = True,
+        mixer: str | dict | None = None,
+        chunk_size: int | None = None,
+        truncation: int | None = None,
+        position_bias: str = "simple",
+        causal: bool = False,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        keep_unused_params: bool = False,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_arguments(type(self), kwargs)
+        config = {
+            "num_classes": num_classes,
+            "vocabulary_size": vocabulary_size,
+            "max_length": max_length,
+            "pairs": pairs,
+            "image_size": image_size,
+            "mean": mean,
+            "std": std,
+            "width": width,
+            "hidden_dim": hidden_dim,
+            "shared_dim": shared_dim,
+            "mlp_dim": mlp_dim,
+            "classifier_dim": classifier_dim,
+            "ema_dim": ema_dim,
+            "depth": depth,
+            "norm": norm,
+            "prenorm": prenorm,
+            "mixer": check_mega_mixer(self.default_mixer if mixer is None else mixer),
+            "chunk_size": chunk_size,
+            "truncation": truncation,
+            "position_bias": position_bias,
+            "causal": causal,
+            "dropout": dropout,
+            "hidden_dropout": hidden_dropout,
+            "attention_dropout": attention_dropout,
+            "keep_unused_params": keep_unused_params,
+        }
+        config = _check_config(check_sequence_config(config))
+        inputs, tokens, mask = sequence_inputs(config, dtype)
+        feature_maps = _encode(_embed(tokens, mask, config, dtype), mask, config, dtype)
+        pooled = _pool(feature_maps[-1], mask, config, dtype)
+        if pairs:
+            pooled = ops.concatenate(join_pairs(pooled), axis=-1)
+        for layer in _make_head(config, dtype):
+            pooled = layer(pooled)
+        super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
+
+    def stream(self, tokens: Any, state: dict | None = None) -> tuple[Any, Any, dict]:
+        """Read some more tokens of texts, one or several of each, with a causal model.
+
+        There is no padding. Time and memory of a token are those of a chunk or, without chunks, of
+        `max_length` tokens; in chunks a text may be longer than that.
+
+        Args:
+            tokens: Integers `(batch, tokens)`.
+            state: What the call before returned; `None` at the start of the texts.
+
+        Returns:
+            `(features, logits, state)`: what the last block gives for these tokens as part of the
+            whole texts, `(batch, tokens, width)`; the logits of the texts so far; and what the next
+            call takes, dicts of tensors whose sizes stay the same and of how many tokens came.
+
+        Raises:
+            ValueError: for a model of pairs or images, one that is not causal or whose average is
+                truncated, tokens out of range, or more than `max_length` of them without chunks.
+
+        Example:
+
+        >>> import numpy as np
+        >>> from keras_permix.zoo import MEGA
+        >>> model = MEGA(max_length=64, width=16, depth=2, chunk_size=16, causal=True)
+        >>> features, logits, state = model.stream(np.array([[72, 105]]))
+        >>> features, logits, state = model.stream(np.array([[33]]), state)
+        >>> tuple(features.shape), tuple(logits.shape), int(state["position"])
+        ((1, 1, 16), (1, 2), 3)
+        """
+        config = self._zoo_config
+        if config["pairs"] or config["image_size"]:
+            raise ValueError(
+                "`stream` needs a model of single texts. "
+                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
+            )
+        if not ops.is_tensor(tokens):
+            check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_length": np.inf})
+        blocks = [self.get_layer(f"block_{index}") for index in range(config["depth"])]
+        state = state or {"blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)}
+        x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
+        for block, before in zip(blocks, state["blocks"], strict=True):
+            x, after = block.stream(x, before)
+            states.append(after)
+        normed = self.get_layer("norm")(x) if config["prenorm"] else x
+        total = state["total"] + ops.sum(_in_full(normed), axis=1)
+        position = state["position"] + tokens.shape[1]
+        logits = total / ops.cast(position, total.dtype)
+        for name in HEAD:
+            logits = self.get_layer(name)(logits)
+        total = ops.stop_gradient(total)
+        return x, logits, {"blocks": states, "total": total, "position": position}
+
+
+@zoo_model
+class CSPMEGA(MEGA):
+    """`MEGA` that mixes tokens by channel-wise sample permutation, if nothing else is said by a
+    complete sort, instead of attention."""
+
+    default_mixer = {"name": "csp", "group_size": None}
+
+
+def _embed(tokens, mask, config, dtype):
+    """From ids or pixels to tokens, zero where there is padding."""
+    width, normal = config["width"], keras.initializers.RandomNormal
+    if mask is None:
+        kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
+        x = Dense(width, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
+    else:
+        table = dict(embeddings_initializer=normal(0, width**-0.5), dtype=dtype, name="embedding")
+        x = keras.layers.Embedding(config["vocabulary_size"], width, **table)(tokens)
+    x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
+    return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
+
+
+def _encode(x, mask, config, dtype):
+    """The tokens after each block."""
+    feature_maps = []
+    for index in range(config["depth"]):
+        x = _make_block(config, index, dtype)(x, mask=mask)
+        feature_maps.append(x)
+    return feature_maps
+
+
+def _make_block(config, index, dtype):
+    place, ragged = (index, config["depth"]), not config["image_size"]
+    attention = {name: config[name] for name in ("position_bias", "max_length", "chunk_size")}
+    attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
+    same = ("hidden_dim", "shared_dim", "mlp_dim", "causal", "norm", "prenorm")
+    return MegaBlock(
+        **{name: config[name] for name in (*same, "dropout", "hidden_dropout")},
+        mixer=make_mega_mixer(config["mixer"], *place, ragged, dtype=dtype, name="mixer"),
+        average={"hidden_dim": config["ema_dim"], "truncation": config["truncation"]},
+        attention=attention,
+        drop_unused=not config["keep_unused_params"],
+        dtype=dtype,
+        name=f"block_{index}",
+    )
+
+
+def _pool(x, mask, config, dtype):
+    """The mean of the real tokens, in full precision, since there are many."""
+    if config["prenorm"]:
+        x = normalize(make_norm(config["norm"], dtype=dtype, name="norm"), x, mask)
+    x = _in_full(x)
+    if mask is None:
+        return ops.sum(x, axis=1) / x.shape[1]
+    real = ops.cast(ops.expand_dims(mask, -1), x.dtype)
+    return ops.sum(x * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1)
+
+
+def _in_full(x):
+    return ops.cast(x, full_precision(x.dtype))
+
+
+def _make_head(config, dtype):
+    """The layers from the mean to logits in float32, which are named as in `HEAD`."""
+    width = config["classifier_dim"] or config["hidden_dim"] or 2 * config["width"]
+    classifier, dropout, activation, head, logits = HEAD
+    return (
+        Dense(width, dtype=dtype, name=classifier),
+        make_dropout(config["dropout"], dtype=dtype, name=dropout),
+        keras.layers.Activation("gelu", dtype=dtype, name=activation),
+        keras.layers.Dense(config["num_classes"], use_bias=False, dtype=dtype, name=head),
+        keras.layers.Activation("linear", dtype="float32", name=logits),
+    )
+
+
+def _check_config(config):
+    """Check what no part of the model checks by the same name."""
+    for name in ("width", "ema_dim", "depth"):
+        check_integer(name, config[name])
+    for name in ("dropout", "attention_dropout"):
+        check_rate(name, config[name])
+    check_positive_or_none("classifier_dim", config["classifier_dim"])
+    chunk, tokens = config["chunk_size"], config["max_length"]
+    if config["image_size"] and chunk and tokens % min(chunk, tokens):
+        raise ValueError(
+            "`chunk_size` must divide the number of pixels. "
+            f"Received: chunk_size={chunk}, image_size={config['image_size']}"
+        )
+    return config

@@ -1,0 +1,102 @@
+"""A causal MegaBlock gives token by token what it gives for the whole sequence."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import MegaBlock
+from keras_permix.layers.mega.mega_attention import MegaAttention
+from tests.backends import compiled
+from tests.harness import assert_close, to_numpy
+from tests.layers.mega.test_mega_block import X, attending, expected, make
+
+CASES = {
+    "softmax": dict(),
+    "laplace in chunks": dict(mixer="laplace", attention=dict(chunk_size=5, ragged=True)),
+    "rotary relu2": dict(mixer="relu2", attention=dict(position_bias="rotary", max_length=20)),
+    "postnorm batchnorm in chunks": dict(
+        attention=dict(chunk_size=1, position_bias="rotary"), prenorm=False, norm="batchnorm"
+    ),
+}
+
+
+def stream(block, x, pieces):
+    """The outputs of pieces of some lengths, and the state after them."""
+    outputs, end, state = [], 0, None
+    for piece in pieces:
+        start, end = end, end + piece
+        piece, state = block.stream(x[:, start:end], state)
+        outputs.append(to_numpy(piece))
+    return np.concatenate(outputs, axis=1), state
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stream_gives_the_values_of_numpy(case):
+    block = make(causal=True, **CASES[case])
+    size = block.attention.chunk_size
+    wanted = expected(block, X, attending(block, None, size))
+    outputs, state = stream(block, X, (4, 1, 6, 1))
+    assert_close(outputs, wanted)
+    room = size or block.attention.longest if "rotary" not in case else size or 20
+    assert state["attention"]["keys"].shape == (3, room, 4)
+    assert state["attention"]["values"].shape == (3, room, 10)
+    assert state["average"].shape == (3, 6, 2)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_stream_computes_as_the_call_does(dtype):
+    block = make(causal=True, attention=dict(chunk_size=8, ragged=True), dtype=dtype)
+    outputs, state = block.stream(X)
+    assert keras.backend.standardize_dtype(outputs.dtype) == block.compute_dtype
+    assert keras.backend.standardize_dtype(state["attention"]["keys"].dtype) == block.compute_dtype
+    assert_close(to_numpy(outputs), to_numpy(block(X)), dtype=block.compute_dtype)
+
+
+def test_a_step_is_compiled_once():
+    """Whatever came before: the state keeps its shapes, and counts in a tensor."""
+    block = make(causal=True, attention=dict(chunk_size=5, ragged=True))
+    traced = []
+
+    def step(x, state):
+        traced.append(1)
+        return block.stream(x, state)
+
+    wanted, state = to_numpy(block(X)), block.stream(X[:, :1])[1]
+    state["attention"]["position"] = keras.ops.convert_to_tensor(state["attention"]["position"])
+    if keras.config.backend() != "torch":  # whose compiler takes a minute
+        step = compiled(step)
+    for place in range(1, 8):
+        outputs, state = step(keras.ops.convert_to_tensor(X[:, place : place + 1]), state)
+        assert_close(to_numpy(outputs), wanted[:, place : place + 1])
+    assert len(traced) == (7 if keras.config.backend() == "torch" else 1)
+
+
+def test_state_holds_no_gradient():
+    """Or it would hold every step that came before."""
+    block = make(causal=True)
+    _, state = block.stream(X[:, :3])
+    assert not any(getattr(x, "requires_grad", False) for x in keras.tree.flatten(state))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(), r"causal=True and an average without `truncation`.*causal=False"),
+        (dict(causal=True, average=dict(truncation=4)), "`truncation`.*'truncation': 4"),
+        (
+            dict(causal=True, attention=dict(max_length=8)),
+            "at most `max_length` tokens.*max_length=8, tokens=12",
+        ),
+    ],
+)
+def test_what_cannot_stream_says_why(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MegaBlock(shared_dim=4, **arguments).stream(X)
+
+
+@pytest.mark.parametrize("arguments", [dict(), dict(causal=True, position_bias="rotary")])
+def test_attention_streams_causally_within_bounds(arguments):
+    with pytest.raises(
+        ValueError, match="`stream` needs a layer with causal=True.*max_length=None"
+    ):
+        MegaAttention(**arguments).stream(X, X)

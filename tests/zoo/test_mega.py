@@ -1,0 +1,272 @@
+"""MEGA gives the numbers of NumPy, whatever is padded, and streams; its sizes are the papers'."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.zoo import CSPMEGA, MEGA
+from tests.harness import assert_close, to_numpy
+from tests.layers.mega.test_mega_block import attending, weights_by_layer
+from tests.oracle import mega as oracle
+from tests.oracle import permutations
+from tests.oracle.butterfly import gelu
+from tests.zoo.models import tiny
+
+IMAGE = dict(image_size=4, mean=[0.48], std=[0.24])
+SORT = {"name": "csp", "group_size": None}
+PAIRS_OF_TOKENS = {"name": "csp", "group_size": 2, "shift": "linear_head"}
+
+
+def weight(model, layer):
+    return [to_numpy(weight).astype("float64") for weight in model.get_layer(layer).weights]
+
+
+def embed(model, inputs):
+    """Tokens (batch, tokens, width) and their mask, two sequences for a pair."""
+    if not isinstance(inputs, dict):
+        (kernel, bias), config = weight(model, "embedding"), model.get_config()
+        pixels = (inputs / 255 - config["mean"][0]) / config["std"][0]
+        x = pixels.reshape(len(inputs), -1, 1) * kernel + bias
+        return x, np.ones(x.shape[:2], bool)
+    tokens, mask = (inputs[name].reshape(-1, inputs[name].shape[-1]) for name in ("tokens", "mask"))
+    return weight(model, "embedding")[0][tokens] * mask[..., None], mask
+
+
+def mixing(model, index, mask):
+    """How the oracle mixes in a block."""
+    config, block = model.get_config(), model.get_layer(f"block_{index}")
+    if block.attends:
+        return attending(block, mask, config["chunk_size"])
+    steps = permutations.schedule(block.mixer.shift, block.hidden_dim, index, config["depth"])
+
+    def mix(shared, values):
+        assert shared.shape[-1] == 0
+        size = block.mixer.group_size
+        return permutations.values(values, permutations.csp(values, steps, size, mask=mask))
+
+    return mix
+
+
+def expected(model, inputs):
+    """The logits, from the formulas."""
+    config = model.get_config()
+    kind, prenorm = config["norm"], config["prenorm"]
+    x, mask = embed(model, inputs)
+    for index in range(config["depth"]):
+        block = model.get_layer(f"block_{index}")
+        given = dict(kind=kind, prenorm=prenorm, truncation=config["truncation"], mask=mask)
+        x = oracle.mega_block(x, weights_by_layer(block), mixing(model, index, mask), **given)
+    x = oracle.norm(kind, x, weight(model, "norm")) if prenorm else x
+    pooled = (x * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+    if config["pairs"]:
+        pooled = pooled.reshape(len(pooled) // 2, -1)
+    kernel, bias = weight(model, "classifier")
+    return gelu(pooled @ kernel + bias) @ weight(model, "head")[0]
+
+
+CASES = {
+    "softmax": dict(),
+    "laplace of chunks": dict(mixer="laplace", chunk_size=5),
+    "relu2 after norms": dict(mixer="relu2", prenorm=False, norm="scalenorm", mlp_dim=7),
+    "causal": dict(mixer="laplace", causal=True, position_bias="rotary", norm="rmsnorm"),
+    "truncated batchnorm": dict(chunk_size=4, truncation=3, norm="batchnorm", classifier_dim=5),
+    "complete sort": dict(mixer=SORT),
+    "groups of two": dict(mixer=PAIRS_OF_TOKENS),
+    "shift": dict(mixer="circular_shift", norm="batchnorm"),
+    "pairs": dict(pairs=True),
+    "image": dict(**IMAGE, mixer="laplace", chunk_size=8),
+    "image of sorted pairs": dict(
+        **IMAGE, mixer={**PAIRS_OF_TOKENS, "shift": "power_code"}, norm="batchnorm"
+    ),
+}
+
+
+def make(name="MEGA", **changes):
+    return tiny(name, **{"mixer": "softmax", "chunk_size": None, **changes})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_model_gives_the_logits_of_numpy(case):
+    model = make(**CASES[case])
+    inputs = model.make_inputs(0, 4)
+    assert_close(to_numpy(model(inputs)), expected(model, inputs), kind="model")
+
+
+@pytest.mark.parametrize(
+    "case", ["laplace of chunks", "causal", "truncated batchnorm", "complete sort", "groups of two"]
+)
+def test_padding_does_not_change_the_logits(case):
+    """A text alone, of its own length, gives what it gives in a batch of longer ones."""
+    model = make(**CASES[case])
+    rng = np.random.default_rng(0)
+    tokens, mask = rng.integers(1, 20, (2, 12), "int32"), np.arange(12) < [[7], [12]]
+    both = to_numpy(model({"tokens": tokens, "mask": mask}))
+    assert_close(to_numpy(model({"tokens": tokens * mask, "mask": mask})), both, kind="model")
+    alone = {"tokens": tokens[:1, :7], "mask": mask[:1, :7]}
+    assert_close(model.predict(alone, verbose=0), both[:1], kind="model")
+
+
+def test_padding_does_not_change_a_step_of_training():
+    """Batch statistics, too, leave out what is padded, however far."""
+    inputs = make().make_inputs(0, 4)
+    wider = {name: np.pad(array, ((0, 0), (0, 5))) for name, array in inputs.items()}
+    model, longer = (make(norm="batchnorm", chunk_size=6, max_length=length) for length in (12, 17))
+    outputs = to_numpy(model(inputs, training=True))
+    assert_close(to_numpy(longer(wider, training=True)), outputs, kind="model")
+    assert not np.allclose(outputs, expected(model, inputs), atol=1e-2)
+
+
+# Encoder stacks: arguments, what CSP does there, parameters with attention and with CSP.
+LONG = dict(width=128, hidden_dim=256, norm="scalenorm", prenorm=False, max_length=4002)
+GROUPS = {"name": "csp", "group_size": 2}
+STACKS = {
+    "listops": (
+        dict(width=80, hidden_dim=160, depth=6, prenorm=False, max_length=2002),
+        (SORT, 586_098, 529_440),
+    ),
+    "text": (dict(**LONG, depth=4), (SORT, 923_668, 857_608)),
+    "retrieval": (dict(**LONG, depth=6, pairs=True), (SORT, 1_385_502, 1_286_412)),
+    "image": (
+        dict(width=160, hidden_dim=320, shared_dim=96, depth=8, norm="batchnorm", image_size=32),
+        ({"name": "circular_shift", "shift": "linear_head"}, 2_783_736, 2_640_640),
+    ),
+    "pathfinder": (
+        dict(width=128, hidden_dim=256, depth=6, norm="batchnorm", image_size=32),
+        ({**GROUPS, "shift": "linear_head"}, 1_352_826, 1_289_472),
+    ),
+    "path-x": (
+        dict(width=64, hidden_dim=128, shared_dim=32, depth=4, norm="batchnorm", image_size=128),
+        ({**GROUPS, "shift": "power_code"}, 373_116, 233_216),
+    ),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("task", STACKS)
+def test_parameters_are_those_of_the_papers_stacks(task):
+    arguments, (permutation, *wanted) = STACKS[task]
+    for mixer, parameters in zip(("laplace", permutation), wanted, strict=True):
+        model = MEGA(**arguments, mixer=mixer)
+        blocks = [model.get_layer(f"block_{index}") for index in range(arguments["depth"])]
+        weights = [weight for block in blocks for weight in block.trainable_weights]
+        assert sum(np.prod(weight.shape) for weight in weights) == parameters
+
+
+def test_embedding_and_head_are_those_of_the_paper():
+    text = MEGA(num_classes=5, vocabulary_size=2000, max_length=8, width=64, depth=1)
+    image = MEGA(num_classes=5, image_size=2, width=4096, hidden_dim=2, shared_dim=2, depth=1)
+    (table,), (kernel, bias) = weight(text, "embedding"), weight(image, "embedding")
+    for values, deviation in ((table, 1 / 8), (kernel, 1.0), (bias, 0.1)):
+        assert abs(values.mean()) < 0.1 * deviation
+        assert abs(values.std() / deviation - 1) < 0.1
+    assert [kernel.shape for kernel in weight(text, "head")] == [(128, 5)]
+    assert len(weight(tiny("MEGA", pairs=True), "classifier")[0]) == 2 * 8
+
+
+def test_class_is_mega_that_sorts():
+    arguments = dict(max_length=8, width=8, depth=2, ema_dim=2)
+    model, mega = CSPMEGA(**arguments), MEGA(**arguments, mixer=SORT)
+    mega.set_weights(model.get_weights())
+    inputs = model.make_inputs(0, 2)
+    np.testing.assert_array_equal(to_numpy(model(inputs)), to_numpy(mega(inputs)))
+
+
+def test_unused_weights_may_be_kept():
+    """Of a block: the projection to what is shared, and its scales, shifts and biases."""
+    model, kept = tiny("CSPMEGA"), tiny("CSPMEGA", keep_unused_params=True)
+    more = (8 + 1) * 4 + 2 * 2 * 4 + (2 * 12 - 1)
+    assert kept.count_params() - model.count_params() == 2 * more
+
+
+STREAMS = {
+    "softmax": dict(),
+    "laplace of chunks": dict(mixer="laplace", chunk_size=5),
+    "relu2 of chunks after norms": dict(
+        mixer="relu2", chunk_size=4, position_bias="rotary", prenorm=False, norm="scalenorm"
+    ),
+    "batchnorm": dict(position_bias="rotary", norm="batchnorm"),
+}
+
+
+@pytest.mark.parametrize("case", STREAMS)
+def test_stream_gives_what_the_whole_text_gives(case):
+    """One token at a time and several, across the borders of chunks and of whole ones."""
+    model = make(**STREAMS[case], causal=True, dropout=0.5, hidden_dropout=0.5)
+    tokens = np.random.default_rng(0).integers(0, 20, (2, 12), "int32")
+    whole = to_numpy(model.backbone({"tokens": tokens, "mask": np.ones_like(tokens, bool)}))
+    end, state, sizes = 0, None, set()
+    for piece in (3, 1, 1, 6, 1):
+        start, end = end, end + piece
+        features, logits, state = model.stream(tokens[:, start:end], state)
+        assert_close(to_numpy(features), whole[:, start:end], kind="model")
+        so_far = {"tokens": tokens[:, :end], "mask": np.ones((2, end), bool)}
+        assert_close(to_numpy(logits), expected(model, so_far), kind="model")
+        sizes.add(tuple(np.shape(array) for array in keras.tree.flatten(state)))
+    assert len(sizes) == 1 and int(state["position"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(), "`stream` needs a block with causal=True.*Received: causal=False"),
+        (dict(mixer=SORT), "`stream` needs a block with causal=True.*mixer=<CSP"),
+        (dict(causal=True, truncation=3), "without `truncation`.*'truncation': 3"),
+        (dict(causal=True, pairs=True), "model of single texts. Received: pairs=True"),
+        (dict(causal=True, image_size=4), "model of single texts.*image_size=4"),
+        (dict(causal=True, vocabulary_size=3), "below the model's `vocabulary_size`.*3 to 3"),
+        (dict(causal=True, max_length=3), "at most `max_length` tokens.*max_length=3, tokens=4"),
+    ],
+)
+def test_what_cannot_stream_says_why(arguments, message):
+    model = make(**arguments)
+    with pytest.raises(ValueError, match=message):
+        model.stream(np.full((2, 4), 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(width=0), "`width` must be a positive integer.*width=0"),
+        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        (dict(ema_dim=0), "`ema_dim` must be a positive integer.*ema_dim=0"),
+        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer or None.*hidden_dim=0"),
+        (dict(mlp_dim=0), "`mlp_dim` must be a positive integer or None.*mlp_dim=0"),
+        (dict(classifier_dim=0), "`classifier_dim` must be a positive integer or None.*=0"),
+        (dict(shared_dim=0), "`shared_dim` must be a positive integer.*shared_dim=0"),
+        (dict(truncation=0), "`truncation` must be a positive integer or None.*truncation=0"),
+        (dict(chunk_size=0), "`chunk_size` must be a positive integer or None.*chunk_size=0"),
+        (dict(max_length=0), "`max_length` must be a positive integer.*max_length=0"),
+        (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
+        (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
+        (dict(mixer="attention"), "`mixer` must be one of.*'laplace'.*'csp'.*'attention'"),
+        (dict(mixer={"name": "softmax", "size": 2}), "softmax takes.*Received: .'size'"),
+        (dict(mixer={"name": "csp", "group": 2}), "CSP takes.*Received: .'group'"),
+        (dict(mixer="csp", causal=True), "`causal` and `chunk_size` need.*causal=True"),
+        (dict(mixer="csp", chunk_size=4), "`causal` and `chunk_size` need.*chunk_size=4"),
+        (dict(dropout=1), r"`dropout` must be in \[0, 1\).*dropout=1"),
+        (dict(hidden_dropout=2), r"`hidden_dropout` must be in \[0, 1\).*hidden_dropout=2"),
+        (dict(attention_dropout=-1), r"`attention_dropout` must be in \[0, 1\).*dropout=-1"),
+        (dict(image_size=6, chunk_size=8), "`chunk_size` must divide.*=8, image_size=6"),
+        (dict(image_size=3, mixer="csp"), "`group_size` must divide.*group_size=2"),
+        (dict(image_size=4, pairs=True), "`pairs` are of texts.*image_size=4"),
+        (dict(image_size=4, std=(0,)), "`std` must hold positive numbers"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        make(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (dict(tokens=np.full((2, 4), 20), mask=np.ones((2, 4))), "`vocabulary_size`.*20 to 20"),
+        (dict(tokens=np.ones((2, 13), int), mask=np.ones((2, 13))), r"`max_length`.*\(2, 13\)"),
+        (dict(tokens=np.ones((2, 4), int), mask=np.ones((2, 3))), r"same shape.*\(2, 3\)"),
+    ],
+)
+def test_wrong_tokens_are_named(inputs, message):
+    model = make()
+    for call in (model, lambda inputs: model.predict(inputs, verbose=0)):
+        with pytest.raises(ValueError, match=message):
+            call(inputs)
