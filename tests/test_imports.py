@@ -102,6 +102,7 @@ PUBLIC = {
         "ButterflyMLP",
         "CSP",
         "DampedEMA",
+        "GraphEmbedding",
         "GraphormerBias",
         "GraphormerBlock",
         "ImagePreprocessor",
@@ -119,8 +120,10 @@ PUBLIC = {
     ],
     "keras_permix.zoo": [
         "CSPViT",
+        "Graphormer",
         "MODELS",
         "PresetInfo",
+        "SliceGraphormer",
         "SliceViT",
         "ViT",
         "list_presets",

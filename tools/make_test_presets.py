@@ -12,9 +12,12 @@ from keras_permix import zoo
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
+GRAPHS = dict(targets=3, width=4, depth=2, num_heads=2, mlp_dim=8)
 # class -> arguments of a tiny model of it
 MODELS = {
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
+    "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0]),
+    "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
