@@ -14,11 +14,14 @@ IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 TEXTS = dict(vocabulary_size=257, max_length=24, num_classes=3, width=8, depth=2)
 MEGA = dict(**TEXTS, hidden_dim=16, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
+GRAPHS = dict(targets=3, width=4, depth=2, num_heads=2, mlp_dim=8)
 # class -> arguments of a tiny model of it
 MODELS = {
     "CSPMEGA": MEGA,
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
+    "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0]),
     "MEGA": dict(**MEGA, chunk_size=8),
+    "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }

@@ -6,7 +6,8 @@ def add_parser(subparsers):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT",
-        help="image files; texts, or @FILE (two for each pair); or JSON files of a graph each",
+        help="image files; texts, or @FILE (two for each pair); SMILES or JSON files of a "
+        "graph each",
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=5, help="labels to print (default: 5)")
     parser.set_defaults(run=run)

@@ -4,6 +4,7 @@ from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import pad_graphs
 from keras_permix.data.graphs.preprocess import preprocess_graph
 from keras_permix.data.graphs.sets import GraphSource, load_graphs
+from keras_permix.data.graphs.smiles import from_smiles
 from keras_permix.data.images.augment import Augmentation, make_augmentation
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.generated import generated_images
@@ -29,6 +30,7 @@ __all__ = [
     "TextSource",
     "encode_bytes",
     "folder_images",
+    "from_smiles",
     "generated_images",
     "listed_images",
     "load_graphs",

@@ -12,6 +12,7 @@ from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.graph.graph_embedding import GraphEmbedding
 from keras_permix.layers.graph.graphormer_bias import GraphormerBias
 from keras_permix.layers.graph.graphormer_block import GraphormerBlock
 from keras_permix.layers.mega.damped_ema import DampedEMA
@@ -29,6 +30,7 @@ __all__ = [
     "ButterflyMLP",
     "CSP",
     "DampedEMA",
+    "GraphEmbedding",
     "GraphormerBias",
     "GraphormerBlock",
     "ImagePreprocessor",

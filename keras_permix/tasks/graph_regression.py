@@ -1,13 +1,15 @@
 """Numbers that belong to a graph, such as a molecule's properties."""
 
 import json
+import os
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from keras_permix.data import Dataset, Pipeline, load_graphs, pad_graphs
-from keras_permix.data.graphs.sets import read_graph
+from keras_permix.data import Dataset, Pipeline, load_graphs
+from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.data.graphs.sets import read_graphs
 from keras_permix.tasks.task import Task
 
 
@@ -63,17 +65,20 @@ class GraphRegression(Task):
         return [keras.metrics.MeanAbsoluteError(name="mae")]
 
     def read(self, arguments):
-        """A JSON file of one graph, in the form that `keras_permix.data.load_graphs` reads."""
-        path = Path(arguments[0])
+        """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""
+        word = arguments[0]
+        if not word.endswith(".json") and not os.path.isfile(word):
+            return self.model.encode_strings([word])
+        path = Path(word)
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"`INPUT` must be a JSON file of one graph. Received: {path} ({error})"
+                f"`INPUT` must be a JSON file of one graph, or a SMILES. Received: {path} ({error})"
             ) from error
         taken = self.model.input
-        edges = taken["attn_edge_type"].shape[-1] if "attn_edge_type" in taken else None
-        batch = pad_graphs([read_graph(row, edge_features=edges)])
+        edges = taken.get("edge_input", taken.get("attn_edge_type"))
+        batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))
         if batch["x"].shape[-1] != taken["x"].shape[-1]:
             raise ValueError(
                 f"The model takes nodes of {taken['x'].shape[-1]} features. "

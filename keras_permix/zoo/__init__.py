@@ -1,5 +1,6 @@
 """Models, and presets of them."""
 
+from keras_permix.zoo.graphormer import Graphormer, SliceGraphormer
 from keras_permix.zoo.mega import CSPMEGA, MEGA
 from keras_permix.zoo.presets.names import PresetInfo, list_presets, preset_info
 from keras_permix.zoo.registry import MODELS
@@ -7,10 +8,12 @@ from keras_permix.zoo.vit import CSPViT, SliceViT, ViT
 
 __all__ = [
     "CSPMEGA",
+    "CSPViT",
+    "Graphormer",
     "MEGA",
     "MODELS",
-    "CSPViT",
     "PresetInfo",
+    "SliceGraphormer",
     "SliceViT",
     "ViT",
     "list_presets",

@@ -18,6 +18,8 @@ def _checked(name):
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self, x=None, *args, **kwargs):
+        if name.startswith("predict"):
+            x = self.encoded(x)
         given = signature.bind(self, x, *args, **kwargs).arguments
         for inputs in (x, given.get("validation_data")):
             # One batch is no more than a step, for which a tensor would leave its device.
@@ -30,6 +32,13 @@ def _checked(name):
 
 def _are_arrays(inputs):
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
+
+
+def _are_strings(inputs):
+    if isinstance(inputs, np.ndarray):
+        inputs = inputs.tolist() if inputs.dtype.kind in "UO" else ()
+    strings = isinstance(inputs, list | tuple) and all(isinstance(x, str) for x in inputs)
+    return strings and len(inputs) > 0
 
 
 class CheckedInputs:
@@ -50,12 +59,21 @@ class CheckedInputs:
     predict_on_batch = _checked("predict_on_batch")
 
     def __call__(self, inputs, *args, **kwargs):
+        inputs = self.encoded(inputs)
         if _are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         elif isinstance(self.preprocessor, ImagePreprocessor):
             for images in keras.tree.flatten(inputs):
                 check_images(images, len(self.preprocessor.mean), squeezed=True)
         return super().__call__(inputs, *args, **kwargs)
+
+    def encoded(self, x):
+        """Inputs, and in place of strings what `encode_strings` makes of them."""
+        return self.encode_strings(list(x)) if _are_strings(x) else x
+
+    def encode_strings(self, strings):
+        """What the model takes of a list of strings; a model that takes none raises ValueError."""
+        raise ValueError(f"{type(self).__name__} takes no strings. Received: {strings[:3]}")
 
     def check_inputs(self, x):
         """Check that inputs are what the model takes; warn once of images that seem to be scaled.

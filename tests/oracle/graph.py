@@ -8,6 +8,45 @@ import math
 import numpy as np
 
 erf = np.vectorize(math.erf)
+UNREACHABLE = 510
+
+
+def preprocess(nodes, edges):
+    """What `pad_graphs` takes, by Floyd's algorithm and recursion; edges have features."""
+    nodes, edges = np.asarray(nodes, int), np.asarray(edges, int)
+    count, features = len(nodes), edges.shape[1] - 2
+    edge_type = np.zeros((count, count, features), int)
+    for a, b, *values in edges.tolist():
+        numbers = [2 + 512 * feature + value for feature, value in enumerate(values)]
+        edge_type[a, b] = edge_type[b, a] = numbers
+    distance = np.where(edge_type.any(-1), 1, UNREACHABLE)
+    np.fill_diagonal(distance, 0)
+    between = {}
+    for k, i, j in np.ndindex(count, count, count):
+        if distance[i, k] + distance[k, j] < distance[i, j]:
+            distance[i, j], between[i, j] = distance[i, k] + distance[k, j], k
+    pairs = [pair for pair in np.ndindex(count, count) if 0 < distance[pair] < UNREACHABLE]
+    paths = {pair: [*_inner(between, *pair), pair[1]] for pair in pairs}
+    longest = max(map(len, paths.values()), default=1)
+    edge_input = np.full((count, count, longest, features), -1)
+    for (start, end), path in paths.items():
+        for hop, pair in enumerate(zip([start, *path[:-1]], path, strict=True)):
+            edge_input[start, end, hop] = edge_type[pair]
+    return {
+        "x": 1 + 512 * np.arange(nodes.shape[1]) + nodes,
+        "in_degree": edge_type.any(-1).sum(1),
+        "spatial_pos": distance,
+        "attn_edge_type": edge_type,
+        "edge_input": edge_input,
+    }
+
+
+def _inner(between, start, end):
+    """The nodes between two nodes on their path."""
+    if (start, end) not in between:
+        return []
+    node = between[start, end]
+    return [*_inner(between, start, node), node, *_inner(between, node, end)]
 
 
 def bias(graph, tables, edges="multi_hop", max_hops=5):

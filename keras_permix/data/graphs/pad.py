@@ -2,7 +2,8 @@
 
 import numpy as np
 
-UNREACHABLE = 510  # the distance between nodes that no path joins
+from keras_permix.data.graphs.paths import UNREACHABLE
+
 MAX_HOPS = 20
 # name -> (axes of nodes, axes in all)
 AXES = {
@@ -73,7 +74,7 @@ def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)
         hops = min(max(longest, 1), MAX_HOPS)
     batch = {name: np.stack([_pad(graph, name, nodes, hops) for graph in graphs]) for name in AXES}
-    batch["attn_bias"] = np.stack([_attention_bias(graph, nodes, max_distance) for graph in graphs])
+    batch["attn_bias"] = attention_bias(batch["spatial_pos"], max_distance)
     if "y" in graphs[0]:
         batch["y"] = np.stack([np.asarray(graph["y"], "float32") for graph in graphs])
     return batch
@@ -93,12 +94,14 @@ def _pad(graph, name, nodes, hops):
     return padded
 
 
-def _attention_bias(graph, nodes, max_distance):
-    """Real tokens see each other unless they are too far; nobody sees padding."""
-    real = len(graph["x"])
-    bias = np.zeros((nodes + 1, nodes + 1), "float32")
-    bias[1 : real + 1, 1 : real + 1][np.asarray(graph["spatial_pos"]) >= max_distance] = -np.inf
-    bias[:, real + 1 :] = -np.inf
+def attention_bias(spatial_pos, max_distance):
+    """The "attn_bias" of padded distances: nodes that are far, and padding, are not seen."""
+    batch, nodes, _ = spatial_pos.shape
+    bias = np.zeros((batch, nodes + 1, nodes + 1), "float32")
+    among_nodes, columns = bias[:, 1:, 1:], bias[:, :, 1:]
+    among_nodes[spatial_pos > max_distance] = -np.inf
+    real = np.diagonal(spatial_pos, axis1=1, axis2=2) > 0
+    np.copyto(columns, -np.inf, where=~real[:, None])
     return bias
 
 

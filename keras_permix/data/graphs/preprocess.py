@@ -1,21 +1,27 @@
-"""Shortest paths of a graph, and its features as numbers of one table."""
+"""Graphs of features and edges as the arrays that Graphormer takes."""
+
+from typing import Any
 
 import numpy as np
 
-from keras_permix.data.graphs.pad import UNREACHABLE
+from keras_permix.data.graphs.pad import MAX_HOPS, attention_bias
+from keras_permix.data.graphs.paths import edges_on_paths, longest_path, shortest_paths
 
 TABLE = 512  # values of one feature
-LARGEST = TABLE - 2
+LARGEST = TABLE - 3  # so that an edge's, which is counted up thrice, is none of the next feature
+PREPROCESSED = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
-def preprocess_graph(nodes, edges, edge_features=None):
+def preprocess_graph(
+    nodes: Any, edges: Any, edge_features: int | None = None
+) -> dict[str, np.ndarray]:
     """Turn a graph into the arrays that `pad_graphs` takes.
 
     Feature f of value v becomes `1 + 512 f + v`, so that all features share one table; an edge's
     gets 1 more, since 0 is "no edge". Edges are undirected and of length 1.
 
     Args:
-        nodes: int array `(nodes, node_features)`, values 0 … 510.
+        nodes: int array `(nodes, node_features)`, values 0 … 509.
         edges: int array `(edges, 2 + edge_features)`: the two nodes, then the edge's features;
             without any, all edges get one feature 0.
         edge_features: Number of an edge's features, needed where there is no edge. `None`: what
@@ -37,65 +43,71 @@ def preprocess_graph(nodes, edges, edge_features=None):
     Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
     and the released code.
     """
+    graph = check_graph(nodes, edges, edge_features)
+    batch = batch_graphs([graph], hops=max(len(graph[0]) - 1, 1))
+    batch["edge_input"] = batch["edge_input"][
+        ..., : max(longest_path(batch["spatial_pos"] - 1), 1), :
+    ]
+    return {name: batch[name][0] - (name != "attn_edge_type") for name in PREPROCESSED}
+
+
+def batch_graphs(
+    graphs: list, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
+) -> dict[str, np.ndarray]:
+    """Preprocess graphs together: what `pad_graphs` makes of each graph's `preprocess_graph`.
+
+    Args:
+        graphs: Pairs of int arrays as `check_graph` gives them.
+        nodes, hops, max_distance: As in `pad_graphs`.
+    """
+    features, edges = ([graph[part] for graph in graphs] for part in (0, 1))
+    sizes = np.array([len(part) for part in features])
+    nodes = sizes.max() if nodes is None else nodes
+    x = np.zeros((len(graphs), nodes, features[0].shape[1]), "int32")
+    x[np.arange(nodes) < sizes[:, None]] = 2 + _ids(np.concatenate(features))
+    owner = np.repeat(np.arange(len(graphs)), [len(part) for part in edges])
+    start, end, *values = np.concatenate(edges).astype("int64").T
+    edge_type = np.zeros((len(graphs), nodes, nodes, len(values)), "int32")
+    edge_type[owner, start, end] = edge_type[owner, end, start] = 2 + _ids(np.array(values).T)
+    joined = edge_type[..., 0] > 0
+    distance, between = shortest_paths(joined)
+    if hops is None:
+        hops = min(max(longest_path(distance), 1), MAX_HOPS)
+    real = x[..., 0] > 0
+    degree = ((joined.sum(-1) + 1) * real).astype("int32")
+    spatial_pos = ((distance + 1) * (real[:, :, None] & real[:, None])).astype("int32")
+    none = np.zeros((1, len(values)), "int32")
+    numbered = np.concatenate([edge_type.reshape(-1, len(values)) + 1, none])
+    return {
+        "x": x,
+        "in_degree": degree,
+        "out_degree": degree,
+        "spatial_pos": spatial_pos,
+        "attn_edge_type": edge_type,
+        "edge_input": numbered[edges_on_paths(distance, between, hops)],
+        "attn_bias": attention_bias(spatial_pos, max_distance),
+    }
+
+
+def check_graph(
+    nodes: Any, edges: Any, edge_features: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays `nodes` and `edges` of `preprocess_graph`, of which each edge has a feature.
+
+    Raises:
+        ValueError: for arrays of another shape, or values out of range.
+    """
     nodes = np.asarray(nodes, "int64")
     width = 2 + (edge_features or 0)
     edges = np.asarray(edges, "int64").reshape(len(edges), -1 if len(edges) else width)
     _check(nodes, edges, edge_features)
-    pairs, values = edges[:, :2], edges[:, 2:]
-    if not values.shape[1]:
-        values = np.zeros((len(edges), 1), "int64")
-    edge_type = np.zeros((len(nodes), len(nodes), values.shape[1]), "int64")
-    edge_type[pairs[:, 0], pairs[:, 1]] = edge_type[pairs[:, 1], pairs[:, 0]] = 1 + _ids(values)
-    joined = edge_type.any(-1)
-    distance, between = shortest_paths(joined)
-    return {
-        "x": _ids(nodes),
-        "in_degree": joined.sum(1),
-        "spatial_pos": distance,
-        "attn_edge_type": edge_type,
-        "edge_input": _edges_on_paths(distance, between, edge_type),
-    }
-
-
-def shortest_paths(joined):
-    """Distances in edges, and a node between each two on their path, -1 for none.
-
-    Floyd's algorithm: the first node that makes a path shorter is kept.
-    """
-    nodes = len(joined)
-    distance = np.where(joined, 1, UNREACHABLE)
-    np.fill_diagonal(distance, 0)
-    between = np.full((nodes, nodes), -1)
-    for node in range(nodes):
-        through = distance[:, node, None] + distance[node]
-        shorter = through < distance
-        between[shorter] = node
-        distance = np.where(shorter, through, distance)
-    return np.minimum(distance, UNREACHABLE), between
-
-
-def _edges_on_paths(distance, between, edge_type):
-    nodes = len(distance)
-    reached = distance < UNREACHABLE
-    hops = max(int(distance[reached].max(initial=0)), 1)
-    on_paths = np.full((nodes, nodes, hops, edge_type.shape[-1]), -1)
-    for start, end in zip(*np.nonzero(reached & (distance > 0)), strict=True):
-        path = [start, *_inner(between, start, end), end]
-        for hop, (a, b) in enumerate(zip(path, path[1:], strict=False)):
-            on_paths[start, end, hop] = edge_type[a, b]
-    return on_paths
-
-
-def _inner(between, start, end):
-    """The nodes between two nodes on their path."""
-    node = between[start, end]
-    if node < 0:
-        return []
-    return [*_inner(between, start, node), node, *_inner(between, node, end)]
+    if edges.shape[1] == 2:
+        edges = np.pad(edges, ((0, 0), (0, 1)))
+    return nodes.astype("uint16"), edges.astype("uint16")
 
 
 def _ids(values):
-    return 1 + TABLE * np.arange(values.shape[1]) + values
+    return TABLE * np.arange(values.shape[1], dtype="int32") + values
 
 
 def _check(nodes, edges, edge_features):

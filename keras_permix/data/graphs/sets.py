@@ -1,13 +1,33 @@
-"""Sets of graphs with a target each, in files of one graph per line."""
+"""Sets of graphs with targets: molecules as SMILES, or graphs in files of one per line."""
 
 import copy
+from typing import Any
 
 import numpy as np
 
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.graphs.pad import MAX_HOPS, pad_graphs
-from keras_permix.data.graphs.preprocess import preprocess_graph
+from keras_permix.data.graphs.pad import MAX_HOPS
+from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
+from keras_permix.data.graphs.smiles import parse_smiles
 from keras_permix.data.lines import read_parts
+
+HARTREE = 27.211386245988  # in eV; CODATA 2018
+TEST_FRACTION = 0.1
+FILES = {
+    name: {"train": file, "test": file, "splits": (None, None)}
+    for name, file in {"esol": "esol.csv", "qm9": "qm9.csv.xz"}.items()
+}
+# set -> target -> the column of its file, and what that is multiplied by
+TARGETS = {
+    "esol": {"log_solubility": ("measured log solubility in mols per litre", 1.0)},
+    "qm9": {
+        "gap": ("HOMO_LUMO_gap_au", HARTREE),
+        "homo": ("HOMO_au", HARTREE),
+        "lumo": ("LUMO_au", HARTREE),
+        "dipole": ("Dipole_debye", 1.0),
+        "polarizability": ("Polarizability_bohr3", 1.0),
+    },
+}
 
 
 class GraphSource:
@@ -16,73 +36,129 @@ class GraphSource:
     `source[start:stop]` is a source of some of the graphs, `len(source)` their number.
 
     Args:
-        graphs: A list of dicts as `pad_graphs` takes them, each with "y".
+        graphs: A list of pairs of int arrays, the `nodes` and `edges` of `preprocess_graph`.
+        targets: float array `(graphs, targets)`.
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
     """
 
-    def __init__(self, graphs, nodes=None, hops=None):
-        self.graphs, self.nodes, self.hops = graphs, nodes, hops
+    def __init__(
+        self, graphs: list, targets: Any, nodes: int | None = None, hops: int | None = None
+    ):
+        self.graphs, self.targets = graphs, np.asarray(targets, "float32")
+        self.nodes, self.hops = nodes, hops
 
     def __len__(self):
         return len(self.graphs)
 
     def __getitem__(self, part):
         some = copy.copy(self)
-        some.graphs = self.graphs[part]
+        some.graphs, some.targets = self.graphs[part], self.targets[part]
         return some
 
     def read(self, indices, epoch=0, index=0):
         """Read graphs as one batch: `(inputs of pad_graphs, float32 targets (batch, targets))`."""
         chosen = [self.graphs[int(i)] for i in indices]
-        inputs = pad_graphs(chosen, nodes=self.nodes, hops=self.hops)
-        return inputs, inputs.pop("y").reshape(len(chosen), -1)
+        return batch_graphs(chosen, self.nodes, self.hops), self.targets[np.asarray(indices, int)]
 
 
-def load_graphs(name, data_dir=None, *, labels=("y",), **files):
-    """Load a set of graphs from files of JSON lines.
+def load_graphs(
+    name: str,
+    data_dir: str | None = None,
+    *,
+    labels: tuple[str, ...] | None = None,
+    hops: int | None = None,
+    split_seed: int = 0,
+    **files: Any,
+) -> Dataset:
+    """Load a set of graphs with targets.
 
-    A row says "nodes", a list of each node's features; "edges", a list of `[node, node, feature,
-    …]`, each edge once; and under each name of `labels` a number to be predicted. Features are
-    integers 0 … 510.
+    `"qm9"` are 130,831 molecules of up to 9 atoms other than hydrogen, with "gap" (between HOMO
+    and LUMO, in eV), "homo", "lumo" (eV), "dipole" (debye) and "polarizability" (bohr³); `"esol"`
+    are 1,128 molecules with "log_solubility" in water (log10 of mol/l). Neither has an official
+    split: a tenth, drawn by `split_seed`, is for testing.
+
+    Another set names its files, of JSON lines or of values under a header. A row says either
+    "smiles", a molecule; or "nodes", a list of each node's features, and "edges", a list of
+    `[node, node, feature, …]`, each edge once, of integers 0 … 509. And under each name of
+    `labels` a number to be predicted.
 
     Args:
         name: What the set is called.
-        data_dir: Folder that the files are relative to.
-        labels: Names of the targets.
-        **files: `train`, `test` and `splits`, as in `read_parts`.
+        data_dir: Folder that the files are relative to; `None`: that of `KERAS_PERMIX_DATA` for
+            the two sets above, else the current one.
+        labels: Names of the targets. `None`: "gap" of QM9, "log_solubility" of ESOL, else "y".
+        hops: Edges to keep of a path, as in `pad_graphs`; a model needs no more than its
+            `max_hops`. `None`: those of the longest that there may be, at most 20.
+        split_seed: Integer ≥ 0, of the split of QM9 and ESOL.
+        **files: `train`, `test` and `splits` of another set, as in `read_parts`.
 
     Returns:
         A `Dataset` whose parts are `(GraphSource, None)`, all padded to the largest graph.
 
     Raises:
-        ValueError: for a damaged file, or a row that is no such graph.
+        ImportError: for molecules without the package rdkit, which the extra `graph` brings.
+        ValueError: for an unknown target, a damaged file, or a row that is no such graph.
         FileNotFoundError: for a missing file.
+
+    Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
+    molecules", 2014; Delaney, "ESOL: Estimating aqueous solubility directly from molecular
+    structure", 2004.
     """
-    parts = read_parts(name, {}, data_dir, **files)
-    edge_features = max(
-        (len(edge) - 2 for rows in parts for row in rows for edge in row.get("edges", [])),
-        default=0,
+    own = bool(files) or name not in FILES
+    columns = {} if own else TARGETS[name]
+    labels = tuple(labels or list(columns)[:1] or ("y",))
+    if not own and not set(labels) <= set(columns):
+        raise ValueError(
+            f"`labels` of {name} must be of {', '.join(columns)}. Received: labels={labels}"
+        )
+    train, test = read_parts(name, FILES, data_dir, **files)
+    rows = [*train, *test] if own else train
+    graphs = read_graphs(rows)
+    targets = [[_number(row, *columns.get(y, (y, 1.0))) for y in labels] for row in rows]
+    nodes = max(len(atoms) for atoms, _ in graphs)
+    hops = hops or min(max(nodes - 1, 1), MAX_HOPS)
+    count = len(rows)
+    order = np.arange(count) if own else np.random.default_rng(split_seed).permutation(count)
+    cut = len(train) if own else count - round(TEST_FRACTION * count)
+    parts = (
+        GraphSource([graphs[i] for i in some], [targets[i] for i in some], nodes, hops)
+        for some in (order[:cut], order[cut:])
     )
-    train, test = ([read_graph(row, labels, edge_features) for row in rows] for rows in parts)
-    nodes = max(len(graph["x"]) for graph in [*train, *test])
-    hops = min(max(graph["edge_input"].shape[2] for graph in [*train, *test]), MAX_HOPS)
-    train, test = (GraphSource(graphs, nodes, hops) for graphs in (train, test))
-    return Dataset(name, (train, None), (test, None), tuple(labels))
+    train, test = ((part, None) for part in parts)
+    return Dataset(name, train, test, labels)
 
 
-def read_graph(row, labels=(), edge_features=None):
-    """The graph of one row, as `pad_graphs` takes it.
+def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The graphs of rows, as `check_graph` gives them.
+
+    Args:
+        rows: Dicts as `load_graphs` reads them.
+        edge_features: Number of an edge's features, if there are no edges.
 
     Raises:
-        ValueError: if the row is no graph, or lacks a number.
+        ValueError: if a row is no graph.
     """
+    if all("smiles" in row for row in rows):
+        return parse_smiles(str(row["smiles"]).strip() for row in rows)
+    features = [len(edge) - 2 for row in rows for edge in row.get("edges", [])]
+    return [_read_graph(row, max(features, default=edge_features)) for row in rows]
+
+
+def _read_graph(row, edge_features):
     try:
-        graph = preprocess_graph(row["nodes"], row["edges"], edge_features)
-        if labels:
-            graph["y"] = np.array([row[label] for label in labels], "float32")
+        return check_graph(row["nodes"], row["edges"], edge_features)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"A graph must have `nodes`, `edges`{''.join(f', `{label}`' for label in labels)}. "
+            "A graph must have `nodes` and `edges`, or every one `smiles`. "
             f"Received: {str(row)[:200]} ({type(error).__name__}: {error})"
         ) from error
-    return graph
+
+
+def _number(row, column, factor):
+    try:
+        return factor * float(row[column])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Every row must have a number under {column!r}. "
+            f"Received: {str(row)[:200]} ({type(error).__name__}: {error})"
+        ) from error

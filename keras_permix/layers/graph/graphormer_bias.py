@@ -85,14 +85,13 @@ class GraphormerBias(keras.layers.Layer):
     def _check(self, shapes):
         """Check the shapes of the dict of graphs; return the number of edge features."""
         edges = EDGES[self.edges]
-        known = 2 if edges == "edge_input" else 1  # axes whose sizes must be known: hops, features
-        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 3 + known}
+        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 5 if edges == "edge_input" else 4}
         given = shapes if isinstance(shapes, dict) else {}
         wrong = {name for name in axes if len(given.get(name, ())) != axes[name]}
-        if wrong or None in given[edges][-known:]:
+        if wrong or given[edges][-1] is None:
             raise ValueError(
                 f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} "
-                "axes, of known hops and features. "
+                "axes, of known features. "
                 f"Received: {({name: given[name] for name in sorted(given)}) or shapes}"
             )
         return given[edges][-1]
@@ -110,7 +109,10 @@ class GraphormerBias(keras.layers.Layer):
 
     def _path_bias(self, paths, distance):
         """`sum_t mean_f(edge_table[paths[t, f]]) @ hop_table[t]` over the length of the path."""
-        hops, features = min(self.max_hops, paths.shape[3]), paths.shape[4]
+        if paths.shape[3] is None:  # a graph that is compiled for any number of hops
+            paths = ops.pad(paths, (*[(0, 0)] * 3, (0, self.max_hops), (0, 0)))
+            paths = paths[:, :, :, : self.max_hops]
+        hops, features = min(self.max_hops, paths.shape[3] or self.max_hops), paths.shape[4]
         # The matrices go to the rows of the table, which are fewer than the edges of all paths.
         tables = ops.matmul(self.edge_table, self.hop_table[:hops])
         parts = [

@@ -1,0 +1,166 @@
+"""Molecules, written as SMILES, as graphs of atoms and bonds."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_permix.data.graphs.preprocess import batch_graphs
+
+
+class Feature(NamedTuple):
+    """What RDKit's `method` says of an atom or bond: the index of its answer in `known`.
+
+    The names in `known` are of RDKit's enumeration `names`. Any other answer has the last index,
+    which is the length of `known`.
+    """
+
+    method: str
+    known: Any
+    names: str | None = None
+
+
+ATOM_FEATURES = (
+    Feature("GetAtomicNum", range(1, 119)),
+    Feature(
+        "GetChiralTag",
+        ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER"),
+        "ChiralType",
+    ),
+    Feature("GetTotalDegree", range(11)),
+    Feature("GetFormalCharge", range(-5, 6)),
+    Feature("GetTotalNumHs", range(9)),
+    Feature("GetNumRadicalElectrons", range(5)),
+    Feature("GetHybridization", ("SP", "SP2", "SP3", "SP3D", "SP3D2"), "HybridizationType"),
+    Feature("GetIsAromatic", (False, True)),
+    Feature("IsInRing", (False, True)),
+)
+BOND_FEATURES = (
+    Feature("GetBondType", ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"), "BondType"),
+    Feature(
+        "GetStereo",
+        ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY"),
+        "BondStereo",
+    ),
+    Feature("GetIsConjugated", (False, True)),
+)
+
+
+def from_smiles(
+    smiles: Iterable[str],
+    *,
+    nodes: int | None = None,
+    hops: int | None = None,
+    max_distance: int = 20,
+) -> dict[str, np.ndarray]:
+    """Turn molecules into one batch of graphs, as `Graphormer` takes them.
+
+    Nodes are the atoms that a SMILES writes, without the hydrogens that it implies, in its order.
+    Features are those of the Open Graph Benchmark, of PCQM4M among others. Of an atom: atomic
+    number, chirality, degree, formal charge, number of hydrogens, number of radical electrons,
+    hybridization, whether it is aromatic, whether it is in a ring. Of a bond: its type, stereo,
+    whether it is conjugated.
+
+    Args:
+        smiles: Strings.
+        nodes, hops, max_distance: As in `pad_graphs`.
+
+    Returns:
+        A dict of arrays as `pad_graphs` gives it, without "y".
+
+    Raises:
+        ImportError: without the package rdkit, which the extra `graph` brings.
+        TypeError: for what is no list of strings.
+        ValueError: for no SMILES, one that is not valid, or `nodes` smaller than a molecule.
+
+    Example:
+
+    >>> from keras_permix.data import from_smiles
+    >>> ethanol = from_smiles(["CCO"])
+    >>> ethanol["spatial_pos"][0].tolist()
+    [[1, 2, 3], [2, 1, 2], [3, 2, 1]]
+
+    Source: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
+    """
+    graphs = parse_smiles(smiles)
+    largest = max((len(atoms) for atoms, _ in graphs), default=0)
+    if not graphs or nodes is not None and nodes < largest:
+        raise ValueError(
+            "`smiles` must hold at least one molecule, and `nodes` be no less than the largest "
+            f"has. Received: {len(graphs)} molecules of up to {largest} atoms, nodes={nodes}"
+        )
+    return batch_graphs(graphs, nodes, hops, max_distance)
+
+
+def parse_smiles(smiles: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The atoms and bonds of molecules, as `check_graph` gives them; raises as `from_smiles`."""
+    if isinstance(smiles, str):
+        raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
+    chem, silence = _rdkit()
+    atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
+    bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
+    atoms, bonds, ends, sizes = [], [], [], []  # flat: a list for each atom would take its time
+    with silence():
+        for position, text in enumerate(smiles):
+            molecule = _read(chem, text, position)
+            count = molecule.GetNumAtoms(), molecule.GetNumBonds()
+            for atom in map(molecule.GetAtomWithIdx, range(count[0])):
+                atoms += [method(atom) for method in atom_methods]
+            for bond in map(molecule.GetBondWithIdx, range(count[1])):
+                ends += bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+                bonds += [method(bond) for method in bond_methods]
+            sizes.append(count)
+    nodes, edges = _indices(atoms, ATOM_FEATURES, chem), _indices(bonds, BOND_FEATURES, chem)
+    edges = np.hstack([np.array(ends, "uint16").reshape(-1, 2), edges])
+    ends_of_nodes, ends_of_edges = np.cumsum(np.array(sizes, int).reshape(-1, 2), axis=0).T
+    parts = np.split(nodes, ends_of_nodes)[:-1], np.split(edges, ends_of_edges)[:-1]
+    return list(zip(*parts, strict=True))
+
+
+def _read(chem, text, position):
+    """The molecule of a SMILES."""
+    if not isinstance(text, str):
+        raise TypeError(f"`smiles` must be strings. Received: smiles[{position}]={text!r}")
+    molecule = chem.MolFromSmiles(text)
+    if molecule is None or not molecule.GetNumAtoms():
+        raise ValueError(
+            f"`smiles` must be SMILES of molecules{_why_not(chem, text)}. "
+            f"Received: smiles[{position}]={text!r}"
+        )
+    return molecule
+
+
+def _why_not(chem, text):
+    """What RDKit has against a molecule that is written well."""
+    molecule = chem.MolFromSmiles(text, sanitize=False)
+    try:
+        if molecule is not None:
+            chem.SanitizeMol(molecule)
+    except ValueError as error:
+        return f" ({error})"
+    return ""
+
+
+def _indices(answers, features, chem):
+    """The index of each answer, uint16 `(atoms or bonds, features)`."""
+    answers = np.array(answers, "int16").reshape(-1, len(features))
+    columns = []
+    for feature, column in zip(features, answers.T, strict=True):
+        known = feature.known
+        if feature.names:
+            known = [getattr(chem, feature.names).names[name] for name in known]
+        found = column[:, None] == np.array(known, "int16")
+        columns.append(np.where(found.any(1), found.argmax(1), len(known)))
+    return np.stack(columns, axis=1).astype("uint16")
+
+
+def _rdkit():
+    """RDKit's chemistry, and what keeps it from writing to the terminal."""
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError as error:
+        raise ImportError(
+            'SMILES are read by RDKit: pip install "keras_permix[graph]". '
+            "Received: an environment without the package rdkit"
+        ) from error
+    return Chem, rdBase.BlockLogs

@@ -1,0 +1,243 @@
+"""Graphormer: a Transformer on graphs, which attends or sorts."""
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
+from keras_permix.layers.graph.graph_embedding import GraphEmbedding
+from keras_permix.layers.graph.graph_mixers import make_dense
+from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
+from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_named, check_rate
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.registry import zoo_model
+
+SIZES = ("targets", "node_features", "edge_features", "width", "depth", "num_heads", "mlp_dim")
+SIZES += ("max_hops",)
+HOP_TABLES = 128  # that the released code holds
+NODES = 8  # of the largest random graph
+
+
+@zoo_model
+class Graphormer(ZooModel):
+    """A Transformer on graphs, whose token mixer is an argument.
+
+    Graphs are a dict of padded arrays as `keras_permix.data.from_smiles` and `pad_graphs` give
+    them, of any number of nodes; arrays that the model does not need are left aside. `predict`,
+    `predict_on_batch` and a call take a list of SMILES as well. They become numbers
+    `(batch, targets)`, float32, read off a virtual node that is joined to all others.
+
+    Args:
+        targets: Numbers to predict for each graph.
+        node_features: Features of a node; 9 for molecules.
+        edge_features: Features of an edge; 3 for molecules.
+        width: Channels per token.
+        depth: Number of blocks.
+        num_heads: Number of heads; it divides `width`.
+        mlp_dim: Hidden width of the blocks' channel mixers.
+        mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
+            `"name"` and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
+            `GraphormerBlock`. `None`: the class's own.
+        edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (that
+            which joins them), as of `GraphormerBias`.
+        max_hops: Edges of a path that count.
+        dropout: Rate of the dropouts after the mixers and after the channel mixers.
+        attention_dropout: Rate of the dropout on the maps.
+        input_dropout: Rate of the dropout on the embedded nodes.
+        mean, std: Of the targets that the model is trained on: it predicts `mean + std * output`
+            and so in their units. Numbers, or one for each target.
+        keep_unused_params: Hold 128 matrices of hops, as the released model does; parameter
+            counts of the papers include them.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument or mixer, or one out of range.
+
+    Example:
+
+    >>> from keras_permix.data import from_smiles
+    >>> from keras_permix.zoo import SliceGraphormer
+    >>> model = SliceGraphormer(width=32, depth=2, num_heads=4, mlp_dim=32)
+    >>> model.predict(["CCO", "c1ccccc1"], verbose=0).shape
+    (2, 1)
+    >>> tuple(model(from_smiles(["CCO"])).shape)
+    (1, 1)
+
+    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+    and the released code; the arguments are by default those for PCQM4M.
+    """
+
+    task = "graph_regression"
+    default_mixer = "attention"
+
+    def __init__(
+        self,
+        targets: int = 1,
+        node_features: int = len(ATOM_FEATURES),
+        edge_features: int = len(BOND_FEATURES),
+        width: int = 768,
+        depth: int = 12,
+        num_heads: int = 32,
+        mlp_dim: int = 768,
+        mixer: str | dict | None = None,
+        edges: str = "multi_hop",
+        max_hops: int = 5,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        input_dropout: float = 0.1,
+        mean: float | Sequence[float] = 0.0,
+        std: float | Sequence[float] = 1.0,
+        keep_unused_params: bool = False,
+        dtype: Any = None,
+        **kwargs: Any,
+    ):
+        check_arguments(type(self), kwargs)
+        config = {
+            "targets": targets,
+            "node_features": node_features,
+            "edge_features": edge_features,
+            "width": width,
+            "depth": depth,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "mixer": check_named("mixer", self.default_mixer if mixer is None else mixer, MIXERS),
+            "edges": check_choice("edges", edges, tuple(EDGES)),
+            "max_hops": max_hops,
+            "dropout": check_rate("dropout", dropout),
+            "attention_dropout": check_rate("attention_dropout", attention_dropout),
+            "input_dropout": check_rate("input_dropout", input_dropout),
+            "mean": _per_target("mean", mean, targets),
+            "std": _per_target("std", std, targets),
+            "keep_unused_params": keep_unused_params,
+        }
+        _check_config(config)
+        graphs = graph_inputs(config)
+        feature_maps = _encode(graphs, config, dtype)
+        values = _read_out(feature_maps[-1], config, dtype)
+        super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
+
+    def features(self, inputs: Any, layers: Sequence[int] | None = None) -> list:
+        return super().features(self._taken(inputs), layers)
+
+    def _taken(self, inputs):
+        """The arrays that the model takes, of a dict: Keras would go by their number and order."""
+        if not isinstance(inputs, dict):
+            return inputs
+        return {name: inputs[name] for name in self.input if name in inputs}
+
+    def encode_strings(self, strings: Sequence[str]) -> dict[str, np.ndarray]:
+        """What the model takes of molecules, written as SMILES; see `from_smiles` of the data.
+
+        Raises:
+            ValueError: if the model is of other features than molecules have.
+        """
+        config, molecules = self.get_config(), (len(ATOM_FEATURES), len(BOND_FEATURES))
+        if (config["node_features"], config["edge_features"]) != molecules:
+            raise ValueError(
+                "Molecules are read by a model of `node_features` = 9 and `edge_features` = 3. "
+                f"Received: {self.name} with node_features={config['node_features']}, "
+                f"edge_features={config['edge_features']}"
+            )
+        return self._taken(from_smiles(strings, hops=config["max_hops"]))
+
+    def check_arrays(self, x: Any) -> None:
+        check_graphs(x, self.input)
+
+    def make_inputs(self, seed: int, batch: int) -> dict[str, np.ndarray]:
+        config, rng = self.get_config(), np.random.default_rng(seed)
+        graphs = [_random_graph(rng, config) for _ in range(batch)]
+        return self._taken(batch_graphs(graphs, NODES, config["max_hops"]))
+
+    def describe_input(self) -> dict[str, int]:
+        config = self.get_config()
+        return {name: config[name] for name in ("node_features", "edge_features")}
+
+    def describe_output(self) -> dict:
+        return {"outputs": "values", "targets": self.output_shape[-1]}
+
+
+@zoo_model
+class SliceGraphormer(Graphormer):
+    """`Graphormer` that mixes nodes by sorting every channel instead of attention.
+
+    Source: Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
+    """
+
+    default_mixer = "slice_sort"
+
+
+def _encode(graphs, config, dtype):
+    """The tokens after each block."""
+    hop_tables = max(HOP_TABLES, config["max_hops"]) if config["keep_unused_params"] else None
+    bias = GraphormerBias(
+        config["num_heads"], config["edges"], config["max_hops"], hop_tables,
+        dtype=dtype, name="graphormer_bias",
+    )(graphs)  # fmt: skip
+    x = GraphEmbedding(config["width"], dtype=dtype, name="graph_embedding")(graphs)
+    x = make_dropout(config["input_dropout"], dtype=dtype, name="input_dropout")(x)
+    feature_maps = []
+    for index in range(config["depth"]):
+        block = GraphormerBlock(
+            config["num_heads"],
+            config["mlp_dim"],
+            config["mixer"],
+            dropout=config["dropout"],
+            attention_dropout=config["attention_dropout"],
+            layer=index,
+            layers=config["depth"],
+            dtype=dtype,
+            name=f"block_{index}",
+        )
+        x = block(x, bias)
+        feature_maps.append(x)
+    return feature_maps
+
+
+def _read_out(tokens, config, dtype):
+    """From tokens to values in float32, in the units of the targets."""
+    x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
+    head = make_dense(config["targets"], config["depth"], dtype=dtype, name="head")
+    units = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
+    return units(head(x[:, 0]))
+
+
+def _random_graph(rng, config):
+    """A tree with one more edge, of random features."""
+    nodes = rng.integers(3, NODES + 1)
+    ends = [(node, rng.integers(node)) for node in range(1, nodes)] + [(0, nodes - 1)]
+    features = rng.integers(0, 4, (nodes, config["edge_features"]))
+    return rng.integers(0, 9, (nodes, config["node_features"])), np.hstack([ends, features])
+
+
+def _check_config(config):
+    for key in SIZES:
+        check_integer(key, config[key])
+    if np.min(config["std"]) <= 0:
+        raise ValueError(f"`std` must be positive. Received: std={config['std']}")
+
+
+def _per_target(argument, value, targets):
+    """A float, or a list of one per target."""
+    if isinstance(value, Real):
+        return float(value)
+    try:
+        floats = [float(number) for number in value]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != targets:
+        raise ValueError(
+            f"`{argument}` must be a number, or one per target. "
+            f"Received: {argument}={value!r}, targets={targets}"
+        )
+    return floats

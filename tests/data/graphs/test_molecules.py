@@ -1,0 +1,163 @@
+"""SMILES become the graphs that the Open Graph Benchmark describes, and sets of them are read.
+
+`qm9_sample.csv` are 42 molecules of QM9 (Ramakrishnan et al., 2014, open data on figshare), with
+the gap between HOMO and LUMO in hartree.
+"""
+
+import csv
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline, from_smiles, load_graphs, pad_graphs
+from keras_permix.data.files import SHA256
+from keras_permix.data.graphs.smiles import parse_smiles
+from tests.oracle import graph as oracle
+
+SAMPLE = Path(__file__).parent / "qm9_sample.csv"
+ROWS = list(csv.DictReader(SAMPLE.read_text(encoding="utf-8").splitlines()))
+SMILES = [row["smiles"] for row in ROWS]
+# An atom of a molecule, and the nine features that `ogb/utils/features.py` gives it by definition.
+ATOMS = {
+    ("Cl[C@H](/C=C/C)Br", 1): [5, 2, 4, 5, 1, 0, 2, 0, 0],  # the example in that file
+    ("C", 0): [5, 0, 4, 5, 4, 0, 2, 0, 0],
+    ("CCO", 2): [7, 0, 2, 5, 1, 0, 2, 0, 0],
+    ("c1ccccc1", 3): [5, 0, 3, 5, 1, 0, 1, 1, 1],
+    ("C1=CC=CC=C1", 3): [5, 0, 3, 5, 1, 0, 1, 1, 1],
+    ("N#CC[O-]", 0): [6, 0, 1, 5, 0, 0, 0, 0, 0],
+    ("N#CC[O-]", 3): [7, 0, 1, 4, 0, 0, 2, 0, 0],
+    ("[CH3]", 0): [5, 0, 3, 5, 3, 1, 2, 0, 0],
+    ("FS(F)(F)(F)(F)F", 1): [15, 0, 6, 5, 0, 0, 4, 0, 0],
+    # What the lists of that file do not name has their last index.
+    ("*C", 0): [118, 0, 1, 5, 0, 0, 5, 0, 0],
+    ("[H][H]", 0): [0, 0, 1, 5, 0, 0, 5, 0, 0],
+    ("[Fe+6]", 0): [25, 0, 0, 11, 0, 0, 5, 0, 0],
+    ("F[Pt@SP1](Cl)(Br)I", 1): [77, 4, 4, 5, 0, 0, 5, 0, 0],
+}
+BONDS = {
+    ("Cl[C@H](/C=C/C)Br", 2): [1, 2, 0],  # as above
+    ("C/C=C\\C", 1): [1, 1, 0],
+    ("CCO", 0): [0, 0, 0],
+    ("CC#N", 1): [2, 0, 0],
+    ("C=CC=C", 1): [0, 0, 1],
+    ("c1ccccc1", 0): [3, 0, 1],
+    ("[NH3]->[Fe]", 0): [4, 0, 0],
+}
+
+
+@pytest.mark.parametrize(("molecule", "atom"), ATOMS)
+def test_features_of_an_atom(molecule, atom):
+    ((atoms, _),) = parse_smiles([molecule])
+    assert atoms[atom].tolist() == ATOMS[molecule, atom]
+
+
+@pytest.mark.parametrize(("molecule", "bond"), BONDS)
+def test_features_of_a_bond(molecule, bond):
+    ((_, bonds),) = parse_smiles([molecule])
+    assert bonds[bond, 2:].tolist() == BONDS[molecule, bond]
+
+
+def test_molecules_are_graphs():
+    """Also those of one atom, and of parts that no bond joins."""
+    molecules = [*SMILES, "C1CC2CCC1CC2", "[Na+].CC[O-]", "C" * 24]
+    graphs = parse_smiles(molecules)
+    expected = pad_graphs([oracle.preprocess(*graph) for graph in graphs])
+    batch = from_smiles(molecules)
+    assert batch.keys() == expected.keys()
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    assert batch["x"].shape == (45, 24, 9) and batch["edge_input"].shape[3:] == (20, 3)
+    padded = from_smiles(("CCO", "C"), nodes=5, hops=1, max_distance=2)
+    assert padded["edge_input"].shape == (2, 5, 5, 1, 3)
+    unseen = padded["attn_bias"][0, 1:4, 1:4] < 0
+    assert np.argwhere(unseen).tolist() == [[0, 2], [2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "error", "message"),
+    [
+        (["CCO", "C1CC("], ValueError, r"must be SMILES of molecules\. Received: smiles\[1\]="),
+        (["C(C)(C)(C)(C)C"], ValueError, r"Explicit valence for atom # 0 C, 5.* smiles\[0\]="),
+        (["C", "C", ""], ValueError, r"smiles\[2\]=''"),
+        (["CC", 3], TypeError, r"`smiles` must be strings. Received: smiles\[1\]=3"),
+        ("CCO", TypeError, "must be a list of strings. Received: smiles='CCO'"),
+        ([], ValueError, "at least one molecule.*0 molecules"),
+    ],
+)
+def test_wrong_smiles_are_named(smiles, error, message, capfd):
+    with pytest.raises(error, match=message):
+        from_smiles(smiles)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_too_few_nodes():
+    with pytest.raises(ValueError, match="up to 3 atoms, nodes=2"):
+        from_smiles(["CCO"], nodes=2)
+
+
+def test_rdkit_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    with pytest.raises(ImportError, match=r'pip install "keras_permix\[graph\]"'):
+        from_smiles(["CCO"])
+
+
+def test_a_file_of_molecules():
+    files = dict(train=SAMPLE.name, test=SAMPLE.name, labels=("HOMO_LUMO_gap_au",))
+    data = load_graphs("sample", SAMPLE.parent, **files, hops=2)
+    inputs, targets = Pipeline(*data.train, batch_size=42)[0]
+    wanted = from_smiles(SMILES, hops=2)
+    for name, array in inputs.items():
+        np.testing.assert_array_equal(array, wanted[name])
+    gaps = [float(row["HOMO_LUMO_gap_au"]) for row in ROWS]
+    np.testing.assert_array_equal(targets, np.array(gaps, "float32")[:, None])
+
+
+@pytest.fixture
+def esol(tmp_path, monkeypatch):
+    """A folder with a miniature of ESOL, whose SMILES end with a blank as some of the set do."""
+    lines = [f"{row['smiles']} ,{number}" for number, row in enumerate(ROWS)]
+    path = tmp_path / "esol.csv"
+    path.write_text("\n".join(["smiles,measured log solubility in mols per litre", *lines]))
+    monkeypatch.setitem(SHA256, path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+    return tmp_path
+
+
+def test_a_known_set_is_split_by_its_seed(esol):
+    data = load_graphs("esol", esol)
+    (train, _), (test, _) = data.train, data.test
+    assert (len(train), len(test), data.labels) == (38, 4, ("log_solubility",))
+    order = np.random.default_rng(0).permutation(42)
+    assert [*train.targets[:, 0], *test.targets[:, 0]] == order.tolist()
+    graphs = parse_smiles([SMILES[number] for number in order])
+    for (atoms, bonds), (right, joined) in zip(train.graphs + test.graphs, graphs, strict=True):
+        np.testing.assert_array_equal(atoms, right)
+        np.testing.assert_array_equal(bonds, joined)
+    other = load_graphs("esol", esol, split_seed=1).test[0].targets
+    assert other.tolist() != test.targets.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rule"),
+    [
+        ("esol", dict(labels=("gap",)), "`labels` of esol must be of log_solubility.*'gap'"),
+        ("zinc", {}, "`name` must be one of esol, qm9, or"),
+    ],
+)
+def test_wrong_sets_are_named(name, options, rule, esol):
+    with pytest.raises(ValueError, match=rule):
+        load_graphs(name, esol, **options)
+
+
+def test_real_sets():
+    """As they are said to be: means and deviations in eV and in log10 of mol/l."""
+    folder = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"))
+    if not (folder / "esol.csv").is_file():
+        pytest.skip("KERAS_PERMIX_DATA holds no ESOL")
+    data = load_graphs("esol")
+    targets = np.concatenate([data.train[0].targets, data.test[0].targets])
+    assert (len(data.train[0]), len(data.test[0])) == (1015, 113)
+    assert targets.mean() == pytest.approx(-3.0501, abs=1e-4)

@@ -1,0 +1,82 @@
+"""Nodes are embedded as the authors' code does, behind the virtual node; files of graph layers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import GraphEmbedding, GraphormerBias, GraphormerBlock
+from tests.data.graphs.graphs import BATCH, MASK
+from tests.harness import assert_close, check_other_backend, load_golden, to_numpy
+
+GOLDEN = load_golden("graphormer")
+TABLES = {
+    "feature_table": "atom_table",
+    "in_degree_table": "in_degree_table",
+    "out_degree_table": "out_degree_table",
+    "virtual_node": "graph_token",
+}
+
+
+def test_embedding_is_that_of_the_authors():
+    batch = {name[6:]: array for name, array in GOLDEN.items() if name.startswith("batch_")}
+    layer = GraphEmbedding(width=8)
+    layer.build({name: array.shape for name, array in batch.items()})
+    for ours, theirs in TABLES.items():
+        table = np.zeros(getattr(layer, ours).shape, "float32")
+        table[: len(GOLDEN[theirs])] = GOLDEN[theirs]  # degrees of the golden file end at 15
+        getattr(layer, ours).assign(table)
+    assert_close(to_numpy(layer(batch)), GOLDEN["node_features"])
+
+
+@pytest.fixture
+def layer():
+    layer = GraphEmbedding(width=8)
+    layer.build({name: array.shape for name, array in BATCH.items()})
+    return layer
+
+
+def test_padding_is_zero_and_masked(layer):
+    for weight in layer.weights:
+        weight.assign(weight + 1)
+    tokens = layer(BATCH)
+    assert (to_numpy(tokens)[~MASK] == 0).all() and (to_numpy(tokens)[MASK] != 0).any(-1).all()
+    np.testing.assert_array_equal(to_numpy(layer.compute_mask(BATCH)), MASK)
+    np.testing.assert_array_equal(to_numpy(tokens._keras_mask), MASK)
+
+
+def test_shapes_and_dtypes(layer):
+    shapes = {name: array.shape for name, array in BATCH.items()}
+    assert layer.compute_output_shape(shapes) == layer(BATCH).shape == (3, 24, 8)
+    assert layer.compute_output_shape({"x": (None, None, 3)}) == (None, None, 8)
+    again = GraphEmbedding.from_config(layer.get_config())
+    assert again.width == 8
+    low = GraphEmbedding(width=8, dtype="mixed_bfloat16")(BATCH)
+    assert keras.backend.standardize_dtype(low.dtype) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("width", "graphs", "message"),
+    [
+        (0, BATCH, "`width` must be a positive integer.*0"),
+        (8, BATCH["x"], r"`graphs` must be a dict of the arrays.*\(3, 23, 3\)"),
+        (8, {"x": BATCH["x"]}, r"`graphs` must be a dict of the arrays \['x', 'in_degree'"),
+        (8, {**BATCH, "in_degree": BATCH["x"]}, r"with \[3, 2, 2\] axes"),
+    ],
+)
+def test_wrong_argument_is_named(width, graphs, message):
+    with pytest.raises(ValueError, match=message):
+        GraphEmbedding(width)(graphs)
+
+
+def graphs_of_tokens(x):
+    """All graph layers on tokens that are square, whose values become distances and features."""
+    distance = keras.ops.cast(keras.ops.abs(4 * x), "int32")
+    graphs = {"attn_bias": keras.ops.pad(x * 0, ((0, 0), (1, 0), (1, 0)))}
+    graphs |= {"spatial_pos": distance, "attn_edge_type": keras.ops.expand_dims(distance, -1)}
+    graphs |= {"x": distance + 1, "in_degree": distance[:, 0], "out_degree": distance[:, 1]}
+    bias = GraphormerBias(2, "single")(graphs)
+    return GraphormerBlock(2, mixer="slice_sort")(GraphEmbedding(8)(graphs), bias)
+
+
+def test_files_are_read_on_another_backend():
+    check_other_backend({"graphormer": (lambda: graphs_of_tokens, (2, 6, 6))})

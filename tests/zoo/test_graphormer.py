@@ -1,0 +1,206 @@
+"""Graphormer is the papers' and the oracle's, and takes graphs of any size, and molecules."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.cli import main
+from keras_permix.data import Pipeline, from_smiles
+from keras_permix.data.graphs.smiles import parse_smiles
+from keras_permix.zoo import Graphormer, SliceGraphormer
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.oracle import graph as oracle
+from tests.zoo.models import tiny
+
+GOLDEN = load_golden("graphormer")
+SMILES = ["CCO", "c1ccccc1", "C", "[Na+].CC[O-]"]
+CLASSES = pytest.mark.parametrize("class_name", ["Graphormer", "SliceGraphormer"])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("cls", "parameters"), [(Graphormer, 47_085_377), (SliceGraphormer, 32_911_169)]
+)
+def test_parameters_are_the_papers(cls, parameters):
+    assert cls(keep_unused_params=True).count_params() == parameters
+
+
+def test_model_is_that_of_the_authors():
+    """From the arrays of two graphs to the tokens after a layer."""
+    sizes = dict(node_features=2, edge_features=2, width=8, depth=1, num_heads=2, mlp_dim=8)
+    model = Graphormer(**sizes)
+    embedding, bias = model.get_layer("graph_embedding"), model.get_layer("graphormer_bias")
+    for weight, name in (
+        (embedding.feature_table, "atom_table"),
+        (embedding.in_degree_table, "in_degree_table"),
+        (embedding.out_degree_table, "out_degree_table"),
+        (embedding.virtual_node, "graph_token"),
+        (bias.distance_table, "spatial_table"),
+        (bias.virtual_distance, "virtual_distance"),
+        (bias.edge_table, "edge_table"),
+        (bias.hop_table, "edge_dis_table"),
+    ):
+        values = np.zeros(weight.shape, "float32")
+        values[: len(GOLDEN[name])] = GOLDEN[name][: len(values)]
+        weight.assign(values)
+    block = model.get_layer("block_0")
+    parts = {"ln1": block.mixer_norm, "ln2": block.mlp_norm}
+    parts |= {"fc1": block.mlp_in, "fc2": block.mlp_out, "q": block.mixer.query_dense}
+    parts |= {"k": block.mixer.key_dense, "v": block.mixer.value_dense}
+    for name, part in {**parts, "out": block.mixer.output_dense}.items():
+        kinds = ("gamma", "beta") if name.startswith("ln") else ("kernel", "bias")
+        part.set_weights([GOLDEN[f"mha_{name}_{kind}"] for kind in kinds])
+    batch = {name: GOLDEN[f"batch_{name}"] for name in model.input}
+    (tokens,) = model.features(batch)
+    assert_close(to_numpy(tokens), GOLDEN["layer_out"])
+
+
+def oracle_values(model, graph):
+    """What plain NumPy predicts for one graph, from the nodes and edges on."""
+    graph, weights = oracle.preprocess(*graph), {}
+    for weight in model.weights:
+        weights[weight.path] = to_numpy(weight).astype("float64")
+
+    def part(path):
+        return [weights[name] for name in weights if name.startswith(f"{path}/")]
+
+    tables = {path.rpartition("/")[2]: table for path, table in weights.items() if "graph" in path}
+    degree = graph["in_degree"] + 1
+    nodes = tables["feature_table"][graph["x"] + 1].sum(1)
+    nodes += tables["in_degree_table"][degree] + tables["out_degree_table"][degree]
+    tokens = np.concatenate([tables["virtual_node"], nodes])
+    config = model.get_config()
+    bias = oracle.bias(graph, tables, config["edges"], config["max_hops"])
+    sort = None if config["mixer"]["name"] == "attention" else "paper"
+    for index in range(config["depth"]):
+        names = ["mixer_norm", "mlp_norm", "mlp_in", "mlp_out"]
+        block = {name: part(f"block_{index}/{name}") for name in names}
+        for name in ("query", "key", "value", "output"):
+            block[name] = part(f"block_{index}/mixer/{name}")
+        tokens = oracle.block(tokens, bias, block, sort)
+    gamma, beta = part("head_norm")
+    centered = tokens[0] - tokens[0].mean()
+    normed = centered / np.sqrt((centered**2).mean() + 1e-5) * gamma + beta
+    kernel, offset = part("head")
+    return np.array(config["mean"]) + config["std"] * (normed @ kernel + offset)
+
+
+@CLASSES
+@pytest.mark.parametrize("edges", ["multi_hop", "single"])
+def test_predictions_are_those_of_the_oracle(class_name, edges):
+    model = tiny(class_name, edges=edges, max_hops=3)
+    wanted = [oracle_values(model, graph) for graph in parse_smiles(SMILES)]
+    assert_close(model.predict(SMILES, verbose=0), wanted, kind="model")
+
+
+@CLASSES
+def test_padding_changes_no_prediction(class_name):
+    model = tiny(class_name, edges="multi_hop")
+    expected = model.predict(from_smiles(SMILES), verbose=0)
+    padded = from_smiles(SMILES, nodes=13, hops=20)
+    assert_close(model.predict(padded, verbose=0), expected)
+    alone = [model.predict(from_smiles([one]), verbose=0)[0] for one in SMILES]
+    assert_close(alone, expected)
+
+
+def test_molecules_are_taken_as_strings():
+    model = tiny("SliceGraphormer")
+    graphs = from_smiles(SMILES)  # which holds more than the model takes
+    expected = model.predict(graphs, verbose=0)
+    for strings in (SMILES, tuple(SMILES), np.array(SMILES), np.array(SMILES, object)):
+        assert_close(model.predict(strings, verbose=0), expected)
+    assert_close(to_numpy(model(SMILES)), expected)
+    assert_close(to_numpy(model(graphs)), expected)
+    assert_close(model.predict_on_batch(SMILES), expected)
+    taken = {name: graphs[name] for name in model.input}
+    assert "edge_input" not in taken
+    for tokens, wanted in zip(model.features(graphs), model.features(taken), strict=True):
+        np.testing.assert_array_equal(to_numpy(tokens), to_numpy(wanted))
+
+
+def test_command_answers_to_molecules_and_files(tmp_path, capsys):
+    ethanol = tmp_path / "ethanol.json"
+    nodes, edges = (array.tolist() for array in parse_smiles(["CCO"])[0])
+    ethanol.write_text(json.dumps({"nodes": nodes, "edges": edges}))
+    model = SliceGraphormer.from_preset("test")
+    ((red, green, blue),) = model.predict(["CCO"], verbose=0)
+    assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
+    answer = [f"  {red:.6g}  red", f"  {green:.6g}  green", f"  {blue:.6g}  blue"]
+    assert capsys.readouterr().out.splitlines() == ["CCO", *answer, str(ethanol), *answer]
+    assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 2
+    assert "smiles[0]='C1'" in capsys.readouterr().err
+
+
+def test_mean_and_std_give_the_units():
+    plain = tiny("Graphormer", mean=0.0, std=1.0).predict(SMILES, verbose=0)
+    both = tiny("Graphormer", mean=7, std=[1, 2, 3]).predict(SMILES, verbose=0)
+    assert_close(both, 7 + plain * [1, 2, 3])
+
+
+@pytest.mark.parametrize("edges", ["multi_hop", "single"])
+def test_every_table_learns_but_its_padding(edges):
+    model = tiny("Graphormer", edges=edges)
+    tables = [*model.get_layer("graphormer_bias").weights]
+    tables += model.get_layer("graph_embedding").weights
+    before = [to_numpy(weight) for weight in tables]
+    model.compile(keras.optimizers.SGD(10.0), "mse")
+    batch = {name: array[:2] for name, array in from_smiles(SMILES).items()}
+    model.fit(Pipeline(batch, np.zeros((2, 3)), batch_size=2), verbose=0)
+    for weight, old in zip(tables, before, strict=True):
+        changed = np.any(to_numpy(weight) != old, axis=-1)
+        assert np.isfinite(to_numpy(weight)).all() and changed.any()
+        if weight.name not in ("virtual_node", "virtual_distance", "hop_table"):
+            assert not changed[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(x=None), r"must be a dict of the arrays.* without \['x'\]"),
+        (dict(attn_bias=np.zeros((1, 3, 3))), r"attn_bias of shape \(1, 3, 3\), not"),
+        (dict(x=np.ones((1, 3, 2), int)), r"features that the model takes.*x of shape \(1, 3, 2\)"),
+        (dict(in_degree=np.ones((1, 4), int)), r"in_degree of shape \(1, 4\)"),
+        (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must hold .* 0 … 511.*to 512"),
+        (dict(x=np.full((1, 3, 9), 4609)), "`x` must hold integers of 0 … 4608.*4609"),
+        (dict(x=np.full((1, 3, 9), -1)), "`x` must hold integers.*from -1"),
+        (dict(out_degree=np.ones((1, 3))), "`out_degree` must hold integers.*float64"),
+        (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .* 0 … 1536.*1537"),
+    ],
+)
+def test_wrong_graphs_are_named(change, message):
+    graphs = {**from_smiles(["CCO"]), **change}
+    graphs = {name: array for name, array in graphs.items() if array is not None}
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny("Graphormer").predict(graphs, verbose=0)
+
+
+def test_other_inputs_are_refused():
+    with pytest.raises(ValueError, match="must be a dict of the arrays.* ndarray without"):
+        tiny("Graphormer").predict(np.zeros((2, 3)), verbose=0)
+    with pytest.raises(ValueError, match="`node_features` = 9.*node_features=2"):
+        tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
+    with pytest.raises(ValueError, match=r"must be SMILES.*smiles\[1\]='C1'"):
+        tiny("Graphormer").predict(["CCO", "C1"], verbose=0)
+    with pytest.raises(ValueError, match="CSPViT takes no strings. Received: .'CCO'"):
+        tiny("CSPViT").predict(["CCO"], verbose=0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(targets=0), "`targets` must be a positive integer.*0"),
+        (dict(width=10, num_heads=4), "`num_heads` must divide the width.*num_heads=4"),
+        (dict(mixer="csp"), "`mixer` must be one of.*'csp'"),
+        (dict(edges="double"), "`edges` must be one of.*'double'"),
+        (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
+        (dict(input_dropout=1.0), r"`input_dropout` must be in \[0, 1\).*1.0"),
+        (dict(targets=2, mean=[1.0]), r"`mean` must be a number, or one per target.*\[1.0\]"),
+        (dict(std=0), "`std` must be positive.*0"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tiny("Graphormer", **{"targets": 1, "mean": 0.0, **arguments})
