@@ -1,7 +1,17 @@
 """Models, and presets of them."""
 
+from keras_permix.zoo.lra_transformer import LRATransformer
 from keras_permix.zoo.presets.names import PresetInfo, list_presets, preset_info
 from keras_permix.zoo.registry import MODELS
 from keras_permix.zoo.vit import CSPViT, SliceViT, ViT
 
-__all__ = ["MODELS", "CSPViT", "PresetInfo", "SliceViT", "ViT", "list_presets", "preset_info"]
+__all__ = [
+    "MODELS",
+    "CSPViT",
+    "LRATransformer",
+    "PresetInfo",
+    "SliceViT",
+    "ViT",
+    "list_presets",
+    "preset_info",
+]
