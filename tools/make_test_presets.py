@@ -15,6 +15,9 @@ VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 # class -> arguments of a tiny model of it
 MODELS = {
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
+    "LRATransformer": dict(
+        max_length=16, num_classes=3, width=8, depth=2, mlp_dim=16, mixer={"name": "slice_sort"}
+    ),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }

@@ -10,9 +10,12 @@ from keras_permix import zoo
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
 
+TEXTS = dict(vocabulary_size=20, max_length=8, num_classes=3, width=8, depth=2, mlp_dim=8)
+
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
+    "LRATransformer": dict(**TEXTS, mixer={"name": "slice_sort"}),
     "SliceViT": dict(
         **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
     ),

@@ -49,10 +49,14 @@ class LocalAttention(SoftmaxAttention):
         super().__init__(num_heads, **kwargs)
         self.block_size = check_positive_or_none("block_size", block_size)
 
+    def build(self, input_shape: tuple) -> None:
+        super().build(input_shape)
+        self.tokens_per_block(input_shape[1])
+
     def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
         shape = ops.shape(inputs)
-        blocks, real = self._cut(inputs, mask)
-        mixed = super().call(blocks, mask=real, training=training)
+        blocks, visible = self._cut(inputs, mask)
+        mixed = super().call(blocks, mask=visible, training=training)
         return join(ops.reshape(mixed, (shape[0], -1, *ops.shape(mixed)[1:])))[:, : shape[1]]
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:
@@ -70,13 +74,14 @@ class LocalAttention(SoftmaxAttention):
         return self.block_size or 2 ** (((tokens - 1).bit_length() + 1) // 2)
 
     def _cut(self, inputs, mask):
-        """The blocks as samples of a larger batch, and which of their tokens are real."""
+        """The blocks as samples of a larger batch, and which of their tokens are attended to."""
         size = self.tokens_per_block(inputs.shape[1])
-        if mask is None:
-            mask = ops.ones(ops.shape(inputs)[:2], "int32")
-        pieces = (cut(x, size) for x in (inputs, ops.cast(mask, "int32")))
-        blocks, real = (ops.reshape(x, (-1, *ops.shape(x)[2:])) for x in pieces)
-        return blocks, ops.cast(real, "bool")
+        inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
+        real = inside if mask is None else ops.cast(mask, "int32")
+        pieces = (cut(x, size) for x in (inputs, real, inside))
+        blocks, real, inside = (ops.reshape(x, (-1, *ops.shape(x)[2:])) for x in pieces)
+        visible = ops.where(ops.any(real, axis=1, keepdims=True), real, inside)
+        return blocks, ops.cast(visible, "bool")
 
     def get_config(self) -> dict:
         return {**super().get_config(), "block_size": self.block_size}

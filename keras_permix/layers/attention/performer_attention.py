@@ -9,6 +9,7 @@ from keras import ops
 from keras_permix.layers.attention.linear_attention import attend_by_features
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.masks import visible_keys
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -53,12 +54,13 @@ class PerformerAttention(SelfAttention):
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
         query, key, value = self.split_heads(inputs)
+        real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
         directions = self.directions(query.shape[-1])
         query = _exponents(query, directions)
         query = ops.exp(query - ops.stop_gradient(ops.max(query, axis=-1, keepdims=True)))
         key = _exponents(key, directions)
-        key = ops.exp(key - ops.stop_gradient(_largest(key, mask)))
-        attended = attend_by_features(query, key, ops.cast(value, "float32"), mask)
+        key = ops.exp(key - ops.stop_gradient(_largest(key, real)))
+        attended = attend_by_features(query, key, ops.cast(value, "float32"), real)
         return self.merge_heads(ops.cast(attended, value.dtype))
 
     def directions(self, head_dim: int) -> np.ndarray:
@@ -84,9 +86,9 @@ def _exponents(x, directions):
     return along - ops.sum(x * x, axis=-1, keepdims=True) / 2
 
 
-def _largest(exponents, mask):
+def _largest(exponents, real):
     """The largest exponent of real tokens of each head, which cancels out."""
-    if mask is not None:
-        real = ops.cast(mask, "bool")[:, :, None, None]
-        exponents = ops.where(real, exponents, ops.cast(-1e30, exponents.dtype))
+    if real is not None:
+        nothing = ops.cast(-float("inf"), exponents.dtype)
+        exponents = ops.where(real[:, :, None, None], exponents, nothing)
     return ops.max(exponents, axis=(1, 3), keepdims=True)

@@ -72,6 +72,7 @@ class TokenEmbedding(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="tokens",
         )
+        self.embedding.supports_masking = True  # The mask is handed on by this layer.
         self.embedding.build(input_shape)
         if self.use_class_token:
             self.class_token = self.add_weight((1, 1, self.width), "zeros", name="class_token")
