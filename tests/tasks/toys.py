@@ -94,7 +94,7 @@ def graph_rows(rng, count):
 # kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
 TEXTS = dict(
     class_name="LRATransformer", max_length=16, num_classes=2, width=8, depth=1, mlp_dim=16,
-    mixer="slice_sort", pooling="mean",
+    mixer="slice_sort", pooling="mean", head_dims=(),
 )  # fmt: skip
 KINDS = {
     "text": (TEXTS, text_rows, {}),
