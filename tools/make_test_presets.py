@@ -20,6 +20,9 @@ MODELS = {
     "CSPMEGA": MEGA,
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
     "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0]),
+    "LRATransformer": dict(
+        max_length=16, num_classes=3, width=8, depth=2, mlp_dim=16, mixer={"name": "slice_sort"}
+    ),
     "MEGA": dict(**MEGA, chunk_size=8),
     "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),

@@ -137,7 +137,7 @@ def models():
     yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
     for rows in zip(*measured, strict=True):
         facts = [rows[0][name] for name in ("case", "model", "tokens", "parameters")]
-        yield (*facts, *(f"{row['step_ms']} ({row['vs_ViT']}×)" for row in rows))
+        yield (*facts, *(f"{row['step_ms']} ({row['vs_attention']}×)" for row in rows))
 
 
 def read(machine, name):

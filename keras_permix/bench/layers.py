@@ -29,19 +29,18 @@ IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in
 
 def makers():
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
-    from keras_permix.bench.rivals import FourierMixer, LinearAttention, SelfAttention
-    from keras_permix.layers import DampedEMA
+    from keras_permix.bench.rivals import SelfAttention
 
     return {
         ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
         "SoftmaxAttention": partial(_mixer, {"name": "attention", "num_heads": HEADS}),
-        "LinearAttention": lambda tokens, dtype: LinearAttention(HEADS, dtype=dtype),
-        "FourierMixer": lambda tokens, dtype: FourierMixer(dtype=dtype),
+        "LinearAttention": partial(_mixer, {"name": "linear_attention", "num_heads": HEADS}),
+        "FourierMixer": partial(_mixer, "fourier"),
         "CSP": partial(_mixer, "csp"),
         "SliceSort": partial(_mixer, "slice_sort"),
         "SimpleAttention": partial(_mixer, {"name": "simple_attention", "num_heads": HEADS}),
         "ButterflyAttention": partial(_butterfly, 1),
-        "DampedEMA": lambda tokens, dtype: DampedEMA(dtype=dtype),
+        "DampedEMA": partial(_mixer, {"name": "damped_ema", "bidirectional": False}),
         **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
         BLOCKS: partial(_butterfly, 0),  # what `ButterflyAttention` costs without a permutation
     }

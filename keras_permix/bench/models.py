@@ -1,20 +1,40 @@
-"""`permix bench models`: a training step of the permuting models against their attention twin."""
+"""`permix bench models`: permuting models against their attention twin, to answer and to train."""
 
 from keras_permix.bench.timing import medians
 
-# name -> (arguments that the twins share, batch size)
-CASES = {
-    "cifar10_small": (dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256), 128),
-    "cifar10": (dict(image_size=32, patch_size=4, width=512, depth=6, mlp_dim=512), 32),
-    "cifar10, 256 tokens": (dict(image_size=32, patch_size=2, width=192, depth=6, mlp_dim=384), 16),
-    "imagenet": (dict(image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536), 4),
+# The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
+VITS = {name: (name, {}) for name in ("ViT", "CSPViT", "SliceViT")}
+ENCODERS = {
+    name: ("LRATransformer", {"mixer": mixer})
+    for name, mixer in {
+        "softmax attention": {"name": "attention", "num_heads": 4},
+        "CSP": {"name": "csp", "group_size": None},
+        "SimpleAttention": {"name": "simple_attention", "num_heads": 4},
+    }.items()
 }
-MODELS = ("ViT", "CSPViT", "SliceViT")
-COLUMNS = ("case", "model", "tokens", "parameters", "batch", "step_ms", "vs_ViT")
+SMALL = dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
+TEXT = dict(width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
+# name -> (contenders, arguments that they share, batch size)
+CASES = {
+    "cifar10_small": (VITS, SMALL, 128),
+    "cifar10": (VITS, {**SMALL, "width": 512, "mlp_dim": 512}, 32),
+    "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "width": 192, "mlp_dim": 384}, 16),
+    "imagenet": (
+        VITS, dict(image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536), 4
+    ),
+    "text, 1024 tokens": (ENCODERS, {**TEXT, "max_length": 1024}, 8),
+    "text, 2048 tokens": (ENCODERS, {**TEXT, "max_length": 2048}, 4),
+    "text, 4096 tokens": (ENCODERS, {**TEXT, "max_length": 4096}, 2),
+}  # fmt: skip
+COLUMNS = (
+    "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
+)  # fmt: skip
 
 
 def measure(case, repeats, dtype):
-    """Time a training step of every model.
+    """Time an answer and a training step of every contender, on inputs that its class makes up.
+
+    Texts are of all lengths up to the longest, and padded to that.
 
     Args:
         case: One of `CASES`.
@@ -22,43 +42,47 @@ def measure(case, repeats, dtype):
         dtype: What the models compute in; their weights are float32.
 
     Yields:
-        A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_ViT` is the ratio
-        of the ViT's time to the model's.
+        A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_attention` is the
+        ratio of the twin's time of a step to the model's.
     """
-    arguments, batch = CASES[case]
-    policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
-    steps = {name: _make_step(name, {**arguments, "dtype": policy}, batch) for name in MODELS}
-    times = medians([step for _, step in steps.values()], repeats)
-    for (name, (model, _)), milliseconds in zip(steps.items(), times, strict=True):
+    contenders, shared, batch = CASES[case]
+    shared = {**shared, "dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
+    runs = [_make(name, {**shared, **own}, batch) for name, own in contenders.values()]
+    times = iter(medians([call for _, *calls in runs for call in calls], repeats))
+    times = list(zip(times, times, strict=True))
+    for name, (model, *_), (forward, step) in zip(contenders, runs, times, strict=True):
         yield {
             "case": case,
             "model": name,
-            "tokens": model.get_layer("patch_embedding").output.shape[1],
+            "tokens": model.backbone.output_shape[1] or model.get_config()["max_length"],
             "parameters": model.count_params(),
             "batch": batch,
-            "step_ms": round(milliseconds, 1),
-            "vs_ViT": round(times[MODELS.index("ViT")] / milliseconds, 2),
+            "forward_ms": round(forward, 1),
+            "step_ms": round(step, 1),
+            "vs_attention": round(times[0][1] / step, 2),
         }
 
 
 def plot(rows, path):
-    """Draw the time of a training step, relative to the ViT's, one group of bars per case."""
-    import numpy as np
+    """Draw the time of a training step, that of the attention twin being 1, a group per case."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.subplots()
     cases = list(dict.fromkeys(row["case"] for row in rows))
-    for number, model in enumerate(MODELS):
-        heights = [1 / row["vs_ViT"] for row in rows if row["model"] == model]
-        axes.bar(np.arange(len(cases)) + 0.25 * number, heights, 0.25, label=model)
-    axes.set_xticks(np.arange(len(cases)) + 0.25, cases)
-    axes.set(ylabel="time of a training step, ViT = 1")
+    figure = Figure(figsize=(4 + 2 * len(cases), 4), layout="constrained")
+    axes = figure.subplots()
+    for name in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == name]
+        place = list(CASES[mine[0]["case"]][0]).index(name)
+        places = [cases.index(row["case"]) + 0.25 * place for row in mine]
+        axes.bar(places, [1 / row["vs_attention"] for row in mine], 0.25, label=name)
+    axes.set_xticks([number + 0.25 for number in range(len(cases))], cases)
+    axes.set(ylabel="time of a training step, attention = 1")
     axes.legend()
     figure.savefig(path, dpi=100)
 
 
-def _make_step(name, arguments, batch):
+def _make(name, arguments, batch):
+    """A model of ten classes, a call that answers a batch, and one that learns it."""
     import keras
     import numpy as np
 
@@ -66,12 +90,10 @@ def _make_step(name, arguments, batch):
 
     model = zoo.MODELS[name](num_classes=10, **arguments)
     model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    size = arguments["image_size"]
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (batch, size, size, 3), dtype="uint8")
-    labels = rng.integers(0, 10, batch)
-
-    def step():
-        return model.train_on_batch(images, labels)
-
-    return model, step
+    inputs = model.make_inputs(0, batch)
+    labels = np.random.default_rng(0).integers(0, 10, batch)
+    return (
+        model,
+        lambda: model.predict_on_batch(inputs),
+        lambda: model.train_on_batch(inputs, labels),
+    )

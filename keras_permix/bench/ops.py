@@ -201,12 +201,14 @@ def _rivals(case, x):
     """Functions of a tensor that mix its tokens in other ways, by name."""
     import keras
 
-    from keras_permix.bench import rivals
+    from keras_permix.bench.rivals import on_heads
+    from keras_permix.layers.attention.linear_attention import linear_attention
+    from keras_permix.layers.mixing.fourier_mixer import fourier_transform
 
     functions = {
-        "attention": rivals.on_heads(keras.ops.dot_product_attention),
-        "linear_attention": rivals.on_heads(rivals.linear_attention),
-        "fourier": rivals.fourier_transform,
+        "attention": on_heads(keras.ops.dot_product_attention),
+        "linear_attention": on_heads(linear_attention),
+        "fourier": fourier_transform,
     }
     plain, masked, _ = case.partition(MASKED)
     if masked:

@@ -5,9 +5,16 @@ from typing import NamedTuple
 
 import keras
 
+from keras_permix.layers.attention.linear_attention import LinearAttention
+from keras_permix.layers.attention.linformer_attention import LinformerAttention
+from keras_permix.layers.attention.local_attention import LocalAttention
+from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
+from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mixing.csp import CSP
+from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.checks import check_named, check_names
@@ -26,9 +33,16 @@ class Mixer(NamedTuple):
 
 MIXERS = {
     "attention": Mixer(SoftmaxAttention, {}, has_place=False),
+    "butterfly_attention": Mixer(ButterflyAttention, {}, has_place=True),
     "circular_shift": Mixer(CSP, {"group_size": 1}, has_place=True),
     "csp": Mixer(CSP, {}, has_place=True),
+    "damped_ema": Mixer(DampedEMA, {"bidirectional": True}, has_place=False),
+    "fourier": Mixer(FourierMixer, {}, has_place=False),
+    "linear_attention": Mixer(LinearAttention, {}, has_place=False),
+    "linformer": Mixer(LinformerAttention, {}, has_place=False),
+    "local_attention": Mixer(LocalAttention, {}, has_place=False),
     "max_exchange": Mixer(SliceSort, {"order": "max_exchange"}, has_place=True),
+    "performer": Mixer(PerformerAttention, {}, has_place=False),
     "simple_attention": Mixer(SimpleAttention, {}, has_place=False),
     "sinkhorn_csp": Mixer(SinkhornCSP, {}, has_place=True),
     "slice_sort": Mixer(SliceSort, {}, has_place=True),
@@ -39,9 +53,7 @@ def check_mixer(spec):
     """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
-    own = [cls for cls in layer.__mro__ if issubclass(cls, keras.layers.Layer)]
-    known = {name for cls in own for name in inspect.signature(cls.__init__).parameters}
-    check_names(layer.__name__, spec, known - {"self", "args", "kwargs"})
+    check_names(layer.__name__, spec, _arguments(layer).keys() - {"self", "args", "kwargs"})
     return spec
 
 
@@ -67,7 +79,7 @@ def mixer_at(specs, index):
     return specs[index] if isinstance(specs, list) else specs
 
 
-def make_mixer(spec, layer=0, layers=1, **arguments):
+def make_mixer(spec, layer=0, layers=1, inner_dim=None, use_bias=None, **arguments):
     """Make a mixer.
 
     Args:
@@ -75,6 +87,9 @@ def make_mixer(spec, layer=0, layers=1, **arguments):
             before all others.
         layer: 0-based index of the mixer among those of its model.
         layers: Number of these.
+        inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
+            `None`: as many as it is given.
+        use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
         **arguments: Arguments that all mixers take, such as `dropout` and `dtype`.
 
     Returns:
@@ -91,5 +106,31 @@ def make_mixer(spec, layer=0, layers=1, **arguments):
     """
     spec = check_mixer(spec)
     mixer = MIXERS[spec.pop("name")]
+    known = _arguments(mixer.layer)
+    if use_bias is not None:
+        arguments |= {name: use_bias for name in known if name.endswith("_bias")}
+    if inner_dim is not None:
+        arguments |= _inner(inner_dim, known, spec)
     place = {"layer": layer, "layers": layers} if mixer.has_place else {}
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **place})
+
+
+def _arguments(layer):
+    """The arguments of a layer by their names, with those that it hands on to its own bases."""
+    own = [cls for cls in reversed(layer.__mro__) if issubclass(cls, keras.layers.Layer)]
+    return dict(item for cls in own for item in inspect.signature(cls.__init__).parameters.items())
+
+
+def _inner(inner_dim, known, spec):
+    """The inner width of a mixer as its own argument, where it has one."""
+    if "inner_dim" in known:
+        return {"inner_dim": inner_dim}
+    if "head_dim" not in known or "head_dim" in spec:
+        return {}
+    heads = spec.get("num_heads", known["num_heads"].default)
+    if inner_dim % heads:
+        raise ValueError(
+            "`num_heads` must divide `inner_dim`. "
+            f"Received: num_heads={heads}, inner_dim={inner_dim}"
+        )
+    return {"head_dim": inner_dim // heads}

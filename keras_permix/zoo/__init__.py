@@ -1,6 +1,7 @@
 """Models, and presets of them."""
 
 from keras_permix.zoo.graphormer import Graphormer, SliceGraphormer
+from keras_permix.zoo.lra_transformer import LRATransformer
 from keras_permix.zoo.mega import CSPMEGA, MEGA
 from keras_permix.zoo.presets.names import PresetInfo, list_presets, preset_info
 from keras_permix.zoo.registry import MODELS
@@ -10,6 +11,7 @@ __all__ = [
     "CSPMEGA",
     "CSPViT",
     "Graphormer",
+    "LRATransformer",
     "MEGA",
     "MODELS",
     "PresetInfo",

@@ -9,6 +9,8 @@ from keras_permix.layers.parts.checks import check_integer, check_positive_or_no
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images, per_channel
 
+PIXEL_VALUES = 256
+
 
 class SequenceClassifier(Classifier):
     """A `Classifier` of token ids, or of gray pixels in their order.
@@ -75,8 +77,8 @@ def check_sequence_config(config):
     """Check what sequence models have in common, and give it in plain values.
 
     Args:
-        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size", and
-            "mean" and "std" of images.
+        config: With "num_classes", "vocabulary_size", "max_length", "pairs" and "image_size", and
+            "mean" and "std" of images, unless pixels are token ids.
 
     Returns:
         The configuration, its "max_length" that of the pixels where there are images.
@@ -90,8 +92,15 @@ def check_sequence_config(config):
                 f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
             )
         config = {**config, "max_length": config["image_size"] ** 2}
-    mean, std = per_channel("mean", config["mean"], 1), check_std(config["std"], 1)
-    return {**config, "mean": mean, "std": std}
+    if "mean" in config:
+        mean, std = per_channel("mean", config["mean"], 1), check_std(config["std"], 1)
+        return {**config, "mean": mean, "std": std}
+    if config["image_size"] and config["vocabulary_size"] < PIXEL_VALUES:
+        raise ValueError(
+            f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels as tokens. "
+            f"Received: vocabulary_size={config['vocabulary_size']}"
+        )
+    return config
 
 
 def sequence_inputs(config, dtype):
@@ -100,15 +109,14 @@ def sequence_inputs(config, dtype):
     Returns:
         `(inputs, tokens, mask)`: what the model takes, and one sequence per text:
         `(batch, tokens)`, or `(2 * batch, tokens)` for pairs, whose two texts follow each other.
-        `tokens` are ids; of images they are normalized pixels, and there is no `mask`.
+        `tokens` are ids. Of images they are pixels, normalized where the configuration has a
+        "mean", else ids from 0 to 255; and there is no `mask`.
     """
-    if config["image_size"]:
+    if size := config["image_size"]:
         images = keras.Input((None, None, 1), name="images")
-        preprocessor = ImagePreprocessor(
-            config["image_size"], config["mean"], config["std"], dtype=dtype, name="preprocessor"
-        )
-        pixels = ops.reshape(preprocessor(images), (-1, config["max_length"]))
-        return images, pixels, None
+        as_ids = "mean" not in config
+        pixels = _ids(images, size) if as_ids else _normalized(images, config, dtype)
+        return images, ops.reshape(pixels, (-1, config["max_length"])), None
     shape = (2, config["max_length"]) if config["pairs"] else (None,)
     tokens = keras.Input(shape, dtype="int32", name="tokens")
     mask = keras.Input(shape, dtype="bool", name="mask")
@@ -117,6 +125,18 @@ def sequence_inputs(config, dtype):
         flat = (-1, config["max_length"])
         tokens, mask = ops.reshape(tokens, flat), ops.reshape(mask, flat)
     return inputs, tokens, mask
+
+
+def _normalized(images, config, dtype):
+    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
+    return ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
+
+
+def _ids(images, size):
+    """The values of pixels as token ids, computed in float32, which rounds none of them."""
+    preprocessor = ImagePreprocessor(size, [0.0], [1 / 255], dtype="float32", name="preprocessor")
+    values = ops.round(preprocessor(images))
+    return ops.cast(ops.clip(values, 0, PIXEL_VALUES - 1), "int32")
 
 
 def join_pairs(pooled):

@@ -1,7 +1,6 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
 import keras
-from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import ImagePreprocessor
@@ -12,6 +11,7 @@ from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.resize_steps import resize_steps
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.heads import logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
     check_patches,
@@ -196,16 +196,9 @@ def _side(config, key):
 
 def _classify(tokens, config, dtype):
     """From tokens to logits in float32."""
-    x = _pool(tokens, config["pooling"])
+    x = pool_tokens(tokens, config["pooling"])
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
-    logits = keras.layers.Dense(config["num_classes"], dtype=dtype, name="head")(x)
-    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
-
-
-def _pool(tokens, pooling):
-    if pooling == "cls":
-        return tokens[:, 0]
-    return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
+    return logits_of(x, config["num_classes"], dtype)
 
 
 def _check_config(config):

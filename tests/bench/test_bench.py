@@ -27,7 +27,9 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
-    monkeypatch.setattr(bench_models, "CASES", {"tiny": (size, 2)})
+    text = dict(width=8, depth=1, mlp_dim=8, max_length=7)
+    cases = {"tiny": (bench_models.VITS, size, 2), "text": (bench_models.ENCODERS, text, 2)}
+    monkeypatch.setattr(bench_models, "CASES", cases)
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
 
 
@@ -51,9 +53,7 @@ def bench(what, path, *arguments):
     return rows
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.once)]
-)
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.once)])
 def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
     rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
     assert {row["dtype"] for row in rows} == {dtype}
@@ -76,7 +76,12 @@ def test_layers_and_attention_in_short_cases_only(small, tmp_path):
 
 def test_models(small, tmp_path):
     rows = bench("models", tmp_path / "models.csv")
-    assert [row["model"] for row in rows] == list(bench_models.MODELS)
+    names = [(row["case"], row["model"]) for row in rows]
+    cases = bench_models.CASES.items()
+    assert names == [(case, name) for case, (contenders, *_) in cases for name in contenders]
+    assert [row["tokens"] for row in rows] == ["4"] * 3 + ["7"] * 3
+    assert [row["vs_attention"] for row in rows[::3]] == ["1.0"] * 2
+    assert min(float(row["forward_ms"]) for row in rows) > 0
 
 
 @pytest.mark.parametrize(("arguments", "kept"), [([], ["kept"]), (["--plain"], [])])

@@ -29,6 +29,28 @@ def test_what_a_dict_says_goes_first():
     assert spec["name"] == "circular_shift"
 
 
+@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_projections_are_as_wide_as_asked_and_have_biases_or_none(name, use_bias):
+    layer = make_mixer(name, inner_dim=24, use_bias=use_bias)
+    layer.build(X.shape)
+    denses = [getattr(layer, f"{part}_dense", None) for part in ("value", "qkv", "output")]
+    denses = [dense for dense in denses if dense is not None]
+    assert len(denses) == (0 if name in ("damped_ema", "fourier") else 2)
+    shapes = {tuple(dense.kernel.shape) for dense in denses}
+    assert shapes <= {(16, 24), (16, 72), (24, 16)} and {dense.use_bias for dense in denses} <= {
+        use_bias
+    }
+
+
+def test_what_a_dict_says_of_projections_goes_first():
+    spec = {"name": "attention", "num_heads": 2, "head_dim": 3, "use_qkv_bias": True}
+    layer = make_mixer(spec, inner_dim=24, use_bias=False)
+    assert (layer.head_dim, layer.use_qkv_bias, layer.use_output_bias) == (3, True, False)
+    with pytest.raises(ValueError, match="`num_heads` must divide.*num_heads=8, inner_dim=20"):
+        make_mixer("attention", inner_dim=20)
+
+
 def test_a_name_with_a_default_is_its_layer_with_that_argument():
     layer, other = make_mixer("max_exchange"), SliceSort("max_exchange")
     assert layer.order == other.order == "max_exchange"

@@ -67,7 +67,7 @@ def test_preset_says_what_it_is(project):
     assert metadata["labels"] == task["labels"] == labels
     outputs = {"outputs": "values", "targets": 2}
     assert outputs.items() <= task.items() or task["num_classes"] == 2
-    expected = {} if kind == "graphs" else {"max_length": 16, "vocabulary": "bytes"}
+    expected = {} if kind == "graphs" else {"vocabulary_size": 257, "max_length": 16}
     assert metadata["input"] == expected
     assert metadata["scores"] == done.scores and metadata["data"] == f"toy_{kind}"
     assert metadata["data_options"]["train"] == "train.jsonl"
@@ -87,7 +87,7 @@ def test_card_fits(project):
 
 
 def test_it_is_loaded_and_verified(project, capsys):
-    _, folder, _, done = project
+    kind, folder, _, done = project
     preset = folder / "run" / "preset"
     loaded = ZooModel.from_preset(preset)
     assert type(loaded) is type(done.model)
@@ -99,7 +99,7 @@ def test_it_is_loaded_and_verified(project, capsys):
     assert main(["verify", "--here", str(preset)]) == 0
     assert json.loads(capsys.readouterr().out)["error"] == error
     (tokens,) = loaded.features(inputs)
-    assert tokens.shape[0] == 3 and tokens.shape[-1] == 8
+    assert tokens.shape[0] == (6 if kind == "pairs" else 3) and tokens.shape[-1] == 8
 
 
 def test_wrong_weights_are_noticed(project, tmp_path):
@@ -118,8 +118,9 @@ def test_a_new_head(project):
     change = {"targets": 3} if kind == "graphs" else {"num_classes": 3}
     model = ZooModel.from_preset(folder / "run" / "preset", **change)
     assert model.output_shape == (None, 3)
-    kept = {weight.path: weight for weight in model.weights}["embedding/embeddings"]
-    stored = {weight.path: weight for weight in done.model.weights}["embedding/embeddings"]
+    path = "embedding/embeddings" if kind == "graphs" else "embedding/tokens/embeddings"
+    kept = {weight.path: weight for weight in model.weights}[path]
+    stored = {weight.path: weight for weight in done.model.weights}[path]
     expected = keras.ops.convert_to_numpy(stored).astype("float16").astype("float32")
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(kept), expected)
 

@@ -1,6 +1,6 @@
-"""Toy models of tasks other than images, with data files and recipes: no task is special.
+"""Data files and recipes of tasks other than images, and a toy model: no task is special.
 
-Nothing in the package knows them. `registered` puts them among the models of the zoo for a while.
+Nothing in the package knows the toy. `registered` puts it among the models of the zoo for a while.
 """
 
 import contextlib
@@ -11,47 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_permix.data import pad_graphs, preprocess_graph
-from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
-
-
-class ToyText(Classifier):
-    """Embedded bytes, averaged over the real ones, to logits."""
-
-    task = "text_classification"
-    rows = ()
-
-    def __init__(self, max_length, num_classes, width=8, dtype=None, **kwargs):
-        config = dict(max_length=max_length, num_classes=num_classes, width=width)
-        shape = (*self.rows, max_length)
-        tokens = keras.Input(shape, dtype="int32", name="tokens")
-        mask = keras.Input(shape, dtype="bool", name="mask")
-        x = keras.layers.Embedding(257, width, dtype=dtype, name="embedding")(tokens)
-        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
-        weights = ops.expand_dims(ops.cast(mask, x.dtype), -1)
-        pooled = ops.sum(x * weights, axis=-2) / (ops.sum(weights, axis=-2) + 1e-3)
-        pooled = keras.layers.Flatten(dtype=dtype)(pooled)
-        logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(pooled)
-        logits = keras.layers.Activation("linear", dtype="float32")(logits)
-        inputs = {"tokens": tokens, "mask": mask}
-        super().__init__(inputs, logits, [x], config, dtype=dtype, **kwargs)
-
-    def make_inputs(self, seed, batch):
-        rng = np.random.default_rng(seed)
-        shape = (batch, *self.input["tokens"].shape[1:])
-        mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
-        return {"tokens": (rng.integers(1, 257, shape) * mask).astype("int32"), "mask": mask}
-
-    def describe_input(self):
-        return {"max_length": self.get_config()["max_length"], "vocabulary": "bytes"}
-
-
-class ToyPairs(ToyText):
-    """The same for two texts."""
-
-    task = "pair_classification"
-    rows = (2,)
 
 
 class ToyGraph(ZooModel):
@@ -90,19 +51,14 @@ class ToyGraph(ZooModel):
         return {"outputs": "values", "targets": self.output_shape[-1]}
 
 
-TOYS = (ToyText, ToyPairs, ToyGraph)
-
-
 @contextlib.contextmanager
 def registered():
-    """The toys as models of the zoo."""
-    for cls in TOYS:
-        zoo_model(cls)
+    """The toy as a model of the zoo."""
+    zoo_model(ToyGraph)
     try:
         yield
     finally:
-        for cls in TOYS:
-            del MODELS[cls.__name__]
+        del MODELS["ToyGraph"]
 
 
 def text_row(rng, label):
@@ -136,9 +92,13 @@ def graph_rows(rng, count):
 
 
 # kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
+TEXTS = dict(
+    class_name="LRATransformer", max_length=16, num_classes=2, width=8, depth=1, mlp_dim=16,
+    mixer="slice_sort", pooling="mean", head_dims=(),
+)  # fmt: skip
 KINDS = {
-    "text": (dict(class_name="ToyText", max_length=16, num_classes=2), text_rows, {}),
-    "pairs": (dict(class_name="ToyPairs", max_length=16, num_classes=2), pair_rows, {}),
+    "text": (TEXTS, text_rows, {}),
+    "pairs": ({**TEXTS, "pairs": True}, pair_rows, {}),
     "graphs": (
         dict(class_name="ToyGraph", targets=2), graph_rows, {"labels": ("degree", "feature")}
     ),

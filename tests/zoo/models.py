@@ -13,12 +13,14 @@ MEGA = dict(**TEXTS, hidden_dim=10, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
 
 GRAPHS = dict(targets=3, width=8, depth=2, num_heads=2, mlp_dim=8)
+TEXTS = dict(vocabulary_size=20, max_length=8, num_classes=3, width=8, depth=2, mlp_dim=8)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
     "CSPMEGA": dict(**MEGA, norm="scalenorm", prenorm=False),
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
     "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0], std=0.5),
+    "LRATransformer": dict(**TEXTS, mixer={"name": "slice_sort"}),
     "MEGA": dict(**MEGA, mixer="laplace", chunk_size=5),
     "SliceGraphormer": dict(**GRAPHS, edges="single", mixer="slice_sort"),
     "SliceViT": dict(

@@ -21,9 +21,10 @@ class SelfAttention(OneTensor):
         num_heads: Number of heads.
         head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
         use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width, with a bias. Without it
-            the heads must fill the input width, and no dropout is applied after them.
+        use_output_projection: Whether to project back to the input width. Without it the heads
+            must fill the input width, and no dropout is applied after them.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+        use_output_bias: Whether the output projection has a bias.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class SelfAttention(OneTensor):
         use_qkv_bias=False,
         use_output_projection=True,
         dropout=0.0,
+        use_output_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -42,6 +44,7 @@ class SelfAttention(OneTensor):
         self.use_qkv_bias = use_qkv_bias
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)
+        self.use_output_bias = use_output_bias
 
     def build(self, input_shape):
         width = tokens_shape(type(self).__name__, input_shape)[-1]
@@ -62,7 +65,9 @@ class SelfAttention(OneTensor):
         )
         self.qkv_dense.build(input_shape)
         if self.use_output_projection:
-            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense = Dense(
+                width, use_bias=self.use_output_bias, dtype=self.dtype_policy, name="output"
+            )
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
@@ -92,4 +97,5 @@ class SelfAttention(OneTensor):
             "use_qkv_bias": self.use_qkv_bias,
             "use_output_projection": self.use_output_projection,
             "dropout": self.dropout,
+            "use_output_bias": self.use_output_bias,
         }

@@ -33,6 +33,7 @@ class SimpleAttention(SelfAttention):
         scale: "length" divides by the square root of the number of tokens, padding included,
             "valid" by that of the number of real tokens that a query sees, `None` by nothing.
         causal: Whether a token attends only to itself and those before it (beyond the paper).
+        use_output_bias: As a keyword; whether the output projection has a bias.
 
     Raises:
         ValueError: for an argument out of range, or a width that the heads do not fit.

@@ -16,8 +16,8 @@ class SoftmaxAttention(SelfAttention):
     """Multi-head softmax self-attention as the papers' ViT has it.
 
     Queries, keys and values come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v
-    side by side with the heads contiguous inside each. The output projection always has a bias,
-    which is why `keras.layers.MultiHeadAttention` (one switch for all biases) cannot stand here.
+    side by side with the heads contiguous inside each. The output projection has a switch for its
+    bias of its own, which `keras.layers.MultiHeadAttention` (one for all biases) has not.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens;
@@ -37,6 +37,7 @@ class SoftmaxAttention(SelfAttention):
         fused: Whether to use `keras.ops.dot_product_attention`, which is flash attention where the
             backend has it. Dropout on the map always needs the plain form, two products around a
             softmax; that is also faster for short sequences in bfloat16 on a CPU under PyTorch.
+        use_output_bias: As a keyword; whether the output projection has a bias.
 
     Raises:
         ValueError: for an argument out of range, or a width that `num_heads` does not divide.
@@ -84,9 +85,7 @@ class SoftmaxAttention(SelfAttention):
         if self.fused and not (self.dropout and training):
             causal = bool(use_causal_mask) and mask is None and attention_mask is None
             visible = None if causal or allowed is None else visible_keys(allowed)
-            attended = ops.dot_product_attention(
-                query, key, value, mask=visible, is_causal=causal
-            )
+            attended = ops.dot_product_attention(query, key, value, mask=visible, is_causal=causal)
         else:
             weights = self.map_dropout(_weights(query, key, allowed))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)

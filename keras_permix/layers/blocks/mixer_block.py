@@ -1,5 +1,7 @@
 """A mixer of tokens and a mixer of channels, each with a residual and a normalization."""
 
+from functools import partial
+
 import keras
 
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
@@ -9,13 +11,18 @@ from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.layers.parts.serialize import serialize_unbuilt
 
 EXTRA_SKIPS = (None, "block", "attention")
+ACTIVATIONS = {
+    "gelu": keras.activations.gelu,
+    "gelu_tanh": partial(keras.activations.gelu, approximate=True),
+    "relu": keras.activations.relu,
+}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MixerBlock(keras.layers.Layer):
     """Mix tokens, then mix channels, each with a residual and a normalization.
 
-    With `mlp(x) = dense(gelu(dense(x)))` and dropouts left out:
+    With `mlp(x) = dense(activation(dense(x)))` and dropouts left out:
 
     * `norm_first=True`, as in vision transformers: `x = x + mixer(norm(x))`,
       `x = x + mlp(norm(x))`;
@@ -35,6 +42,7 @@ class MixerBlock(keras.layers.Layer):
         hidden_dropout: Rate of the dropout within the channel mixer.
         mixer_dropout: Rate of the dropout after the mixer, which may have one of its own.
         epsilon: Epsilon of the layer normalizations; that of BERT is 1e-12.
+        activation: "gelu", exact; "gelu_tanh", its approximation by a tanh; or "relu".
 
     Raises:
         ValueError: for an argument out of range, or a wrong shape.
@@ -60,6 +68,7 @@ class MixerBlock(keras.layers.Layer):
         hidden_dropout=0.0,
         mixer_dropout=0.0,
         epsilon=1e-5,
+        activation="gelu",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -72,13 +81,14 @@ class MixerBlock(keras.layers.Layer):
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
         self.mixer_dropout = check_rate("mixer_dropout", mixer_dropout)
         self.epsilon = epsilon
+        self.activation = check_choice("activation", activation, ACTIVATIONS)
 
     def build(self, input_shape):
         width, policy = tokens_shape(type(self).__name__, input_shape)[-1], self.dtype_policy
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = Dense(self.mlp_dim, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_in = Dense(self.mlp_dim, ACTIVATIONS[self.activation], dtype=policy, name="mlp_in")
         self.mlp_out = Dense(width, dtype=policy, name="mlp_out")
         self.drop_mixed = make_dropout(self.mixer_dropout, dtype=policy)
         self.drop_hidden = make_dropout(self.hidden_dropout, dtype=policy)
@@ -120,4 +130,5 @@ class MixerBlock(keras.layers.Layer):
             "hidden_dropout": self.hidden_dropout,
             "mixer_dropout": self.mixer_dropout,
             "epsilon": self.epsilon,
+            "activation": self.activation,
         }

@@ -61,9 +61,7 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, tokens):
         if self.use_class_token:
-            shape = (ops.shape(tokens)[0], 1, tokens.shape[-1])
-            class_token = ops.broadcast_to(ops.cast(self.class_token, tokens.dtype), shape)
-            tokens = ops.concatenate([class_token, tokens], axis=1)
+            tokens = prepend(self.class_token, tokens)
         return tokens + ops.cast(self.table[:, : tokens.shape[1]], tokens.dtype)
 
     def compute_output_shape(self, input_shape):
@@ -72,6 +70,13 @@ class PositionEmbedding(keras.layers.Layer):
     def get_config(self):
         config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
         return {**super().get_config(), **config}
+
+
+def prepend(class_token, tokens):
+    """Put a class token `(1, 1, channels)` in front of the tokens of every sample."""
+    shape = (ops.shape(tokens)[0], 1, tokens.shape[-1])
+    first = ops.broadcast_to(ops.cast(class_token, tokens.dtype), shape)
+    return ops.concatenate([first, tokens], axis=1)
 
 
 def resize_table(table, before, after):

@@ -3,7 +3,13 @@
 import keras
 
 from keras_permix import ops
-from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_tokens
+from keras_permix.layers.parts.checks import (
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+    check_tokens,
+)
+from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.ops.damped_ema import damped_ema_stream
 
 
@@ -22,6 +28,7 @@ class DampedEMA(keras.layers.Layer):
         bidirectional: Whether to average over the tokens that follow, too.
         truncation: Number of tokens that a token is averaged over in each direction, itself
             included. `None`: all.
+        dropout: Rate of the dropout of the outputs, in `[0, 1)`; not of a `stream`.
 
     Raises:
         ValueError: for an argument out of range.
@@ -37,12 +44,13 @@ class DampedEMA(keras.layers.Layer):
     released code.
     """
 
-    def __init__(self, hidden_dim=16, bidirectional=False, truncation=None, **kwargs):
+    def __init__(self, hidden_dim=16, bidirectional=False, truncation=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
         self.bidirectional = bidirectional
         self.truncation = check_positive_or_none("truncation", truncation)
+        self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape):
         width = check_tokens("DampedEMA", input_shape)[-1]
@@ -54,6 +62,7 @@ class DampedEMA(keras.layers.Layer):
         self.beta = self.add_weight(rows, _Alternating(), name="beta", autocast=False)
         self.gamma = self.add_weight(rows, normal(0, 1), name="gamma", autocast=False)
         self.omega = self.add_weight((width,), normal(0, 1), name="omega", autocast=False)
+        self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     @property
     def parameters(self):
@@ -62,7 +71,7 @@ class DampedEMA(keras.layers.Layer):
 
     def call(self, inputs, mask=None):
         averaged = ops.damped_ema(inputs, *self.parameters, truncation=self.truncation, mask=mask)
-        return keras.ops.silu(averaged)
+        return self.output_dropout(keras.ops.silu(averaged))
 
     def stream(self, inputs, state=None):
         """Take some more tokens of a sequence, one or several, of a causal average.
@@ -101,6 +110,7 @@ class DampedEMA(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "bidirectional": self.bidirectional,
             "truncation": self.truncation,
+            "dropout": self.dropout,
         }
 
 

@@ -43,7 +43,8 @@ class CSP(TokenMixer):
         layer: 0-based index of this layer, used by the power schedules.
         layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.
-        use_value_projection: As a keyword; without it the input is mixed as it is.
+        use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
+            it is, without the second the output projection has no bias.
 
     Raises:
         ValueError: for an argument out of range, or tokens that `group_size` does not divide

@@ -27,7 +27,8 @@ class SliceSort(TokenMixer):
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
-        use_value_projection: As a keyword; without it the input is mixed as it is.
+        use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
+            it is, without the second the output projection has no bias.
 
     Raises:
         ValueError: for an argument out of range.

@@ -16,11 +16,12 @@ class TokenMixer(OneTensor):
     Args:
         inner_dim: Width of the values. `None`: the width of the input.
         use_value_bias: Whether the value projection has a bias.
-        use_output_projection: Whether to project back to the input width, with a bias.
-            Without it `inner_dim` must be the input width and no dropout is applied.
+        use_output_projection: Whether to project back to the input width. Without it `inner_dim`
+            must be the input width and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         use_value_projection: Whether to project the input to values. Without it `inner_dim` must
             be the input width.
+        use_output_bias: Whether the output projection has a bias.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class TokenMixer(OneTensor):
         use_output_projection=True,
         dropout=0.0,
         use_value_projection=True,
+        use_output_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -39,6 +41,7 @@ class TokenMixer(OneTensor):
         self.use_output_projection = use_output_projection
         self.dropout = check_rate("dropout", dropout)
         self.use_value_projection = use_value_projection
+        self.use_output_bias = use_output_bias
 
     def build(self, input_shape):
         width = tokens_shape(type(self).__name__, input_shape)[-1]
@@ -56,7 +59,9 @@ class TokenMixer(OneTensor):
             )
             self.value_dense.build(input_shape)
         if self.use_output_projection:
-            self.output_dense = Dense(width, dtype=self.dtype_policy, name="output")
+            self.output_dense = Dense(
+                width, use_bias=self.use_output_bias, dtype=self.dtype_policy, name="output"
+            )
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
@@ -82,4 +87,5 @@ class TokenMixer(OneTensor):
             "use_output_projection": self.use_output_projection,
             "dropout": self.dropout,
             "use_value_projection": self.use_value_projection,
+            "use_output_bias": self.use_output_bias,
         }

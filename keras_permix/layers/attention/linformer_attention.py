@@ -1,0 +1,95 @@
+"""Linformer: softmax attention to a fixed number of learned mixtures of the tokens."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none
+from keras_permix.layers.parts.masks import visible_keys
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class LinformerAttention(SelfAttention):
+    """Multi-head self-attention to mixtures of keys and of values, linear in the tokens.
+
+    Along the tokens keys are projected to `key_mixer^T @ key` and values to
+    `value_mixer^T @ value`, both `(mixtures, head_dim)`, and queries attend to these by a softmax.
+    The two projections `(max_length, mixtures)` are shared by the heads; of fewer tokens than
+    `max_length` they take their first rows. The other weights are those of `SoftmaxAttention`.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    the others count as zeros in the mixtures. A sample without real tokens is attended to as if
+    nothing were masked.
+
+    Args:
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: see `SoftmaxAttention`;
+            there is no dropout on the map.
+        mixtures: Number of mixtures that a query attends to.
+        max_length: The most tokens that the layer can take. `None`: as many as it is built for.
+
+    Raises:
+        ValueError: for an argument out of range, a width that the heads do not fit, more tokens
+            than `max_length`, or an unknown number of tokens where that is `None`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import LinformerAttention
+    >>> layer = LinformerAttention(num_heads=4, mixtures=16)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Source: Wang et al., "Linformer", 2020, equation (7), with headwise sharing.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 8,
+        mixtures: int = 256,
+        max_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_heads, **kwargs)
+        self.mixtures = check_integer("mixtures", mixtures)
+        self.max_length = check_positive_or_none("max_length", max_length)
+
+    def build(self, input_shape: tuple) -> None:
+        super().build(input_shape)
+        tokens = input_shape[1]
+        if self.max_length is None and tokens is None:
+            raise ValueError(
+                "`max_length` must be given where the number of tokens is unknown. "
+                f"Received: max_length=None, input_shape={tuple(input_shape)}"
+            )
+        shape = (self.max_length or tokens, self.mixtures)
+        normal = keras.initializers.RandomNormal(stddev=self.mixtures**-0.5)
+        self.key_mixer = self.add_weight(shape, normal, name="key_mixer")
+        self.value_mixer = self.add_weight(shape, normal.clone(), name="value_mixer")
+        self._check_length(tokens)
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        self._check_length(inputs.shape[1])
+        query, key, value = self.split_heads(inputs)
+        if mask is not None:
+            real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
+            key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))
+        tokens = ops.shape(inputs)[1]
+        mixers = (self.key_mixer[:tokens], self.value_mixer[:tokens])
+        key, value = (
+            ops.einsum("bnhd,nm->bmhd", x, ops.cast(mixer, x.dtype))
+            for x, mixer in zip((key, value), mixers, strict=True)
+        )
+        return self.merge_heads(ops.dot_product_attention(query, key, value))
+
+    def _check_length(self, tokens):
+        if tokens is not None and tokens > self.key_mixer.shape[0]:
+            raise ValueError(
+                "There must be no more tokens than `max_length`. "
+                f"Received: {tokens} tokens, max_length={self.key_mixer.shape[0]}"
+            )
+
+    def get_config(self) -> dict:
+        config = {"mixtures": self.mixtures, "max_length": self.max_length}
+        return {**super().get_config(), **config}

@@ -1,0 +1,87 @@
+"""Softmax attention within blocks of neighboring tokens."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.parts.checks import check_positive_or_none
+from keras_permix.ops.reference.chunks import cut, join
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class LocalAttention(SoftmaxAttention):
+    """Multi-head softmax self-attention within blocks, linear in the tokens.
+
+    The sequence is cut into blocks of `block_size` tokens, the last one filled up with padding,
+    and tokens attend to those of their own block alone: a class token in front to the first block.
+    The weights are those of `SoftmaxAttention`.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    the others are never attended to. In a block without real tokens they attend as if nothing were
+    masked.
+
+    Args:
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: see
+            `SoftmaxAttention`.
+        block_size: Tokens per block. `None`: the power of two at or above the root of their number,
+            which must be known.
+
+    Raises:
+        ValueError: for an argument out of range, a width that the heads do not fit, or an unknown
+            number of tokens where `block_size` is `None`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import LocalAttention
+    >>> layer = LocalAttention(num_heads=4, block_size=16)
+    >>> tuple(layer(np.ones((2, 50, 32), "float32")).shape)
+    (2, 50, 32)
+
+    Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, section 4.2.3.
+    """
+
+    takes = ()
+
+    def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:
+        super().__init__(num_heads, **kwargs)
+        self.block_size = check_positive_or_none("block_size", block_size)
+
+    def build(self, input_shape: tuple) -> None:
+        super().build(input_shape)
+        self.tokens_per_block(input_shape[1])
+
+    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
+        shape = ops.shape(inputs)
+        blocks, visible = self._cut(inputs, mask)
+        mixed = super().call(blocks, mask=visible, training=training)
+        return join(ops.reshape(mixed, (shape[0], -1, *ops.shape(mixed)[1:])))[:, : shape[1]]
+
+    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:
+        """The weights `(batch, blocks, heads, block_size, block_size)` that `call` gives."""
+        maps = super().attention_maps(*self._cut(inputs, mask))
+        return ops.reshape(maps, (ops.shape(inputs)[0], -1, *ops.shape(maps)[1:]))
+
+    def tokens_per_block(self, tokens: int | None) -> int:
+        """The size of a block of a sequence of so many tokens."""
+        if self.block_size is None and tokens is None:
+            raise ValueError(
+                "`block_size` must be given where the number of tokens is unknown. "
+                "Received: block_size=None"
+            )
+        return self.block_size or 2 ** (((tokens - 1).bit_length() + 1) // 2)
+
+    def _cut(self, inputs, mask):
+        """The blocks as samples of a larger batch, and which of their tokens are attended to."""
+        size = self.tokens_per_block(inputs.shape[1])
+        inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
+        real = inside if mask is None else ops.cast(mask, "int32")
+        pieces = (cut(x, size) for x in (inputs, real, inside))
+        blocks, real, inside = (ops.reshape(x, (-1, *ops.shape(x)[2:])) for x in pieces)
+        visible = ops.where(ops.any(real, axis=1, keepdims=True), real, inside)
+        return blocks, ops.cast(visible, "bool")
+
+    def get_config(self) -> dict:
+        return {**super().get_config(), "block_size": self.block_size}

@@ -1,0 +1,126 @@
+"""From token ids to vectors that know their positions."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix.layers.embedding.positions import prepend
+from keras_permix.layers.parts.checks import check_choice, check_integer
+
+POSITIONS = (None, "sinusoid", "learned")
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class TokenEmbedding(keras.layers.Layer):
+    """Embed token ids, prepend a class token where one is used, and add positions.
+
+    Input: integers `(batch, tokens)` below `vocabulary_size`. Output: `(batch, tokens, width)`, or
+    one token more. Position 0 is that of the class token, whether there is one or not. A mask
+    `(batch, tokens)` of the layer before gets a True for the class token.
+
+    Args:
+        vocabulary_size: Number of token ids.
+        width: Channels per token.
+        max_length: The most token ids that the layer can take.
+        positions: "sinusoid", fixed sines and cosines, which are no weights; "learned", drawn with
+            a standard deviation of 0.02; or `None`.
+        use_class_token: Whether to prepend a learned class token, zero at first.
+        stddev: Standard deviation that the vectors of token ids are drawn with.
+
+    Raises:
+        ValueError: for an argument out of range, or more than `max_length` token ids.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import TokenEmbedding
+    >>> layer = TokenEmbedding(257, width=32, max_length=100, use_class_token=True)
+    >>> tuple(layer(np.ones((2, 64), "int32")).shape)
+    (2, 65, 32)
+
+    Source: Vaswani et al., 2017, section 3.5; Tay et al., "Long Range Arena", 2020, and the
+    released code.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        width: int,
+        max_length: int,
+        positions: str | None = "sinusoid",
+        use_class_token: bool = False,
+        stddev: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        self.width = check_integer("width", width)
+        self.max_length = check_integer("max_length", max_length)
+        self.positions = check_choice("positions", positions, POSITIONS)
+        self.use_class_token = use_class_token
+        self.stddev = stddev
+
+    def build(self, input_shape: tuple) -> None:
+        normal = keras.initializers.RandomNormal
+        self.embedding = keras.layers.Embedding(
+            self.vocabulary_size,
+            self.width,
+            normal(stddev=self.stddev),
+            dtype=self.dtype_policy,
+            name="tokens",
+        )
+        self.embedding.supports_masking = True  # The mask is handed on by this layer.
+        self.embedding.build(input_shape)
+        if self.use_class_token:
+            self.class_token = self.add_weight((1, 1, self.width), "zeros", name="class_token")
+        rows = self.max_length + self.use_class_token
+        if self.positions == "learned":
+            self.table = self.add_weight((rows, self.width), normal(stddev=0.02), name="positions")
+        elif self.positions == "sinusoid":
+            self.table = sinusoid(self.max_length + 1, self.width)[-rows:].astype("float32")
+
+    def call(self, tokens: Any) -> Any:
+        if tokens.shape[1] is not None and tokens.shape[1] > self.max_length:
+            raise ValueError(
+                "There must be no more tokens than `max_length`. "
+                f"Received: tokens.shape={tuple(tokens.shape)}, max_length={self.max_length}"
+            )
+        x = self.embedding(tokens)
+        if self.use_class_token:
+            x = prepend(self.class_token, x)
+        if self.positions is None:
+            return x
+        table = ops.convert_to_tensor(self.table)[: ops.shape(x)[1]]
+        return x + ops.cast(table, x.dtype)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        if previous_mask is None or not self.use_class_token:
+            return previous_mask
+        first = ops.ones_like(previous_mask[:, :1])
+        return ops.concatenate([first, previous_mask], axis=1)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        batch, tokens = input_shape
+        tokens = None if tokens is None else tokens + self.use_class_token
+        return (batch, tokens, self.width)
+
+    def get_config(self) -> dict:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "width": self.width,
+            "max_length": self.max_length,
+            "positions": self.positions,
+            "use_class_token": self.use_class_token,
+            "stddev": self.stddev,
+        }
+
+
+def sinusoid(rows: int, width: int) -> np.ndarray:
+    """Sines of positions from 0 in even channels, and cosines in odd ones: `(rows, width)`."""
+    channels = np.arange(width)
+    angles = np.arange(rows)[:, None] * 10000.0 ** (-(channels - channels % 2) / width)
+    return np.where(channels % 2, np.cos(angles), np.sin(angles))

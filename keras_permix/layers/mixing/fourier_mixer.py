@@ -1,0 +1,64 @@
+"""FNet's mixing of tokens by a Fourier transform."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.checks import check_rate, check_tokens
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.one_tensor import OneTensor
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class FourierMixer(OneTensor):
+    """Mix tokens by the real part of a Fourier transform along tokens and channels.
+
+    It has no weights, computes in float32 and costs O(tokens log tokens).
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    the others count as zeros. They are waves' places all the same, so what real tokens become
+    depends on how many others there are.
+
+    Args:
+        dropout: Rate of the dropout of the outputs, in `[0, 1)`.
+
+    Raises:
+        ValueError: for a rate out of range, or a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import FourierMixer
+    >>> FourierMixer()(np.ones((1, 2, 3), "float32"))[0].numpy().tolist()
+    [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+    Source: Lee-Thorp et al., "FNet", 2021, equation (3).
+    """
+
+    def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.dropout = check_rate("dropout", dropout)
+
+    def build(self, input_shape: tuple) -> None:
+        check_tokens("FourierMixer", input_shape)
+        self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        if mask is not None:
+            inputs = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
+        return self.output_dropout(fourier_transform(inputs))
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict:
+        return {**super().get_config(), "dropout": self.dropout}
+
+
+def fourier_transform(x: Any) -> Any:
+    """The real part of a Fourier transform along the last two axes, a tensor like `x`."""
+    precise = ops.cast(x, "float32")
+    real, _ = ops.fft2((precise, ops.zeros_like(precise)))
+    return ops.cast(real, x.dtype)

@@ -1,0 +1,37 @@
+"""From tokens to logits: what models have at their end."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.parts.masks import visible_keys
+
+
+def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
+    """Make one vector of the tokens of every sample.
+
+    Args:
+        tokens: `(batch, tokens, channels)`.
+        pooling: "cls", the first token; "mean" or "max", over the real tokens.
+        mask: Booleans `(batch, tokens)`, True at real tokens, or `None`. Of a sample without real
+            tokens all count.
+
+    Returns:
+        A tensor `(batch, channels)`.
+    """
+    if pooling == "cls":
+        return tokens[:, 0]
+    if mask is None:
+        return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
+    real = ops.expand_dims(visible_keys(mask), axis=-1)
+    if pooling == "max":
+        return ops.max(ops.where(real, tokens, ops.cast(-float("inf"), tokens.dtype)), axis=1)
+    count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)
+    return ops.sum(tokens * ops.cast(ops.cast(real, "float32") / count, tokens.dtype), axis=1)
+
+
+def logits_of(x: Any, num_classes: int, dtype: Any) -> Any:
+    """Logits in float32, by a dense layer named "head"."""
+    logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(x)
+    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)

@@ -1,0 +1,214 @@
+"""The Transformer encoder of the Long Range Arena, with any token mixer."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
+from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
+from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+)
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.heads import logits_of, pool_tokens
+from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.registry import zoo_model
+from keras_permix.zoo.sequence_classifier import (
+    SequenceClassifier,
+    check_sequence_config,
+    join_pairs,
+    sequence_inputs,
+)
+
+POOLINGS = ("cls", "mean", "max", "mean_of_length")
+EPSILON = 1e-6
+
+
+@zoo_model
+class LRATransformer(SequenceClassifier):
+    """A Transformer encoder of texts, pairs of texts, or pixels, whose token mixer is an argument.
+
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
+    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
+    Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each pixel is
+    a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is padded does
+    not change them, except with mixers whose answer depends on the number of tokens itself:
+    "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
+
+    Args:
+        vocabulary_size: Number of token ids; that of bytes counted from 1 is 257.
+        max_length: The most tokens of a text.
+        num_classes: Number of logits.
+        pairs: Whether the model takes two texts at once.
+        image_size: Side of the images in pixels. `None`: the model takes texts.
+        width: Channels per token.
+        inner_dim: Channels of values, queries and keys, of all heads together. `None`: `width`.
+        depth: Number of blocks.
+        mlp_dim: Hidden width of the blocks' channel mixers.
+        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
+            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
+            list of these, one per block.
+        use_bias: Whether the projections of the mixers have biases.
+        activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
+        norm_first: Whether to normalize what is mixed, and the tokens after the last block
+            (pre-norm), or the sums (post-norm).
+        positions: "sinusoid", "learned" or `None`; see `TokenEmbedding`.
+        pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the real
+            tokens, or "mean_of_length", their sum divided by `max_length`.
+        head_dims: Widths of the hidden layers between the pooled tokens and the logits, each with a
+            ReLU. `None`: `mlp_dim`, and for pairs half of it after that.
+        compare_pairs: Whether the head is given product and difference of the two texts' vectors
+            besides these.
+        embedding_stddev: Standard deviation that the vectors of token ids are drawn with.
+        dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument or mixer, or one out of range.
+
+    Example:
+
+    >>> from keras_permix.data import encode_bytes, pad_tokens
+    >>> from keras_permix.zoo import LRATransformer
+    >>> model = LRATransformer(max_length=16, width=32, depth=2, mlp_dim=64, mixer="slice_sort")
+    >>> tuple(model(pad_tokens([encode_bytes("a text")], max_length=16)).shape)
+    (1, 2)
+
+    Source: Tay et al., "Long Range Arena", 2020, and the released code; the text classifier with
+    `norm_first=False`: Yuan & Xu, "Sliceformer", 2023; with "butterfly_attention": Sapkota &
+    Bhattarai, "Dimension Mixer", 2023.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int = 257,
+        max_length: int = 4000,
+        num_classes: int = 2,
+        pairs: bool = False,
+        image_size: int | None = None,
+        width: int = 256,
+        inner_dim: int | None = None,
+        depth: int = 4,
+        mlp_dim: int = 1024,
+        mixer: str | dict | list = "attention",
+        use_bias: bool = False,
+        activation: str = "gelu_tanh",
+        norm_first: bool = True,
+        positions: str | None = "sinusoid",
+        pooling: str = "cls",
+        head_dims: tuple[int, ...] | None = None,
+        compare_pairs: bool = False,
+        embedding_stddev: float = 1.0,
+        dropout: float = 0.0,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_arguments(type(self), kwargs)
+        config = {
+            "vocabulary_size": vocabulary_size,
+            "max_length": max_length,
+            "num_classes": num_classes,
+            "pairs": pairs,
+            "image_size": image_size,
+            "width": check_integer("width", width),
+            "inner_dim": check_positive_or_none("inner_dim", inner_dim),
+            "depth": check_integer("depth", depth),
+            "mlp_dim": check_integer("mlp_dim", mlp_dim),
+            "mixer": check_mixers(mixer, depth),
+            "use_bias": use_bias,
+            "activation": check_choice("activation", activation, ACTIVATIONS),
+            "norm_first": norm_first,
+            "positions": check_choice("positions", positions, POSITIONS),
+            "pooling": check_choice("pooling", pooling, POOLINGS),
+            "head_dims": _check_head_dims(head_dims),
+            "compare_pairs": compare_pairs,
+            "embedding_stddev": embedding_stddev,
+            "dropout": check_rate("dropout", dropout),
+        }
+        config = check_sequence_config(config)
+        inputs, tokens, mask = sequence_inputs(config, dtype)
+        x, mask = _embed(tokens, mask, config, dtype)
+        feature_maps = _encode(x, mask, config, dtype)
+        logits = _classify(feature_maps[-1], mask, config, dtype)
+        super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+
+def _embed(tokens, mask, config, dtype):
+    """From token ids to tokens that know their positions, and their mask."""
+    embedding = TokenEmbedding(
+        config["vocabulary_size"],
+        config["width"],
+        config["max_length"],
+        positions=config["positions"],
+        use_class_token=config["pooling"] == "cls",
+        stddev=config["embedding_stddev"],
+        dtype=dtype,
+        name="embedding",
+    )
+    dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
+    return dropout(embedding(tokens)), embedding.compute_mask(tokens, mask)
+
+
+def _encode(x, mask, config, dtype):
+    """The tokens after each block."""
+    dropout, depth, feature_maps = config["dropout"], config["depth"], []
+    for index in range(depth):
+        mixer = make_mixer(
+            mixer_at(config["mixer"], index),
+            index,
+            depth,
+            inner_dim=config["inner_dim"],
+            use_bias=config["use_bias"],
+            dropout=dropout,
+            dtype=dtype,
+            name="mixer",
+        )
+        block = MixerBlock(
+            mixer,
+            config["mlp_dim"],
+            norm_first=config["norm_first"],
+            dropout=dropout,
+            hidden_dropout=dropout,
+            epsilon=EPSILON,
+            activation=config["activation"],
+            dtype=dtype,
+            name=f"block_{index}",
+        )
+        x = block(x, mask=mask)
+        feature_maps.append(x)
+    return feature_maps
+
+
+def _classify(tokens, mask, config, dtype):
+    """From tokens to logits in float32."""
+    if config["norm_first"]:
+        norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
+        tokens = norm(tokens)
+    x = _pool(tokens, mask, config)
+    if config["pairs"]:
+        a, b = join_pairs(x)
+        compared = [a * b, a - b] if config["compare_pairs"] else []
+        x = ops.concatenate([a, b, *compared], axis=-1)
+    dims = config["head_dims"]
+    if dims is None:
+        dims = [config["mlp_dim"], config["mlp_dim"] // 2][: 1 + config["pairs"]]
+    for index, dim in enumerate(dims):
+        x = keras.layers.Dense(dim, "relu", dtype=dtype, name=f"head_hidden_{index}")(x)
+    return logits_of(x, config["num_classes"], dtype)
+
+
+def _pool(tokens, mask, config):
+    if config["pooling"] != "mean_of_length":
+        return pool_tokens(tokens, config["pooling"], mask)
+    if mask is not None:
+        tokens = tokens * ops.expand_dims(ops.cast(mask, tokens.dtype), axis=-1)
+    return ops.sum(tokens / config["max_length"], axis=1)
+
+
+def _check_head_dims(dims):
+    return None if dims is None else [check_integer("head_dims", dim) for dim in dims]

@@ -1,0 +1,154 @@
+"""What is cheaper than attention gives the numbers of plain NumPy, masks included."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import (
+    ButterflyAttention,
+    FourierMixer,
+    LinearAttention,
+    LinformerAttention,
+    LocalAttention,
+    PerformerAttention,
+)
+from tests.harness import assert_close, to_numpy
+from tests.oracle import butterfly
+
+X = np.random.default_rng(0).normal(size=(3, 8, 6)).astype("float32")
+MASK = np.arange(8) < np.array([[8], [5], [0]])
+MASK[1, [0, 4]] = False  # of blocks of two at a stride of four, one has no real token
+HEAD_DIM = 4
+
+
+def linear(layer, query, key, value, real):
+    query, key = (np.where(x > 0, x + 1, np.exp(x)) for x in (query, key))
+    return normalized(query @ key.T * real) @ value
+
+
+def performer(layer, query, key, value, real):
+    query, key = (
+        np.exp(x @ layer.directions(HEAD_DIM).T - (x**2).sum(-1, keepdims=True) / 2)
+        for x in (query * HEAD_DIM**-0.25, key * HEAD_DIM**-0.25)
+    )
+    return normalized(query @ key.T * real) @ value
+
+
+def linformer(layer, query, key, value, real):
+    mixers = (to_numpy(mixer)[: len(key)] for mixer in (layer.key_mixer, layer.value_mixer))
+    key, value = (
+        mixer.T @ (x * real[:, None]) for mixer, x in zip(mixers, (key, value), strict=True)
+    )
+    return normalized(np.exp(query @ key.T / np.sqrt(HEAD_DIM))) @ value
+
+
+def blocks(layer, query, key, value, real, order):
+    """Every token attends to the real ones of its block, or else to all of its block."""
+    same = np.zeros((len(key), len(key)), bool)
+    for start in range(0, len(key), layer.block_size):
+        members = order[start : start + layer.block_size]
+        seen = [m for m in members if real[m]] or members
+        same[np.ix_(members, seen)] = True
+    return normalized(np.exp(query @ key.T / np.sqrt(HEAD_DIM)) * same) @ value
+
+
+def normalized(weights):
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+# name -> (layer, what a head makes of queries, keys and values of a sample)
+LAYERS = {
+    "linear": (LinearAttention, linear),
+    "performer": (partial(PerformerAttention, features=6, seed=1), performer),
+    "linformer": (partial(LinformerAttention, mixtures=3), linformer),
+    "linformer of fewer tokens": (
+        partial(LinformerAttention, mixtures=3, max_length=11, use_output_bias=False),
+        linformer,
+    ),
+    "local": (partial(LocalAttention, block_size=3), partial(blocks, order=list(range(8)))),
+    "local plain": (
+        partial(LocalAttention, block_size=4, fused=False, use_qkv_bias=True, dropout=0.5),
+        partial(blocks, order=list(range(8))),
+    ),
+    "butterfly": (
+        partial(ButterflyAttention, block_size=2, layer=5, layers=6),
+        partial(blocks, order=butterfly.order(8, 2, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_gives_the_values_of_numpy(name, masked):
+    make, attend = LAYERS[name]
+    layer = make(num_heads=2, head_dim=HEAD_DIM)
+    layer.build(X.shape)
+    for weight in layer.weights:
+        weight.assign(weight + 0.1)
+    kernel, *bias = (to_numpy(weight).astype("float64") for weight in layer.qkv_dense.weights)
+    parts = np.split(X @ kernel + sum(bias), 6, axis=-1)  # queries of two heads, keys, values
+    reals = np.ones_like(MASK)
+    if masked:
+        reals = MASK | ~MASK.any(axis=1, keepdims=True)
+        reals = MASK if "order" in getattr(attend, "keywords", ()) else reals
+    heads = [
+        np.stack([attend(layer, *sample) for sample in zip(*parts[head::2], reals, strict=True)])
+        for head in (0, 1)
+    ]
+    kernel, *bias = (to_numpy(weight) for weight in layer.output_dense.weights)
+    wanted = np.concatenate(heads, axis=-1) @ kernel + sum(bias)
+    assert len(bias) == layer.use_output_bias
+    assert_close(to_numpy(layer(X, mask=MASK if masked else None)), wanted)
+
+
+def test_butterfly_attention_takes_blocks_of_the_root():
+    sizes = [ButterflyAttention().tokens_per_block(tokens) for tokens in (4, 8, 64, 256, 1024)]
+    assert sizes == [2, 4, 8, 16, 32]
+
+
+def test_maps_of_blocks_are_what_attends():
+    layer = ButterflyAttention(1, 2, layer=1, layers=2, use_output_projection=False)
+    outputs = to_numpy(layer(X, mask=MASK))
+    maps = to_numpy(layer.attention_maps(X, mask=MASK))
+    assert maps.shape == (3, 4, 1, 2, 2)
+    values = to_numpy(layer.split_heads(X)[2])[:, butterfly.order(8, 2, 1), 0]
+    blocks = np.einsum("bkqm,bkmd->bkqd", maps[:, :, 0], values.reshape(3, 4, 2, 6))
+    assert_close(outputs[:, butterfly.order(8, 2, 1)], blocks.reshape(X.shape))
+
+
+@pytest.mark.parametrize("head_dim", [4, 6])
+def test_directions_are_orthogonal_in_blocks_and_estimate_the_softmax(head_dim):
+    many = PerformerAttention(features=30_000).directions(head_dim).astype("float64")
+    products = many[:head_dim] @ many[:head_dim].T
+    np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-6)
+    x, y = np.random.default_rng(1).normal(size=(2, head_dim)) / 2
+    features = (np.exp(many @ v - v @ v / 2) for v in (x, y))
+    estimate = np.mean(np.prod(list(features), axis=0))
+    assert estimate == pytest.approx(np.exp(x @ y), rel=0.03)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_fourier_transform_is_that_of_numpy(masked):
+    wanted = np.fft.fft2(X * MASK[..., None] if masked else X).real
+    assert_close(to_numpy(FourierMixer()(X, mask=MASK if masked else None)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LocalAttention(block_size=0), "`block_size` must be a positive.*block_size=0"),
+        (lambda: LocalAttention(2, None).build((2, None, 6)), "`block_size` must be given.*None"),
+        (lambda: ButterflyAttention(2, 3)(X), "`block_size` must divide.*block_size=3"),
+        (lambda: ButterflyAttention(2, layer=2, layers=2), "`layer`.*2"),
+        (lambda: LinformerAttention(mixtures=0), "`mixtures` must be a positive.*mixtures=0"),
+        (lambda: LinformerAttention(2).build((2, None, 6)), "`max_length` must be given.*None, 6"),
+        (lambda: LinformerAttention(2, max_length=7)(X), "than `max_length`.*8 tokens.*length=7"),
+        (lambda: PerformerAttention(features=0), "`features` must be a positive.*features=0"),
+        (lambda: PerformerAttention(seed=-1), "`seed` must be.*seed=-1"),
+        (lambda: FourierMixer(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
+    ],
+)
+def test_wrong_argument_is_named(call, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()

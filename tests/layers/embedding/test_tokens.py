@@ -1,0 +1,104 @@
+"""From token ids to vectors that know their positions: values of NumPy, masks, files, errors."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import SoftmaxAttention, TokenEmbedding
+from keras_permix.layers.embedding.tokens import sinusoid
+from tests.harness import assert_close, load_golden, to_numpy
+
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(0, 9, (3, 7)).astype("int32")
+MASK = np.arange(7) < np.array([[7], [4], [1]])
+GOLDEN = load_golden("lra_transformer")["sinusoid"]
+
+
+def test_sinusoid_is_the_authors():
+    assert_close(sinusoid(*GOLDEN.shape), GOLDEN)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("positions", [None, "sinusoid", "learned"])
+def test_positions_are_added(positions, class_token):
+    layer = TokenEmbedding(9, 6, 10, positions, class_token)
+    layer.build(TOKENS.shape)
+    if class_token:
+        assert not to_numpy(layer.class_token).any()
+        layer.class_token.assign(RNG.normal(size=(1, 1, 6)))
+    wanted = to_numpy(layer.embedding.embeddings)[TOKENS]
+    if class_token:
+        first = np.broadcast_to(to_numpy(layer.class_token), (3, 1, 6))
+        wanted = np.concatenate([first, wanted], axis=1)
+    if positions == "learned":
+        assert layer.table.shape == (10 + class_token, 6)
+        wanted = wanted + to_numpy(layer.table)[: wanted.shape[1]]
+    if positions == "sinusoid" and class_token:  # which the place 0 is for
+        wanted[:, :7] += GOLDEN
+        wanted[:, 7] += [f(7 / 10000 ** (k / 3)) for k in range(3) for f in (np.sin, np.cos)]
+    elif positions == "sinusoid":
+        wanted[:, :6] += GOLDEN[1:]
+        wanted[:, 6] += [f(7 / 10000 ** (k / 3)) for k in range(3) for f in (np.sin, np.cos)]
+    assert_close(to_numpy(layer(TOKENS)), wanted)
+
+
+@pytest.mark.parametrize("stddev", [0.02, 1.0])
+def test_initial_values(stddev):
+    layer = TokenEmbedding(500, 40, 600, "learned", stddev=stddev)
+    layer.build((None, None))
+    assert np.std(to_numpy(layer.embedding.embeddings)) == pytest.approx(stddev, rel=0.05)
+    assert np.std(to_numpy(layer.table)) == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_layer_keeps_its_promises(class_token, tmp_path):
+    """Any length, files, dtypes, and a mask that reaches the layer behind."""
+    layer = TokenEmbedding(9, 6, 10, "learned", class_token)
+    outputs = to_numpy(layer(TOKENS))
+    assert layer.compute_output_shape(TOKENS.shape) == outputs.shape
+    tokens = keras.Input((None,), dtype="int32")
+    model = keras.Model(tokens, layer(tokens))
+    assert model.output_shape == (None, None, 6)
+    for length in (7, 5, 2):
+        assert_close(
+            model.predict(TOKENS[:, :length], verbose=0), outputs[:, : length + class_token]
+        )
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(TOKENS)), outputs)
+    for dtype in ("float16", "bfloat16"):
+        low = TokenEmbedding(9, 6, 10, "learned", class_token, dtype=f"mixed_{dtype}")
+        low.build(TOKENS.shape)
+        low.set_weights(layer.get_weights())
+        low_outputs = low(TOKENS)
+        assert keras.backend.standardize_dtype(low_outputs.dtype) == dtype
+        assert_close(to_numpy(low_outputs), outputs, dtype=dtype)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_mask_reaches_the_layer_behind(class_token):
+    embedding, attention = TokenEmbedding(9, 6, 10, "learned", class_token), SoftmaxAttention(2)
+    ids = keras.Input((7,), dtype="int32")
+    marked = keras.layers.Lambda(
+        lambda x: x, mask=lambda x, mask: x > 0, output_shape=(7,), dtype="int32"
+    )(ids)
+    model = keras.Model(ids, attention(embedding(marked)))
+    tokens = np.where(MASK, np.maximum(TOKENS, 1), 0)
+    real = np.concatenate([np.ones((3, int(class_token)), bool), MASK], axis=1)
+    wanted = attention(embedding(tokens), mask=real)
+    assert_close(model.predict(tokens, verbose=0)[real], to_numpy(wanted)[real])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TokenEmbedding(0, 6, 10), "`vocabulary_size` must be a positive.*size=0"),
+        (lambda: TokenEmbedding(9, 0, 10), "`width` must be a positive integer.*width=0"),
+        (lambda: TokenEmbedding(9, 6, 0), "`max_length` must be a positive integer.*length=0"),
+        (lambda: TokenEmbedding(9, 6, 10, "rotary"), "`positions` must be one of.*'rotary'"),
+        (lambda: TokenEmbedding(9, 6, 5)(TOKENS), r"than `max_length`.*\(3, 7\), max_length=5"),
+    ],
+)
+def test_wrong_argument_is_named(call, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        call()

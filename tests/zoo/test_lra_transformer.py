@@ -1,0 +1,217 @@
+"""LRATransformer: golden blocks, the papers' counts, padding, heads of all kinds, images."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers.mixers import MIXERS
+from keras_permix.zoo import LRATransformer
+from tests.harness import assert_close, check_model, load_golden, to_numpy
+from tests.zoo.models import tiny
+
+GOLDEN = {
+    "attention": load_golden("lra_transformer"),
+    "slice_sort": load_golden("lra_sliceformer_block"),
+}
+
+
+@pytest.mark.parametrize("mixer", GOLDEN)
+def test_block_gives_the_golden_values(mixer):
+    golden = GOLDEN[mixer]
+    spec = {"name": mixer, "num_heads": int(golden["heads"])} if "heads" in golden else mixer
+    inner = golden["value_kernel"].shape[1]
+    model = LRATransformer(max_length=7, width=6, inner_dim=inner, depth=1, mlp_dim=10, mixer=spec)
+    block = model.get_layer("block_0")
+    kernels = [
+        golden[f"{name}_kernel"] for name in ("q", "k", "value") if f"{name}_kernel" in golden
+    ]
+    block.mixer.set_weights([np.concatenate(kernels, axis=1), golden["out_kernel"]])
+    for layer, name in (
+        (block.mixer_norm, "ln1"),
+        (block.mlp_in, "fc1"),
+        (block.mlp_out, "fc2"),
+        (block.mlp_norm, "ln2"),
+    ):
+        kinds = ("gamma", "beta") if name.startswith("ln") else ("kernel", "bias")
+        layer.set_weights([golden[f"{name}_{kind}"] for kind in kinds])
+    wanted = golden["block_out" if mixer == "attention" else "out"]
+    assert_close(to_numpy(block(golden["x"].astype("float32"))), wanted)
+
+
+LISTOPS = dict(vocabulary_size=32, max_length=2000, num_classes=10, width=512, mlp_dim=1024)
+TEXT = dict(max_length=1000, width=256, mlp_dim=1024)
+RETRIEVAL = dict(pairs=True, width=128, mlp_dim=512)
+STACKS = {
+    "ListOps": (LISTOPS, 8_402_944, 6_305_792),
+    "Text": (TEXT, 3_154_944, 2_630_656),
+    "Retrieval": (RETRIEVAL, 791_040, 659_968),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("task", STACKS)
+def test_parameters_of_the_stacks(task):
+    arguments, *expected = STACKS[task]
+    for mixer, count in zip(("attention", "slice_sort"), expected, strict=True):
+        model = LRATransformer(**arguments, mixer=mixer)
+        blocks = [model.get_layer(f"block_{index}") for index in range(4)]
+        assert sum(block.count_params() for block in blocks) == count
+
+
+IMDB = dict(
+    vocabulary_size=16_000, max_length=512, depth=6, use_bias=True, activation="relu",
+    norm_first=False, pooling="max", head_dims=(),
+)  # fmt: skip
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("mixer", "count"), [("attention", 8_835_074), ("slice_sort", 8_045_570)])
+def test_parameters_of_the_text_classifier(mixer, count):
+    assert LRATransformer(**IMDB, mixer=mixer).count_params() == count
+
+
+def padded(inputs, length):
+    """Texts with other padding: no id but 0, and not real."""
+    missing = ((0, 0), (0, length - inputs["tokens"].shape[1]))
+    return {name: np.pad(array, missing) for name, array in inputs.items()}
+
+
+# What the mixers need to be told; and those whose answer depends on the number of tokens itself.
+SPECS = {
+    "csp": {"ragged": True, "align": "reference"},
+    "sinkhorn_csp": {"ragged": True},
+    "linformer": {"max_length": 17, "mixtures": 4},
+    "local_attention": {"block_size": 5},
+    "simple_attention": {"scale": "valid"},
+}
+COUNTING = ("butterfly_attention", "fourier")
+
+
+@pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {*COUNTING}))
+def test_padding_changes_nothing(mixer):
+    model = tiny("LRATransformer", max_length=16, mixer={"name": mixer, **SPECS.get(mixer, {})})
+    inputs = model.make_inputs(0, 3)
+    inputs = {name: array[:, :11] for name, array in inputs.items()}
+    inputs["mask"][0] = True
+    logits = to_numpy(model(inputs))
+    assert_close(to_numpy(model(padded(inputs, 16))), logits, kind="model")
+    other = np.where(inputs["mask"], inputs["tokens"], 5)
+    assert_close(to_numpy(model({**inputs, "tokens": other})), logits, kind="model")
+    other = np.where(np.arange(11) == 3, inputs["tokens"] % 7 + 1, inputs["tokens"])
+    assert not np.allclose(to_numpy(model({**inputs, "tokens": other}))[0], logits[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
+def test_padding_is_not_pooled(pooling):
+    model = tiny("LRATransformer", max_length=16, pooling=pooling, head_dims=())
+    inputs = model.make_inputs(0, 3)
+    inputs = {name: array[:, :11] for name, array in inputs.items()}
+    tokens = to_numpy(model.get_layer("final_norm")(model.features(inputs, layers=[-1])[0]))
+    pooled = [
+        {"mean": np.mean, "max": np.max, "mean_of_length": lambda x, axis: x.sum(axis) / 16}[
+            pooling
+        ](sample[real], axis=0)
+        for sample, real in zip(tokens, inputs["mask"], strict=True)
+    ]
+    kernel, bias = model.get_layer("head").get_weights()
+    logits = to_numpy(model(inputs))
+    assert_close(logits, np.array(pooled) @ kernel + bias, kind="model")
+    assert_close(to_numpy(model(padded(inputs, 16))), logits, kind="model")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_of_length"])
+@pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
+def test_text_without_tokens_has_logits(pooling, mixer):
+    model = tiny("LRATransformer", pooling=pooling, mixer=mixer)
+    inputs = model.make_inputs(0, 2)
+    inputs["mask"][1] = False
+    assert np.isfinite(to_numpy(model(inputs))).all()
+
+
+def test_host_of_butterfly_attention():
+    """Pre-norm, biases, learned positions; pairs are compared; two layers mix all tokens."""
+    model = tiny(
+        "LRATransformer", pairs=True, max_length=16, mixer="butterfly_attention", use_bias=True,
+        activation="gelu", positions="learned", pooling="mean_of_length", compare_pairs=True,
+        head_dims=[5], embedding_stddev=0.02,
+    )  # fmt: skip
+    inputs = model.make_inputs(0, 2)
+    tokens = to_numpy(model.get_layer("final_norm")(model.features(inputs, layers=[-1])[0]))
+    mask = inputs["mask"].reshape(4, 16, 1)
+    a, b = np.moveaxis((tokens * mask).sum(1).reshape(2, 2, -1) / 16, 1, 0)
+    x = np.concatenate([a, b, a * b, a - b], axis=-1)
+    for name in ("head_hidden_0", "head"):
+        kernel, bias = model.get_layer(name).get_weights()
+        x = x @ kernel + bias
+        x = np.maximum(x, 0) if name != "head" else x
+    assert_close(to_numpy(model(inputs)), x, kind="model")
+    whole = {**inputs, "mask": np.ones_like(inputs["mask"])}
+    changed = {**whole, "tokens": whole["tokens"].copy()}
+    changed["tokens"][0, 0, 3] += 1
+    before, after = (to_numpy(model.features(x, layers=[1])[0])[0] for x in (whole, changed))
+    assert (np.abs(before - after).max(axis=-1) > 0).all()
+
+
+def test_post_norm_leaves_no_norm_before_the_head():
+    model = tiny("LRATransformer", norm_first=False, activation="relu", head_dims=(), pooling="max")
+    names = [layer.name for layer in model.layers]
+    assert "final_norm" not in names and not any("hidden" in name for name in names)
+    tokens = to_numpy(model.features(model.make_inputs(0, 3), layers=[-1])[0])
+    gamma, beta = (to_numpy(w) for w in model.get_layer("block_1").mlp_norm.weights)
+    np.testing.assert_allclose(((tokens - beta) / gamma).mean(-1), 0, atol=1e-5)
+
+
+IMAGES = dict(image_size=4, vocabulary_size=256, positions="learned", pooling="mean")
+
+
+def test_images_keep_their_promises():
+    check_model(lambda **arguments: tiny("LRATransformer", **IMAGES, **arguments))
+
+
+def test_pixels_are_tokens():
+    model = tiny("LRATransformer", **IMAGES)
+    assert model.task == "image_classification" and model.get_config()["max_length"] == 16
+    images = np.arange(0, 256, 16, "uint8").reshape(1, 4, 4, 1)
+    ids = keras.Model(model.input, model.get_layer("embedding").input)(images)
+    assert to_numpy(ids).tolist() == [list(range(0, 256, 16))]
+    rounded = keras.Model(model.input, model.get_layer("embedding").input)(images + 0.4)
+    assert to_numpy(rounded).tolist() == [list(range(0, 256, 16))]
+    outside = np.where(images > 100, 300.0, -9.0).astype("float32")
+    ids = keras.Model(model.input, model.get_layer("embedding").input)(outside)
+    assert set(to_numpy(ids).ravel().tolist()) == {0, 255}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
+        (dict(pooling="sum"), "`pooling` must be one of.*'sum'"),
+        (dict(positions="rotary"), "`positions` must be one of.*'rotary'"),
+        (dict(activation="silu"), "`activation` must be one of.*'silu'"),
+        (dict(inner_dim=6, mixer={"name": "attention", "num_heads": 4}), "`num_heads` must divide"),
+        (dict(head_dims=(0,)), "`head_dims` must be.*0"),
+        (dict(depth=0), "`depth` must be.*0"),
+        (dict(dropout=1.0), "`dropout` must be in.*1.0"),
+        (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
+        (dict(image_size=4, pairs=True), "`pairs` are of texts.*image_size=4"),
+        (dict(mixer={"name": "csp", "group_size": 2}, pairs=True), "`group_size` must divide"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny("LRATransformer", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(tokens=np.full((2, 8), 99, "int32")), "must be from 0 to below.*99.*size=20"),
+        (dict(tokens=np.ones((2, 9), "int32"), mask=np.ones((2, 9), bool)), r"max_length=8"),
+        (dict(mask=np.ones((2, 7), bool)), r"`mask` of the same shape.*\(2, 7\)"),
+        (dict(tokens=np.ones((2, 8), "float32")), "must be integers.*float32"),
+    ],
+)
+def test_wrong_inputs_are_named(change, message):
+    model = tiny("LRATransformer")
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        model.predict({**model.make_inputs(0, 2), **change}, verbose=0)
