@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixer, make_mixer
@@ -17,6 +16,8 @@ from keras_permix.zoo.image_classifier import (
     check_patches,
     check_std,
     per_channel,
+    preprocess,
+    read_out,
 )
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
@@ -143,8 +144,7 @@ class SliceViT(ViT):
 
 def _embed(images, config, dtype):
     """From images to tokens that know their positions."""
-    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
-    x = ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
+    x = preprocess(images, config, dtype)
     embedding = PatchEmbedding(
         config["patch_size"], config["width"], dtype=dtype, name="patch_embedding"
     )
@@ -198,8 +198,7 @@ def _classify(tokens, config, dtype):
     """From tokens to logits in float32."""
     x = _pool(tokens, config["pooling"])
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
-    logits = keras.layers.Dense(config["num_classes"], dtype=dtype, name="head")(x)
-    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+    return read_out(x, config, dtype)
 
 
 def _pool(tokens, pooling):

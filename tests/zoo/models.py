@@ -9,10 +9,15 @@ from keras_permix import zoo
 
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
+PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
+    "ButterflyMixer": dict(**IMAGES, mlp="butterfly"),
+    "ButterflyViT": dict(**IMAGES, num_heads=2, mlp_dim=8),
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
+    "MLPMixer": dict(**IMAGES, expansion=3, mlp="dense"),
+    "PatchOnlyMLPMixer": PATCHES,
     "SliceViT": dict(
         **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
     ),
