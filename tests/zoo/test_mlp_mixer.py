@@ -1,10 +1,11 @@
-"""MLP-Mixers: the paper's parameter counts, the authors' and NumPy's numbers, wrong arguments."""
+"""MLP-Mixers: the paper's parameters and multiply-adds, the authors' numbers, wrong arguments."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 
+from keras_permix.analysis import count_macs
 from keras_permix.zoo import ButterflyMixer, MLPMixer, PatchOnlyMLPMixer
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.layers.blocks.test_mlp_mixer_block import MIXER_WEIGHTS
@@ -17,33 +18,38 @@ SMALL = dict(image_size=32, patch_size=4, width=121, depth=7)  # of Table II
 C1 = partial(MLPMixer, image_size=36, patch_size=4, width=144, expansion=2)  # of Table V
 C2 = partial(MLPMixer, image_size=32, patch_size=4, width=153, expansion=2)
 PATCHES = partial(PatchOnlyMLPMixer, image_size=35, patch_sizes=(5, 7))
-PAPER_COUNTS = {
-    "II dense": (MLPMixer, dict(**SMALL, expansion=1), 351_675),
-    "II linear": (ButterflyMixer, dict(**SMALL, expansion=1, mlp="butterfly_linear"), 140_961),
-    "II butterfly": (ButterflyMixer, dict(**SMALL, expansion=1), 143_551),
-    "II wide dense": (MLPMixer, dict(**SMALL, expansion=2), 615_288),
-    "II wide linear": (ButterflyMixer, dict(**SMALL, expansion=2, mlp="butterfly_linear"), 193_860),
-    "II wide butterfly": (ButterflyMixer, dict(**SMALL, expansion=2), 197_745),
-    "V c1": (C1, dict(depth=7), 896_779),
-    "V patches": (PATCHES, dict(depth=7), 807_082),
-    "V c2": (C2, dict(depth=7), 884_408),
-    "V c1 of 100": (C1, dict(depth=7, num_classes=100), 1_946_629),
-    "V patches of 100": (PATCHES, dict(depth=7, num_classes=100), 1_137_922),
-    "V c2 of 100": (C2, dict(depth=7, num_classes=100), 1_765_778),
-    "V deep c1": (C1, dict(depth=10), 1_228_096),
-    "V deep patches": (PATCHES, dict(depth=10), 1_137_220),
-    "V deep c2": (C2, dict(depth=10), 1_218_257),
-    "V deep c1 of 100": (C1, dict(depth=10, num_classes=100), 2_277_946),
-    "V deep patches of 100": (PATCHES, dict(depth=10, num_classes=100), 1_468_060),
-    "V deep c2 of 100": (C2, dict(depth=10, num_classes=100), 2_099_627),
+LINEAR = dict(mlp="butterfly_linear")
+OF_100 = dict(num_classes=100)
+PAPER_COUNTS = {  # parameters, and millions of multiply-adds to the paper's last digit
+    "II dense": (MLPMixer, dict(**SMALL, expansion=1), 351_675, 20.73),
+    "II linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=1), 140_961, 5.0),
+    "II butterfly": (ButterflyMixer, dict(**SMALL, expansion=1), 143_551, 5.33),
+    "II wide dense": (MLPMixer, dict(**SMALL, expansion=2), 615_288, 40.89),
+    "II wide linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=2), 193_860, 9.34),
+    "II wide butterfly": (ButterflyMixer, dict(**SMALL, expansion=2), 197_745, 9.88),
+    "V c1": (C1, dict(depth=7), 896_779, 74.65),
+    "V patches": (PATCHES, dict(depth=7), 807_082, 23.04),
+    "V c2": (C2, dict(depth=7), 884_408, 60.48),
+    "V c1 of 100": (C1, dict(depth=7, **OF_100), 1_946_629, 75.7),
+    "V patches of 100": (PATCHES, dict(depth=7, **OF_100), 1_137_922, 23.37),
+    "V c2 of 100": (C2, dict(depth=7, **OF_100), 1_765_778, 61.36),
+    "V deep c1": (C1, dict(depth=10), 1_228_096, 106.36),
+    "V deep patches": (PATCHES, dict(depth=10), 1_137_220, 32.9),
+    "V deep c2": (C2, dict(depth=10), 1_218_257, 86.16),
+    "V deep c1 of 100": (C1, dict(depth=10, **OF_100), 2_277_946, 107.41),
+    "V deep patches of 100": (PATCHES, dict(depth=10, **OF_100), 1_468_060, 33.23),
+    "V deep c2 of 100": (C2, dict(depth=10, **OF_100), 2_099_627, 87.04),
 }
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("row", PAPER_COUNTS)
-def test_parameters_are_the_papers(row):
-    make, arguments, expected = PAPER_COUNTS[row]
-    assert make(**arguments).count_params() == expected
+def test_parameters_and_macs_are_the_papers(row):
+    make, arguments, parameters, macs = PAPER_COUNTS[row]
+    model = make(**arguments)
+    assert model.count_params() == parameters
+    counted = count_macs(model)
+    assert abs(counted.total / 1e6 - macs) < 0.01 and not counted.uncounted
 
 
 def as_given(channels):
