@@ -1,8 +1,10 @@
 """Make the presets named `test`: tiny models with random weights, for tests on every backend.
 
-python tools/make_test_presets.py
+python tools/make_test_presets.py              # all of them
+python tools/make_test_presets.py ViT CSPViT   # those of some classes
 """
 
+import sys
 from pathlib import Path
 
 import keras
@@ -17,6 +19,8 @@ VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 GRAPHS = dict(targets=3, width=4, depth=2, num_heads=2, mlp_dim=8)
 # class -> arguments of a tiny model of it
 MODELS = {
+    "ButterflyMixer": IMAGES,
+    "ButterflyViT": dict(**IMAGES, num_heads=2, mlp_dim=16),
     "CSPMEGA": MEGA,
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
     "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0]),
@@ -24,14 +28,16 @@ MODELS = {
         max_length=16, num_classes=3, width=8, depth=2, mlp_dim=16, mixer={"name": "slice_sort"}
     ),
     "MEGA": dict(**MEGA, chunk_size=8),
+    "MLPMixer": IMAGES,
+    "PatchOnlyMLPMixer": dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2),
     "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
 
-for name, arguments in MODELS.items():
+for name in sys.argv[1:] or MODELS:
     keras.utils.set_random_seed(0)
-    model = zoo.MODELS[name](**arguments, name="test")
+    model = zoo.MODELS[name](**MODELS[name], name="test")
     # Fresh biases and positions are nearly zero, and would hide where they are not loaded.
     for weight in model.weights:
         weight.assign(weight + 0.1)

@@ -2,6 +2,7 @@
 
 from keras_permix.analysis.butterfly_maps import butterfly_maps, plot_butterfly_maps
 from keras_permix.analysis.influence_map import influence_map, plot_influence_map
+from keras_permix.analysis.macs import MACs, count_macs
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
 from keras_permix.analysis.rank_residual import plot_rank_residual, rank_residual, token_norm
 from keras_permix.analysis.residual_bound import plot_residual_bound, residual_bound
@@ -12,7 +13,9 @@ from keras_permix.analysis.simple_attention_maps import (
 from keras_permix.analysis.singular_spectrum import plot_singular_spectrum, singular_spectrum
 
 __all__ = [
+    "MACs",
     "butterfly_maps",
+    "count_macs",
     "influence_map",
     "permutation_maps",
     "plot_butterfly_maps",

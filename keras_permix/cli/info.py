@@ -1,4 +1,9 @@
-"""`permix info`: what is known of a preset."""
+"""`permix info`: what is known of a preset.
+
+MACs are the multiply-adds of one sample, as `keras_permix.analysis.count_macs` counts them: those
+of matrix products and attention, and one for each output of a normalization or activation. Layers
+that it has no rule for are named.
+"""
 
 import json
 
@@ -16,18 +21,31 @@ def run(arguments):
     """Print a preset's record. Returns the exit code."""
     from keras_permix.cli.table import format_table
     from keras_permix.zoo import MODELS, preset_info
+    from keras_permix.zoo.model import ZooModel
 
     info = preset_info(arguments.preset)
+    model = ZooModel.from_preset(info, load_weights=False)
     files = info.metadata.get("files", {})
     rows = [
         ("class", info.class_name),
         ("task", MODELS[info.class_name].task_for(info.config) or "–"),
+        ("parameters", f"{model.count_params():,}"),
+        ("MACs", _macs(model)),
         *(_stored(info) if info.files else _planned(info.name)),
         *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
         *((f"  {name}", f"{file['bytes']:,} bytes") for name, file in files.items()),
     ]
     print(format_table((info.name, ""), rows))
     return 0
+
+
+def _macs(model):
+    """The multiply-adds of one sample, and what they leave out."""
+    from keras_permix.analysis.macs import count_macs
+
+    macs = count_macs(model)
+    left_out = ", ".join(f"{count} {name}" for name, count in macs.uncounted.items())
+    return f"{macs.total:,}" + (f", without {left_out}" if left_out else "")
 
 
 def _stored(info):
@@ -39,7 +57,6 @@ def _stored(info):
     return [
         ("weights", "yes" if info.has_weights else f"none yet: permix train {info.name}"),
         ("folder", str(info.files.folder)),
-        ("parameters", f"{info.parameters:,}"),
         ("measured", format_scores(info.scores)),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
         *((key, str(metadata.get(key) or "–")) for key in SAID),

@@ -7,6 +7,7 @@ from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.blocks.simple_attention_block import SimpleAttentionBlock
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
@@ -46,6 +47,7 @@ __all__ = [
     "LinearAttention",
     "LinformerAttention",
     "LocalAttention",
+    "MLPMixerBlock",
     "MegaBlock",
     "MixerBlock",
     "PatchEmbedding",

@@ -76,6 +76,12 @@ def butterfly_mixes(size, block, stages=None):
     return reached is not None and bool(reached.all())
 
 
+def two_stage_block(size: int) -> int:
+    """The smallest block with which two stages, or one, mix everything: the root of a square."""
+    divisors = (block for block in range(2, size) if size % block == 0)
+    return next((block for block in divisors if block**2 >= size), size)
+
+
 def butterfly_stride(size, block, stage):
     """How far apart the members of a block are in `stage`."""
     stage = check_integer("stage", stage, least=0)

@@ -1,8 +1,11 @@
 """Models that answer with the class of an image."""
 
+from typing import Any
+
 import numpy as np
 
 from keras_permix.layers.embedding.image_range import RANGE
+from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.zoo.classifier import Classifier
 
@@ -36,6 +39,13 @@ def describe_images(model):
         "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
         "range": list(RANGE),
     }  # fmt: skip
+
+
+def preprocess(images: Any, config: dict, dtype: Any, align_corners: bool = False) -> Any:
+    """The images of a model's input, of its size and normalized."""
+    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
+    layer = ImagePreprocessor(size, mean, std, align_corners, dtype=dtype, name="preprocessor")
+    return layer(images)
 
 
 def per_channel(argument, values, channels):

@@ -3,7 +3,6 @@
 import keras
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
@@ -17,6 +16,7 @@ from keras_permix.zoo.image_classifier import (
     check_patches,
     check_std,
     per_channel,
+    preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
@@ -143,8 +143,7 @@ class SliceViT(ViT):
 
 def _embed(images, config, dtype):
     """From images to tokens that know their positions."""
-    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
-    x = ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
+    x = preprocess(images, config, dtype)
     embedding = PatchEmbedding(
         config["patch_size"], config["width"], dtype=dtype, name="patch_embedding"
     )

@@ -1,12 +1,15 @@
 """`permix list`, `info` and `verify`."""
 
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 from keras_permix._backend import installed_backends
+from keras_permix.analysis import macs
 from keras_permix.cli import main
+from keras_permix.layers import SoftmaxAttention
 from tests.zoo.models import edit_json, tiny
 
 
@@ -58,16 +61,25 @@ def test_info(capsys):
     assert main(["info", "cspvit/test"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["class"] == "CSPViT" and shown["labels"] == "red, green, blue"
+    assert shown["parameters"] == "1,187" and shown["MACs"] == "15,072"
     assert shown["measured"] == "–" and shown["image_size"] == "8" and shown["dtype"] == "float32"
     assert main(["info", "slicevit/dogs_vs_cats"]) == 0
-    assert "none yet: permix train slicevit/dogs_vs_cats" in capsys.readouterr().out
+    planned = capsys.readouterr().out
+    assert "none yet: permix train slicevit/dogs_vs_cats" in planned
+    assert "1,112,706" in planned  # parameters
+
+
+def test_info_names_what_it_does_not_count(capsys, monkeypatch):
+    monkeypatch.delitem(macs.RULES, SoftmaxAttention)
+    assert main(["info", "vit/test"]) == 0
+    assert re.search(r"^MACs +[0-9,]+, without 2 SoftmaxAttention$", capsys.readouterr().out, re.M)
 
 
 def test_unknown_preset(capsys):
     assert main(["info", "nonsense"]) == 2
     output, error = capsys.readouterr()
     assert output == "" and error.count("\n") == 1
-    assert error.startswith("permix: error: `preset` must be a name (cspvit/")
+    assert error.startswith("permix: error: `preset` must be a name (") and "cspvit/test" in error
     assert error.endswith("Received: 'nonsense'\n")
 
 

@@ -17,7 +17,7 @@ def functional(layer, shape):
     return keras.Model(inputs, layer(inputs))
 
 
-def check_layer(make, shape, *, numerics=True, continuous=True, masked=True):
+def check_layer(make, shape, *, numerics=True, continuous=True, masked=True, any_length=True):
     """What every layer keeps: shapes, masks, config, files, clones, dtypes, and that it learns.
 
     Args:
@@ -27,12 +27,13 @@ def check_layer(make, shape, *, numerics=True, continuous=True, masked=True):
         continuous: Whether close inputs give close outputs, so that low precision stays near
             float32. (Ranks taken from rounded values do not.)
         masked: Whether a mask changes the result, as it does where tokens are mixed.
+        any_length: Whether the number of tokens may be unknown.
     """
     inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
     layer = make()
     outputs = to_numpy(layer(inputs))
     _check_shapes(layer, inputs, outputs)
-    _check_functional(layer, inputs, outputs)
+    _check_functional(layer, inputs, outputs, any_length)
     if masked:
         _check_mask(layer, inputs)
     _check_config(layer, inputs, outputs)
@@ -72,9 +73,10 @@ def _check_shapes(layer, inputs, outputs):
     assert outputs.dtype == "float32"
 
 
-def _check_functional(layer, inputs, outputs):
+def _check_functional(layer, inputs, outputs, any_length):
     """Symbolic, compiled and eager calls agree, whatever the batch and the tokens."""
-    for tokens, batch in ((inputs.shape[1], len(inputs)), (None, 1)):
+    known = inputs.shape[1]
+    for tokens, batch in ((known, len(inputs)), (None if any_length else known, 1)):
         model = functional(layer, (tokens, *inputs.shape[2:]))
         assert model.output_shape == (None, tokens, *outputs.shape[2:])
         assert_close(model.predict(inputs[:batch], verbose=0), outputs[:batch])

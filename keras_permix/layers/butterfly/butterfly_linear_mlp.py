@@ -52,13 +52,14 @@ class ButterflyLinearMLP(keras.layers.Layer):
                 f"Received: input_shape={tuple(input_shape)}"
             )
         wide, policy = side * self.expansion, self.dtype_policy
+        spread, gather = dict(use_bias=False, dtype=policy), dict(dtype=policy)
         self.mlp_in = [
-            BlockDense(side, wide, use_bias=False, dtype=policy),
-            BlockDense(wide, side, self.activation, dtype=policy),
+            BlockDense(side, wide, **spread, name="mlp_in_spread"),
+            BlockDense(wide, side, self.activation, **gather, name="mlp_in_gather"),
         ]
         self.mlp_out = [
-            BlockDense(wide, side, use_bias=False, dtype=policy),
-            BlockDense(side, side, dtype=policy),
+            BlockDense(wide, side, **spread, name="mlp_out_spread"),
+            BlockDense(side, side, **gather, name="mlp_out_gather"),
         ]
         hidden_shape = (*input_shape[:-1], side * wide)
         self.mlp_in[0].build(input_shape)

@@ -27,11 +27,12 @@ class Butterfly(keras.layers.Layer):
         self.stages = butterfly_stages(input_shape[-1], self.block_size)
         self.blocks = input_shape[-1] // self.block_size
 
-    def make_dense(self, input_shape, units, **arguments):
+    def make_dense(self, name, input_shape, units, **arguments):
         """Make a `BlockDense` of `units` channels per block for every stage."""
+        policy = self.dtype_policy
         layers = [
-            BlockDense(self.blocks, units, dtype=self.dtype_policy, **arguments)
-            for _ in range(self.stages)
+            BlockDense(self.blocks, units, dtype=policy, name=f"{name}_{stage}", **arguments)
+            for stage in range(self.stages)
         ]
         for layer in layers:
             layer.build(input_shape)
@@ -85,9 +86,8 @@ class ButterflyLinear(Butterfly):
 
     def build(self, input_shape):
         super().build(input_shape)
-        self.dense = self.make_dense(
-            input_shape, self.block_size, use_bias=False, kernel_initializer=identity_blocks
-        )
+        linear = dict(use_bias=False, kernel_initializer=identity_blocks)
+        self.dense = self.make_dense("dense", input_shape, self.block_size, **linear)
 
     def mix(self, inputs, stage):
         return self.dense[stage](inputs)
@@ -131,8 +131,8 @@ class ButterflyMLP(Butterfly):
         super().build(input_shape)
         hidden_shape = (*input_shape[:-1], input_shape[-1] * self.expansion)
         hidden = self.block_size * self.expansion
-        self.mlp_in = self.make_dense(input_shape, hidden, activation=self.activation)
-        self.mlp_out = self.make_dense(hidden_shape, self.block_size)
+        self.mlp_in = self.make_dense("mlp_in", input_shape, hidden, activation=self.activation)
+        self.mlp_out = self.make_dense("mlp_out", hidden_shape, self.block_size)
 
     def mix(self, inputs, stage):
         return self.mlp_out[stage](self.mlp_in[stage](inputs))

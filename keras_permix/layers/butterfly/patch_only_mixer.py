@@ -7,6 +7,7 @@ import warnings
 import keras
 
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify
 
 
@@ -58,9 +59,9 @@ class PatchOnlyMixer(keras.layers.Layer):
                 "PatchOnlyMixer takes images of shape (batch, height, width, channels) with known "
                 f"channels. Received: input_shape={tuple(input_shape)}"
             )
-        policy, dense = self.dtype_policy, keras.layers.Dense
+        policy, norm = self.dtype_policy, keras.layers.LayerNormalization
         self.norms, self.mlps_in, self.mlps_out = [], [], []
-        for size in self.patch_sizes:
+        for index, size in enumerate(self.patch_sizes):
             if any(side is not None and side % size for side in input_shape[1:3]):
                 raise ValueError(
                     "`patch_size` must divide the height and the width of the images. "
@@ -68,9 +69,9 @@ class PatchOnlyMixer(keras.layers.Layer):
                 )
             features = size**2 * input_shape[-1]
             hidden = features * self.expansion
-            self.norms.append(keras.layers.LayerNormalization(epsilon=self.epsilon, dtype=policy))
-            self.mlps_in.append(dense(hidden, "gelu", dtype=policy))
-            self.mlps_out.append(dense(features, dtype=policy))
+            self.norms.append(norm(epsilon=self.epsilon, dtype=policy, name=f"norm_{index}"))
+            self.mlps_in.append(Dense(hidden, "gelu", dtype=policy, name=f"mlp_in_{index}"))
+            self.mlps_out.append(Dense(features, dtype=policy, name=f"mlp_out_{index}"))
             self.norms[-1].build((None, None, features))
             self.mlps_in[-1].build((None, None, features))
             self.mlps_out[-1].build((None, None, hidden))

@@ -18,6 +18,8 @@ class ImagePreprocessor(keras.layers.Layer):
     Args:
         image_size: Side of the output in pixels.
         mean, std: One value per channel, on the scale 0–1.
+        align_corners: Whether resizing lays the centers of the corner pixels onto each other, as
+            the Dimension Mixer's networks do, and not the borders of the images.
 
     Raises:
         ValueError: for a size below 1, a `mean` and a `std` of different channels, or images of
@@ -33,7 +35,7 @@ class ImagePreprocessor(keras.layers.Layer):
     ((2, 32, 32, 3), 2.0)
     """
 
-    def __init__(self, image_size, mean, std, **kwargs):
+    def __init__(self, image_size, mean, std, align_corners=False, **kwargs):
         super().__init__(autocast=False, **kwargs)
         self.image_size = check_integer("image_size", image_size)
         self.mean = [float(value) for value in mean]
@@ -43,13 +45,15 @@ class ImagePreprocessor(keras.layers.Layer):
                 "`mean` and `std` must hold one value per channel each. "
                 f"Received: mean={self.mean}, std={self.std}"
             )
+        self.align_corners = align_corners
 
     def call(self, images):
         check_images(images, len(self.mean))
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
         if tuple(images.shape[1:3]) != size:
-            images = ops.image.resize(images, size, interpolation="bilinear", antialias=True)
+            resize = _resize_corners if self.align_corners else _resize_borders
+            images = resize(images, size)
         mean = ops.convert_to_tensor([255 * value for value in self.mean], "float32")
         scale = ops.convert_to_tensor([1 / (255 * value) for value in self.std], "float32")
         return ops.cast((images - mean) * scale, self.compute_dtype)
@@ -58,8 +62,36 @@ class ImagePreprocessor(keras.layers.Layer):
         return (input_shape[0], self.image_size, self.image_size, input_shape[-1])
 
     def get_config(self):
-        config = {"image_size": self.image_size, "mean": self.mean, "std": self.std}
-        return {**super().get_config(), **config}
+        return {
+            **super().get_config(),
+            "image_size": self.image_size,
+            "mean": self.mean,
+            "std": self.std,
+            "align_corners": self.align_corners,
+        }
+
+
+def _resize_borders(images, size):
+    return ops.image.resize(images, size, interpolation="bilinear", antialias=True)
+
+
+def _resize_corners(images, size):
+    sides = ops.shape(images)[1:3]
+    rows, columns = (_tents(*pair) for pair in zip(sides, size, strict=True))
+    return ops.einsum("yh,bhwc,xw->byxc", rows, images, columns)
+
+
+def _tents(old, new):
+    """What each of `new` pixels along a side is of `old` ones, whose number may be a tensor.
+
+    Each is a mean of the pixels near its place, by weights that fall with the distance to zero: at
+    that of one pixel where the side grows, of as many as a step takes where it shrinks.
+    """
+    step = ops.cast(old - 1, "float32") / max(new - 1, 1)
+    places = step * ops.arange(new, dtype="float32")
+    distance = ops.abs(places[:, None] - ops.cast(ops.arange(old), "float32"))
+    weights = ops.relu(1 - distance / ops.maximum(step, 1.0))
+    return weights / ops.sum(weights, axis=1, keepdims=True)
 
 
 def check_images(images, channels, squeezed=False):

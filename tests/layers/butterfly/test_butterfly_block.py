@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, ButterflyBlock, MixerBlock, RandomOrder, SoftmaxAttention
+from keras_permix.layers import CSP, ButterflyBlock, RandomOrder, SoftmaxAttention
 from tests.harness import assert_close, functional, load_golden, to_numpy
+from tests.layers.butterfly.golden import golden_host, host
 from tests.oracle import butterfly as oracle
 
 GOLDEN = load_golden("butterfly_attention")
@@ -17,44 +18,14 @@ MASK = RNG.random((3, 16)) < 0.7
 MASK[0, [1, 5, 9, 13]] = False  # a block of stage 1 without a real token
 BLOCK_MASK = RNG.random((3, 4, 2, 4, 4)) < 0.5
 BLOCK_MASK[1, 2, 0, 3] = False  # a query that may attend to nothing
-PARTS = ("q", "k", "v", "out")
-
-
-def host(norm_first=False, **arguments):
-    """A Transformer layer of section 5.5 of the paper's networks: Butterfly ViT, or LRA."""
-    attention = SoftmaxAttention(2, use_qkv_bias=True, **arguments)
-    return MixerBlock(attention, mlp_dim=16, norm_first=norm_first)
-
-
-def golden_host(layer):
-    block = host()
-    block.build((None, 4, 8))
-    w = {name[3:]: value for name, value in GOLDEN.items() if name.startswith(f"t{layer}_")}
-    block.mixer.set_weights(
-        [
-            np.concatenate([w[f"{part}_kernel"] for part in "qkv"], axis=-1),
-            np.concatenate([w[f"{part}_bias"] for part in "qkv"]),
-            w["out_kernel"],
-            w["out_bias"],
-        ]
-    )
-    for part, name in (
-        (block.mixer_norm, "ln1"),
-        (block.mlp_norm, "ln2"),
-        (block.mlp_in, "ff_fc1"),
-        (block.mlp_out, "ff_fc2"),
-    ):
-        kinds = ("gamma", "beta") if name.startswith("ln") else ("kernel", "bias")
-        part.set_weights([w[f"{name}_{kind}"] for kind in kinds])
-    return block
 
 
 def test_butterfly_vit_gives_the_authors_values():
     hidden = GOLDEN["x"].astype("float32")
-    attention = ButterflyBlock(golden_host(0).mixer, 4, stage=0)
+    attention = ButterflyBlock(golden_host(GOLDEN, 0).mixer, 4, stage=0)
     assert_close(to_numpy(attention(hidden)), GOLDEN["block_attention"])
     for layer, name in enumerate(("first_layer", "out")):
-        hidden = ButterflyBlock(golden_host(layer), 4, stage=layer)(hidden)
+        hidden = ButterflyBlock(golden_host(GOLDEN, layer), 4, stage=layer)(hidden)
         assert_close(to_numpy(hidden), GOLDEN[name])
 
 

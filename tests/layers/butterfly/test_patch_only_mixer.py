@@ -5,28 +5,18 @@ import pytest
 
 from keras_permix.layers import PatchOnlyMixer
 from tests.harness import assert_close, functional, load_golden, to_numpy
+from tests.layers.butterfly.golden import patch_only_weights
 from tests.oracle import butterfly as oracle
 
 GOLDEN = load_golden("mixers")
 IMAGES = np.random.default_rng(0).normal(size=(2, 6, 12, 4)).astype("float32")
 
 
-def from_channels_first(array, size, channels):
-    """Features of patches in the order (row, column, channel) instead of (channel, row, column)."""
-    cut = array.reshape(channels, size, size, *array.shape[1:])
-    return np.moveaxis(cut, 0, 2).reshape(array.shape)
-
-
 def test_layer_gives_the_authors_values():
     images = GOLDEN["patch_image"]
     layer = PatchOnlyMixer(3)
     layer.build(images.shape)
-    names = ("ln_gamma", "ln_beta", "fc1_kernel", "fc1_bias", "fc2_kernel", "fc2_bias")
-    weights = {name: GOLDEN[f"patch_{name}"] for name in names}
-    for name in ("ln_gamma", "ln_beta", "fc1_kernel", "fc2_bias"):
-        weights[name] = from_channels_first(weights[name], 3, 2)
-    weights["fc2_kernel"] = from_channels_first(weights["fc2_kernel"].T, 3, 2).T
-    layer.set_weights([weights[name] for name in names])
+    layer.set_weights(patch_only_weights(GOLDEN))
     assert_close(to_numpy(layer(images.astype("float32"))), GOLDEN["patch_out"])
 
 

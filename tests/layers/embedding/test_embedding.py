@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import ImagePreprocessor, PatchEmbedding, PositionEmbedding
-from tests.harness import assert_close, functional, to_numpy
+from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import butterfly as oracle
 
 RNG = np.random.default_rng(0)
@@ -17,6 +17,10 @@ STATISTICS = dict(mean=(0.1, 0.2, 0.3, 0.4), std=(0.5, 0.6, 0.7, 0.8))
 
 LAYERS = {
     "preprocessor": (partial(ImagePreprocessor, 6, **STATISTICS), IMAGES),
+    "preprocessor that aligns corners": (
+        partial(ImagePreprocessor, 7, align_corners=True, **STATISTICS),
+        IMAGES,
+    ),
     "patches": (partial(PatchEmbedding, 3, 8), IMAGES),
     "positions": (partial(PositionEmbedding), TOKENS),
     "class token": (partial(PositionEmbedding, use_class_token=True), TOKENS),
@@ -29,6 +33,29 @@ def test_patches_are_those_of_numpy():
     outputs = to_numpy(layer(IMAGES))
     kernel, bias = (to_numpy(weight) for weight in layer.weights)
     assert_close(outputs, oracle.patches(IMAGES.astype("float64"), 3) @ kernel + bias)
+
+
+def aligned(images, size):
+    channels = images.shape[-1]
+    layer = ImagePreprocessor(size, [0] * channels, [1 / 255] * channels, align_corners=True)
+    return functional(layer, (None, None, channels)).predict(images, verbose=0)
+
+
+def test_corners_are_aligned_as_the_authors_do():
+    golden = load_golden("mixers")
+    assert_close(aligned(golden["resize_in"], 5), golden["resize_out"])
+
+
+def test_images_with_aligned_corners_grow_and_shrink():
+    """Growing interpolates. Shrinking is a mean of pixels at both sides, and none of it is lost."""
+    places = [np.linspace(0, side - 1, 11) for side in IMAGES.shape[1:3]]
+    rows, columns = (partial(np.interp, x, range(int(x[-1]) + 1)) for x in places)
+    wanted = np.apply_along_axis(columns, 2, np.apply_along_axis(rows, 1, IMAGES))
+    assert_close(aligned(IMAGES, 11), wanted)
+    step = np.zeros((1, 9, 9, 1))
+    step[:, 4:] = 100
+    middle = [0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]  # weights of the pixels 1 to 7
+    assert_close(aligned(step, 3)[0, :, 0, 0], [0, 100 * sum(middle[3:]) / sum(middle), 100])
 
 
 @pytest.mark.parametrize("class_token", [False, True])

@@ -22,7 +22,7 @@ def test_the_test_preset(name, tmp_path):
 
 @pytest.mark.parametrize("class_name", zoo.MODELS)
 def test_round_trip(class_name, tmp_path):
-    model = tiny(class_name, dropout=0.25)
+    model = tiny(class_name)
     model.save_to_preset(tmp_path / "preset")
     loaded = zoo.MODELS[class_name].from_preset(tmp_path / "preset")
     np.testing.assert_array_equal(logits(loaded), logits(model))

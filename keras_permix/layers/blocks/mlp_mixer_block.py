@@ -1,0 +1,108 @@
+"""The block of the MLP-Mixer: an MLP across tokens, then one across channels."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
+from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_tokens
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.ops.butterfly_stages import two_stage_block
+
+MLPS = ("dense", "butterfly", "butterfly_linear")
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class MLPMixerBlock(keras.layers.Layer):
+    """Mix tokens by one MLP and channels by another, each with a residual and a normalization.
+
+    `x = x + transpose(mlp(transpose(norm(x))))`, then `x = x + mlp(norm(x))`; the first MLP is
+    shared by all channels, the second by all tokens.
+
+    Input and output: `(batch, tokens, channels)`, with a known number of tokens. There is no mask.
+
+    Args:
+        mlp: Of what both MLPs are: "dense", `dense(gelu(dense(x)))`; "butterfly", a `ButterflyMLP`
+            of blocks of the root of the size, or else of the next greater divisor;
+            "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
+        expansion: Hidden units of an MLP for each of its tokens or channels.
+        epsilon: Epsilon of the layer normalizations.
+
+    Raises:
+        ValueError: for an argument out of range, a wrong shape, an unknown number of tokens, or a
+            size that the MLP does not take.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import MLPMixerBlock
+    >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
+    (2, 64, 121)
+
+    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
+    Table II.
+    """
+
+    def __init__(
+        self, mlp: str = "dense", expansion: int = 2, epsilon: float = 1e-5, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mlp = check_choice("mlp", mlp, MLPS)
+        self.expansion = check_integer("expansion", expansion)
+        self.epsilon = epsilon
+
+    def build(self, input_shape: tuple) -> None:
+        batch, tokens, width = check_tokens("MLPMixerBlock", input_shape)
+        if tokens is None:
+            raise ValueError(
+                "MLPMixerBlock needs a known number of tokens. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
+        norm = dict(epsilon=self.epsilon, dtype=self.dtype_policy)
+        self.token_norm = keras.layers.LayerNormalization(**norm, name="token_norm")
+        self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
+        for layer in (self.token_norm, self.channel_norm):
+            layer.build(input_shape)
+        self.token_mlp = self._make_mlp("token", (batch, width, tokens))
+        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width))
+
+    def _make_mlp(self, name, shape):
+        """Built layers that one after the other are an MLP of the last axis."""
+        policy, size = self.dtype_policy, shape[-1]
+        if self.mlp == "dense":
+            hidden = size * self.expansion
+            first = Dense(hidden, "gelu", dtype=policy, name=f"{name}_in")
+            last = Dense(size, dtype=policy, name=f"{name}_out")
+            first.build(shape)
+            last.build((*shape[:-1], hidden))
+            return [first, last]
+        arguments = dict(expansion=self.expansion, dtype=policy, name=f"{name}_mlp")
+        if self.mlp == "butterfly":
+            layer = ButterflyMLP(two_stage_block(size), **arguments)
+        else:
+            layer = ButterflyLinearMLP(**arguments)
+        layer.build(shape)
+        return [layer]
+
+    def call(self, inputs: Any) -> Any:
+        mixed = ops.swapaxes(self.token_norm(inputs), 1, 2)
+        for layer in self.token_mlp:
+            mixed = layer(mixed)
+        tokens = inputs + ops.swapaxes(mixed, 1, 2)
+        mixed = self.channel_norm(tokens)
+        for layer in self.channel_mlp:
+            mixed = layer(mixed)
+        return tokens + mixed
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict:
+        return {
+            **super().get_config(),
+            "mlp": self.mlp,
+            "expansion": self.expansion,
+            "epsilon": self.epsilon,
+        }

@@ -1,0 +1,136 @@
+"""The vision transformer of the Dimension Mixer paper, whose layers see blocks of tokens."""
+
+from typing import Any
+
+import keras
+
+from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
+from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.mixing.random_order import RandomOrder
+from keras_permix.layers.parts.checks import check_integer
+from keras_permix.zoo.heads import logits_of
+from keras_permix.zoo.image_classifier import (
+    ImageClassifier,
+    check_patches,
+    check_std,
+    per_channel,
+    preprocess,
+)
+from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.registry import zoo_model
+
+SIZES = ("patch_size", "num_classes", "channels", "width", "depth", "num_heads", "mlp_dim")
+
+
+@zoo_model
+class ButterflyViT(ImageClassifier):
+    """A vision transformer whose layers attend within the blocks of a butterfly.
+
+    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
+    `(batch, num_classes)`, which the head reads off all features of all tokens. Tokens have no
+    positions. Layer `i` cuts them into blocks by stage `i` of the butterfly and applies a whole
+    post-norm Transformer layer to each block, as `keras_permix.layers.ButterflyBlock` does.
+    Normalization is part of the model, and images of another size are resized to `image_size`
+    first. The layers fit any `image_size`, the head fits one.
+
+    Args:
+        image_size: Side of the square image in pixels that the patches are cut from.
+        patch_size: Side of a patch in pixels; it divides `image_size`.
+        num_classes: Number of logits.
+        channels: Channels of an image.
+        width: Channels per token.
+        depth: Number of layers.
+        num_heads: Heads of the attention; they divide `width`.
+        mlp_dim: Hidden width of the layers' channel mixers.
+        block_size: Tokens per block; it divides their number, and is that number for a plain
+            Transformer. `None`: as many as patches along a side of the image, with which two
+            layers mix all tokens.
+        random_order: Seed of a random order of the patches, the same for all images: a control for
+            what neighborhood contributes. `None`: the patches in rows.
+        mean, std: Normalization per channel on the scale 0–1.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument, one out of range, or sizes that do not divide each
+            other as said.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import ButterflyViT
+    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, width=128, depth=4)
+    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+    ((1, 10), 618122)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables III and VII and the released code.
+    """
+
+    def __init__(
+        self,
+        image_size: int = 32,
+        patch_size: int = 4,
+        num_classes: int = 10,
+        channels: int = 3,
+        width: int = 128,
+        depth: int = 4,
+        num_heads: int = 8,
+        mlp_dim: int = 256,
+        block_size: int | None = None,
+        random_order: int | None = None,
+        mean: tuple[float, ...] = (0.5, 0.5, 0.5),
+        std: tuple[float, ...] = (0.5, 0.5, 0.5),
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_arguments(type(self), kwargs)
+        config = {
+            "image_size": image_size,
+            "patch_size": patch_size,
+            "num_classes": num_classes,
+            "channels": channels,
+            "width": width,
+            "depth": depth,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "block_size": block_size,
+            "random_order": random_order,
+            "mean": per_channel("mean", mean, channels),
+            "std": check_std(std, channels),
+        }
+        for key in SIZES:
+            check_integer(key, config[key])
+        check_patches(config, "image_size")
+        images = keras.Input((None, None, channels), name="images")
+        feature_maps = _encode(_embed(images, config, dtype), config, dtype)
+        x = keras.layers.Flatten(dtype=dtype, name="flatten")(feature_maps[-1])
+        logits = logits_of(x, config["num_classes"], dtype)
+        super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+
+def _embed(images, config, dtype):
+    """From images to tokens in the order of the blocks."""
+    x = preprocess(images, config, dtype)
+    patch_size, width = config["patch_size"], config["width"]
+    x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+    if config["random_order"] is None:
+        return x
+    return RandomOrder(config["random_order"], dtype=dtype, name="random_order")(x)
+
+
+def _encode(x, config, dtype):
+    """The tokens after each layer."""
+    side = config["image_size"] // config["patch_size"]
+    block_size = side if config["block_size"] is None else config["block_size"]
+    feature_maps = []
+    for index in range(config["depth"]):
+        attention = SoftmaxAttention(
+            config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer"
+        )
+        block = MixerBlock(
+            attention, config["mlp_dim"], norm_first=False, dtype=dtype, name="transformer"
+        )
+        x = ButterflyBlock(block, block_size, index, dtype=dtype, name=f"block_{index}")(x)
+        feature_maps.append(x)
+    return feature_maps

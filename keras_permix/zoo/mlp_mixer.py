@@ -1,0 +1,206 @@
+"""The MLP-Mixers of the Dimension Mixer paper: dense, of butterflies, and of patches alone."""
+
+from typing import Any
+
+import keras
+
+from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
+from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
+from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_positive_or_none
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.zoo.heads import logits_of
+from keras_permix.zoo.image_classifier import (
+    ImageClassifier,
+    check_patches,
+    check_std,
+    per_channel,
+    preprocess,
+)
+from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.registry import zoo_model
+
+HALVES = (0.5, 0.5, 0.5)
+
+
+@zoo_model
+class MLPMixer(ImageClassifier):
+    """An MLP-Mixer, whose MLPs across tokens and channels are dense or butterflies.
+
+    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
+    `(batch, num_classes)`, which the head reads off all features of all tokens. Normalization is
+    part of the model, and images of another size are resized to `image_size` first, bilinear with
+    aligned corners. Weights fit one `image_size` only: they mix as many tokens as it has patches.
+
+    Args:
+        image_size: Side of the square image in pixels that the patches are cut from.
+        patch_size: Side of a patch in pixels; it divides `image_size`.
+        num_classes: Number of logits.
+        channels: Channels of an image.
+        width: Channels per token.
+        depth: Number of blocks.
+        expansion: Hidden units of an MLP for each token, or channel, that it mixes.
+        mlp: "dense", "butterfly" or "butterfly_linear", see `keras_permix.layers.MLPMixerBlock`.
+            `None`: the class's own.
+        mean, std: Normalization per channel on the scale 0–1.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument, one out of range, or a size that `patch_size` does not
+            divide or the MLPs do not take.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import MLPMixer
+    >>> model = MLPMixer(image_size=32, patch_size=4, num_classes=10, width=121, expansion=1)
+    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+    ((1, 10), 351675)
+
+    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
+    Tables II and V and the released code.
+    """
+
+    default_mlp = "dense"
+
+    def __init__(
+        self,
+        image_size: int = 32,
+        patch_size: int = 4,
+        num_classes: int = 10,
+        channels: int = 3,
+        width: int = 121,
+        depth: int = 7,
+        expansion: int = 2,
+        mlp: str | None = None,
+        mean: tuple[float, ...] = HALVES,
+        std: tuple[float, ...] = HALVES,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_arguments(type(self), kwargs)
+        config = {
+            "image_size": image_size,
+            "patch_size": check_integer("patch_size", patch_size),
+            "num_classes": check_integer("num_classes", num_classes),
+            "channels": check_integer("channels", channels),
+            "width": check_integer("width", width),
+            "depth": check_integer("depth", depth),
+            "expansion": check_integer("expansion", expansion),
+            "mlp": check_choice("mlp", self.default_mlp if mlp is None else mlp, MLPS),
+            "mean": per_channel("mean", mean, channels),
+            "std": check_std(std, channels),
+        }
+        check_patches(config, "image_size")
+        images = keras.Input((None, None, channels), name="images")
+        x = preprocess(images, config, dtype, align_corners=True)
+        x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+        feature_maps = []
+        for index in range(depth):
+            x = MLPMixerBlock(config["mlp"], expansion, dtype=dtype, name=f"block_{index}")(x)
+            feature_maps.append(x)
+        logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
+        super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+
+@zoo_model
+class ButterflyMixer(MLPMixer):
+    """`MLPMixer` whose MLPs are butterflies; its other `mlp` is "butterfly_linear"."""
+
+    default_mlp = "butterfly"
+
+
+@zoo_model
+class PatchOnlyMLPMixer(ImageClassifier):
+    """A mixer without tokens: MLPs of patches of several sizes, which overlap.
+
+    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
+    `(batch, num_classes)`, which the head reads off all pixels. A block mixes the pixels and
+    channels of each patch, for every patch size in turn; its feature map is an image again.
+    Normalization is part of the model, and images of another size are resized to `image_size`
+    first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one.
+
+    Args:
+        image_size: Side of the square image in pixels; every patch size divides it.
+        patch_sizes: Sides of the patches in pixels, in their order, co-prime in pairs.
+        num_classes: Number of logits.
+        channels: Channels of an image.
+        width: Channels that are mixed, to which a dense layer brings the pixels where they differ
+            from `channels`. `None`: `channels`.
+        depth: Number of blocks, of an MLP for each patch size.
+        expansion: Hidden units of an MLP for each feature of a patch.
+        mean, std: Normalization per channel on the scale 0–1.
+        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+
+    Raises:
+        ValueError: for an unknown argument, one out of range, or patch sizes that do not divide
+            `image_size`.
+
+    Warns:
+        UserWarning: for patch sizes that are not co-prime, since mixing stays incomplete.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import PatchOnlyMLPMixer
+    >>> model = PatchOnlyMLPMixer(image_size=35, patch_sizes=(5, 7), num_classes=10)
+    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+    ((1, 10), 807082)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V and the released code.
+    """
+
+    def __init__(
+        self,
+        image_size: int = 35,
+        patch_sizes: tuple[int, ...] = (5, 7),
+        num_classes: int = 10,
+        channels: int = 3,
+        width: int | None = None,
+        depth: int = 7,
+        expansion: int = 2,
+        mean: tuple[float, ...] = HALVES,
+        std: tuple[float, ...] = HALVES,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_arguments(type(self), kwargs)
+        config = {
+            "image_size": check_integer("image_size", image_size),
+            "patch_sizes": _check_patch_sizes(patch_sizes, image_size),
+            "num_classes": check_integer("num_classes", num_classes),
+            "channels": check_integer("channels", channels),
+            "width": check_positive_or_none("width", width),
+            "depth": check_integer("depth", depth),
+            "expansion": check_integer("expansion", expansion),
+            "mean": per_channel("mean", mean, channels),
+            "std": check_std(std, channels),
+        }
+        images = keras.Input((None, None, channels), name="images")
+        x = preprocess(images, config, dtype, align_corners=True)
+        if width not in (None, channels):
+            x = Dense(width, dtype=dtype, name="pixel_embedding")(x)
+        feature_maps = []
+        for index in range(depth):
+            name = f"block_{index}"
+            x = PatchOnlyMixer(config["patch_sizes"], expansion, dtype=dtype, name=name)(x)
+            feature_maps.append(x)
+        logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
+        super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+
+def _flatten(x, dtype):
+    return keras.layers.Flatten(dtype=dtype, name="flatten")(x)
+
+
+def _check_patch_sizes(patch_sizes, image_size):
+    """Return the sizes as a list of integers that divide `image_size`."""
+    several = isinstance(patch_sizes, list | tuple)
+    sizes = list(patch_sizes) if several else [patch_sizes]
+    sizes = [check_integer("patch_sizes", size) for size in sizes]
+    if not sizes or any(image_size % size for size in sizes):
+        raise ValueError(
+            "`patch_sizes` must be integers that divide `image_size`, one or more. "
+            f"Received: patch_sizes={patch_sizes!r}, image_size={image_size}"
+        )
+    return sizes

@@ -1,0 +1,129 @@
+"""Multiply-adds are those that one counts by hand; what has no rule is named, and never nothing.
+
+Those of the Dimension Mixer paper are in tests/zoo/test_mlp_mixer.py.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.analysis import count_macs
+from keras_permix.layers import SoftmaxAttention
+from keras_permix.layers.parts.dense import Dense
+from keras_permix.zoo import ButterflyViT, CSPViT, ViT
+from tests.zoo.models import tiny
+
+pytestmark = pytest.mark.once
+SIZES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2, mlp_dim=12)
+IMAGE, PATCHES, EMBEDDING = 8 * 8 * 3, 16, 16 * (2 * 2 * 3) * 8
+
+
+def mlp(tokens):
+    """A norm, 8 to 12 with an activation, 12 to 8."""
+    return tokens * (8 + 8 * 12 + 12 + 12 * 8)
+
+
+def head(features, normalized=True):
+    return features * normalized + features * 3
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_attention(pooling):
+    tokens = PATCHES + (pooling == "cls")
+    projections = tokens * 8 * (3 * 4) + tokens * 4 * 8
+    maps = 2 * tokens**2  # of two heads, each with 2 channels
+    attention = projections + maps * 2 + maps + maps * 2
+    wanted = IMAGE + EMBEDDING + 2 * (tokens * 8 + attention + mlp(tokens)) + head(8)
+    model = ViT(**SIZES, mixer=dict(name="attention", num_heads=2, head_dim=2), pooling=pooling)
+    assert count_macs(model).total == wanted
+
+
+def test_simple_attention():
+    projections = PATCHES * 8 * (3 * 4) + PATCHES * 4 * 8
+    products = 2 * (2 * 2) * PATCHES  # keys with values, in two heads of 2 channels
+    wanted = IMAGE + EMBEDDING + head(8)
+    wanted += 2 * (PATCHES * 8 + projections + 2 * products + mlp(PATCHES))
+    mixer = dict(name="simple_attention", num_heads=2, head_dim=2)
+    assert count_macs(ViT(**SIZES, mixer=mixer)).total == wanted
+
+
+def test_permutations_are_free():
+    projections = PATCHES * 8 * 6 + PATCHES * 6 * 8
+    wanted = IMAGE + EMBEDDING + 2 * (PATCHES * 8 + projections + mlp(PATCHES)) + head(8)
+    for mixer in ("csp", "slice_sort"):
+        model = CSPViT(**SIZES, mixer=dict(name=mixer, inner_dim=6))
+        assert count_macs(model).total == wanted
+
+
+def test_attention_within_blocks():
+    projections = PATCHES * 8 * (3 * 8) + PATCHES * 8 * 8
+    maps = 4 * 2 * 4**2  # of 4 blocks of 4 tokens, two heads
+    attention = projections + maps * 4 + maps + maps * 4
+    wanted = IMAGE + EMBEDDING + head(PATCHES * 8, normalized=False)
+    wanted += 2 * (PATCHES * 8 + attention + mlp(PATCHES))
+    for order in (None, 1):
+        model = ButterflyViT(**SIZES, num_heads=2, block_size=4, random_order=order)
+        assert count_macs(model).total == wanted
+
+
+def test_layers_are_told_apart():
+    macs = count_macs(tiny("ViT"))
+    assert sum(macs.by_layer.values()) == macs.total
+    assert macs.by_layer["patch_embedding/projection"] == EMBEDDING
+    assert macs.by_layer["block_1/mixer_norm"] == PATCHES * 8
+    assert not any(path.endswith(("logits", "block_0")) for path in macs.by_layer)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_layers_with_quantized_weights_are_counted():
+    model = keras.Sequential([keras.Input((5,)), Dense(4, "relu"), keras.layers.Dense(3)])
+    model.quantize("int8")
+    assert count_macs(model, np.ones((1, 5), "float32")).total == 5 * 4 + 4 + 4 * 3
+
+
+def test_a_layer_that_is_called_twice_counts_twice():
+    inputs, dense = keras.Input((5,)), keras.layers.Dense(5, "relu")
+    model = keras.Model(inputs, keras.Sequential([dense])(dense(inputs)))
+    assert count_macs(model, np.ones((1, 5))).total == 2 * (5 * 5 + 5)
+
+
+def test_what_has_no_rule_is_named():
+    inputs = keras.Input((4, 4, 3))
+    x = keras.layers.Conv2D(2, 1)(keras.layers.Conv2D(3, 1)(inputs))
+    x = keras.ops.matmul(x, x[:, :, :2])
+    x = keras.Sequential([keras.layers.Softmax(), keras.layers.Dense(7)])(x)
+    model, image = keras.Model(inputs, x), np.ones((1, 4, 4, 3), "float32")
+    macs = count_macs(model, image)
+    assert macs.uncounted == {"Conv2D": 2, "Matmul": 1, "Softmax": 1}
+    assert macs.total == 16 * 2 * 7
+    rules = {keras.layers.Conv2D: lambda layer, x, y: int(np.prod(y)) * x[-1]}
+    more = count_macs(model, image, rules)
+    assert more.total == macs.total + 16 * 3 * 3 + 16 * 2 * 3
+    assert more.uncounted == {"Matmul": 1, "Softmax": 1}
+
+
+def test_a_class_of_ones_own_is_not_taken_for_its_base():
+    class Doubled(keras.layers.Dense):
+        def call(self, inputs):
+            return super().call(super().call(inputs))
+
+    model = keras.Sequential([keras.Input((5,)), Doubled(5)])
+    assert count_macs(model, np.ones((1, 5))) == (0, {}, {"Doubled": 1})
+
+
+def test_layers_are_left_as_they_were():
+    model = tiny("ViT")
+    before = [dict(vars(layer)) for layer in model._flatten_layers()]
+    count_macs(model)
+    broken = {SoftmaxAttention: lambda layer, x, y: 1 / 0}
+    with pytest.raises(ZeroDivisionError):
+        count_macs(model, rules=broken)
+    for layer, held in zip(model._flatten_layers(), before, strict=True):
+        assert vars(layer).keys() == held.keys() and "call" not in vars(layer)
+
+
+@pytest.mark.parametrize("inputs", [None, np.ones((2, 5)), {}])
+def test_wrong_inputs_are_named(inputs):
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5)])
+    with pytest.raises(ValueError, match="(?s)`inputs` must be a batch of one.*Received: inputs"):
+        count_macs(model, inputs)

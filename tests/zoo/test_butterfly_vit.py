@@ -1,0 +1,98 @@
+"""The Butterfly ViT: the paper's parameter counts, the authors' numbers, wrong arguments."""
+
+import numpy as np
+import pytest
+
+from keras_permix.zoo import ButterflyViT
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.layers.butterfly.golden import golden_host
+from tests.zoo.models import tiny
+
+GOLDEN = load_golden("butterfly_attention")
+SMALL = dict(width=64, mlp_dim=128)
+PAPER_COUNTS = {
+    "4 layers, patches of 4": (dict(depth=4, patch_size=4), 618_122),
+    "8 layers, patches of 4": (dict(depth=8, patch_size=4), 1_148_042),
+    "4 layers, patches of 2": (dict(depth=4, patch_size=2, **SMALL), 298_570),
+    "4 layers, pixels": (dict(depth=4, patch_size=1, **SMALL), 789_514),
+    "100 classes, patches of 4": (dict(depth=4, patch_size=4, num_classes=100), 1_355_492),
+    "100 classes, patches of 2": (
+        dict(depth=4, patch_size=2, num_classes=100, **SMALL),
+        1_773_220,
+    ),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("row", PAPER_COUNTS)
+def test_parameters_are_the_papers(row):
+    """Butterflies have the weights of the dense network, whose block is of all tokens."""
+    arguments, expected = PAPER_COUNTS[row]
+    butterfly = ButterflyViT(**arguments)
+    dense = ButterflyViT(**arguments, block_size=(32 // arguments["patch_size"]) ** 2)
+    assert butterfly.count_params() == dense.count_params() == expected
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("patch_size", "block_size"), [(4, 8), (2, 16), (1, 32)])
+def test_blocks_are_the_papers(patch_size, block_size):
+    model = ButterflyViT(patch_size=patch_size, depth=3, num_heads=2, width=8, mlp_dim=8)
+    blocks = [model.get_layer(f"block_{index}") for index in range(3)]
+    assert [(block.block_size, block.stage) for block in blocks] == [
+        (block_size, index) for index in range(3)
+    ]
+
+
+# The authors' numbers are for random inputs, whose range this model does not care about.
+@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+@pytest.mark.parametrize("seed", [None, 3])
+def test_model_gives_the_authors_tokens(seed):
+    """A pixel is a token here, and the embedding changes nothing but, with a seed, the order."""
+    model = ButterflyViT(
+        4, 1, num_classes=3, channels=8, width=8, depth=2, num_heads=2, mlp_dim=16,
+        random_order=seed, mean=(0.0,) * 8, std=(1 / 255,) * 8,
+    )  # fmt: skip
+    model.get_layer("patch_embedding").set_weights([np.eye(8), np.zeros(8)])
+    for index in range(2):
+        block = model.get_layer(f"block_{index}").block
+        block.set_weights(golden_host(GOLDEN, index).get_weights())
+    order = np.arange(16) if seed is None else np.random.RandomState(seed).permutation(16)
+    images = np.empty((2, 16, 8), "float32")
+    images[:, order] = GOLDEN["x"]
+    images = images.reshape(2, 4, 4, 8)
+    for tokens, name in zip(model.features(images), ("first_layer", "out"), strict=True):
+        assert_close(to_numpy(tokens), GOLDEN[name])
+    kernel, bias = model.get_layer("head").get_weights()
+    wanted = GOLDEN["out"].reshape(2, -1) @ kernel + bias
+    assert_close(to_numpy(model(images)), wanted, kind="model")
+
+
+@pytest.mark.once
+def test_another_size_of_image_needs_a_new_head():
+    preset = ButterflyViT.from_preset("test")
+    model = ButterflyViT.from_preset("test", image_size=12, num_classes=5)
+    assert model.get_layer("block_0").block_size == 6 and model.output_shape == (None, 5)
+    for ours, theirs in zip(model.backbone.weights, preset.backbone.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+    with pytest.raises(ValueError, match="weights fit another head.*Received.*image_size"):
+        ButterflyViT.from_preset("test", image_size=12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(heads=2), r"ButterflyViT takes.*Did you mean `num_heads`\?"),
+        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
+        (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
+        (dict(mlp_dim=None), "`mlp_dim` must be a positive integer.*mlp_dim=None"),
+        (dict(block_size=3), "`block_size` must divide.*block_size=3"),
+        (dict(block_size=1), "`block_size` must be an integer of at least 2.*=1"),
+        (dict(random_order=-1), "`seed` must be an integer of at least 0.*-1"),
+        (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
+        (dict(std=(1, 1)), "`std` must hold one value per channel.*channels=3"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny("ButterflyViT", **arguments)

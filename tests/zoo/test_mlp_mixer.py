@@ -1,0 +1,190 @@
+"""MLP-Mixers: the paper's parameters and multiply-adds, the authors' numbers, wrong arguments."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_permix.analysis import count_macs
+from keras_permix.zoo import ButterflyMixer, MLPMixer, PatchOnlyMLPMixer
+from tests.harness import assert_close, load_golden, to_numpy
+from tests.layers.blocks.test_mlp_mixer_block import MIXER_WEIGHTS
+from tests.layers.butterfly.golden import patch_only_weights
+from tests.oracle import butterfly as oracle
+from tests.zoo.models import tiny
+
+GOLDEN = load_golden("mixers")
+SMALL = dict(image_size=32, patch_size=4, width=121, depth=7)  # of Table II
+C1 = partial(MLPMixer, image_size=36, patch_size=4, width=144, expansion=2)  # of Table V
+C2 = partial(MLPMixer, image_size=32, patch_size=4, width=153, expansion=2)
+PATCHES = partial(PatchOnlyMLPMixer, image_size=35, patch_sizes=(5, 7))
+LINEAR = dict(mlp="butterfly_linear")
+OF_100 = dict(num_classes=100)
+PAPER_COUNTS = {  # parameters, and millions of multiply-adds to the paper's last digit
+    "II dense": (MLPMixer, dict(**SMALL, expansion=1), 351_675, 20.73),
+    "II linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=1), 140_961, 5.0),
+    "II butterfly": (ButterflyMixer, dict(**SMALL, expansion=1), 143_551, 5.33),
+    "II wide dense": (MLPMixer, dict(**SMALL, expansion=2), 615_288, 40.89),
+    "II wide linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=2), 193_860, 9.34),
+    "II wide butterfly": (ButterflyMixer, dict(**SMALL, expansion=2), 197_745, 9.88),
+    "V c1": (C1, dict(depth=7), 896_779, 74.65),
+    "V patches": (PATCHES, dict(depth=7), 807_082, 23.04),
+    "V c2": (C2, dict(depth=7), 884_408, 60.48),
+    "V c1 of 100": (C1, dict(depth=7, **OF_100), 1_946_629, 75.7),
+    "V patches of 100": (PATCHES, dict(depth=7, **OF_100), 1_137_922, 23.37),
+    "V c2 of 100": (C2, dict(depth=7, **OF_100), 1_765_778, 61.36),
+    "V deep c1": (C1, dict(depth=10), 1_228_096, 106.36),
+    "V deep patches": (PATCHES, dict(depth=10), 1_137_220, 32.9),
+    "V deep c2": (C2, dict(depth=10), 1_218_257, 86.16),
+    "V deep c1 of 100": (C1, dict(depth=10, **OF_100), 2_277_946, 107.41),
+    "V deep patches of 100": (PATCHES, dict(depth=10, **OF_100), 1_468_060, 33.23),
+    "V deep c2 of 100": (C2, dict(depth=10, **OF_100), 2_099_627, 87.04),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("row", PAPER_COUNTS)
+def test_parameters_and_macs_are_the_papers(row):
+    make, arguments, parameters, macs = PAPER_COUNTS[row]
+    model = make(**arguments)
+    assert model.count_params() == parameters
+    counted = count_macs(model)
+    assert abs(counted.total / 1e6 - macs) < 0.01 and not counted.uncounted
+
+
+def as_given(channels):
+    """Statistics with which a preprocessor changes nothing."""
+    return dict(channels=channels, mean=(0.0,) * channels, std=(1 / 255,) * channels)
+
+
+# The authors' numbers are for random inputs, whose range these models do not care about.
+@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+def test_mixer_gives_the_authors_tokens():
+    """A pixel is a token here, and the embedding changes nothing."""
+    model = MLPMixer(2, 1, num_classes=3, width=6, depth=1, **as_given(6))
+    model.get_layer("patch_embedding").set_weights([np.eye(6), np.zeros(6)])
+    model.get_layer("block_0").set_weights([GOLDEN[f"mixer_{name}"] for name in MIXER_WEIGHTS])
+    images = GOLDEN["mixer_x"].reshape(2, 2, 2, 6).astype("float32")
+    (tokens,) = model.features(images)
+    assert_close(to_numpy(tokens), GOLDEN["mixer_out"])
+    assert_close(to_numpy(model(images)), read_out(model, GOLDEN["mixer_out"]), kind="model")
+
+
+@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+def test_patches_alone_give_the_authors_images():
+    model = PatchOnlyMLPMixer(6, [3], num_classes=3, depth=1, **as_given(2))
+    model.get_layer("block_0").set_weights(patch_only_weights(GOLDEN))
+    images = GOLDEN["patch_image"].astype("float32")
+    (mixed,) = model.features(images)
+    assert_close(to_numpy(mixed), GOLDEN["patch_out"])
+    assert_close(to_numpy(model(images)), read_out(model, GOLDEN["patch_out"]), kind="model")
+
+
+def read_out(model, features):
+    """Logits of all features; the images' in the order (row, column, channel)."""
+    kernel, bias = model.get_layer("head").get_weights()
+    return features.reshape(len(features), -1) @ kernel + bias
+
+
+@pytest.mark.parametrize("class_name", ["ButterflyMixer", "MLPMixer", "PatchOnlyMLPMixer"])
+def test_images_are_resized_with_their_corners_aligned(class_name):
+    model = tiny(class_name, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    images = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), "uint8")
+    size = model.preprocessor.image_size
+    resized = images.astype("float64")
+    for axis in (1, 2):
+        side = images.shape[axis]
+        places = np.linspace(0, side - 1, size)
+        resized = np.apply_along_axis(lambda x: np.interp(places, range(len(x)), x), axis, resized)  # noqa: B023
+    wanted = (resized / 255 - [0.1, 0.2, 0.3]) / [0.4, 0.5, 0.6]
+    assert_close(to_numpy(model.preprocessor(images)), wanted)
+
+
+def test_tokens_are_patches_in_rows():
+    model = tiny("MLPMixer", mean=[0.0] * 3, std=[1.0] * 3)
+    embedding = model.get_layer("patch_embedding")
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    kernel, bias = embedding.get_weights()
+    wanted = oracle.patches(images / 255, 2) @ kernel + bias
+    assert_close(to_numpy(embedding(model.preprocessor(images))), wanted)
+
+
+def test_wider_pixels_come_from_a_dense_layer():
+    model = tiny("PatchOnlyMLPMixer", width=5)
+    assert model.get_layer("pixel_embedding").kernel.shape == (3, 5)
+    images = model.make_inputs(0, 2)
+    assert [tokens.shape for tokens in model.features(images)] == [(2, 6, 6, 5)] * 2
+    names = [layer.name for layer in tiny("PatchOnlyMLPMixer", width=3).layers]
+    assert "pixel_embedding" not in names
+
+
+@pytest.mark.parametrize("class_name", ["MLPMixer", "ButterflyMixer"])
+def test_mixer_is_that_of_its_class_or_the_argument(class_name):
+    models = [tiny(class_name, mlp=mlp, width=9) for mlp in ("dense", "butterfly", None)]
+    counts = [model.count_params() for model in models]
+    assert counts[0] > counts[1] and counts[2] == counts[class_name == "ButterflyMixer"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("class_name", "arguments"),
+    [
+        ("MLPMixer", {}),
+        ("ButterflyMixer", {}),
+        ("ButterflyMixer", dict(mlp="butterfly_linear", width=16)),
+        ("PatchOnlyMLPMixer", {}),
+    ],
+)
+def test_another_head_leaves_all_other_weights(class_name, arguments):
+    model = tiny(class_name, **arguments)
+    again = model.reset_classifier(5)
+    assert again.output_shape == (None, 5)
+    for ours, theirs in zip(again.backbone.weights, model.backbone.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+
+
+@pytest.mark.once
+def test_patches_of_another_size_of_image_need_a_new_head():
+    preset = PatchOnlyMLPMixer.from_preset("test")
+    model = PatchOnlyMLPMixer.from_preset("test", image_size=12, num_classes=5)
+    assert model.preprocessor.image_size == 12 and model.output_shape == (None, 5)
+    for ours, theirs in zip(model.backbone.weights, preset.backbone.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+    for load in (
+        lambda: PatchOnlyMLPMixer.from_preset("test", image_size=12),
+        lambda: MLPMixer.from_preset("test", image_size=12, num_classes=5),
+    ):
+        with pytest.raises(ValueError, match="weights fit another head.*Received.*image_size"):
+            load()
+
+
+@pytest.mark.parametrize(
+    ("class_name", "arguments", "message"),
+    [
+        ("MLPMixer", dict(widht=64), r"MLPMixer takes.*Did you mean `width`\?"),
+        ("MLPMixer", dict(mlp="sparse"), "`mlp` must be one of.*'sparse'"),
+        ("MLPMixer", dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        ("MLPMixer", dict(width=2.5), "`width` must be a positive integer.*width=2.5"),
+        ("MLPMixer", dict(expansion=0), "`expansion` must be a positive integer.*expansion=0"),
+        ("MLPMixer", dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
+        ("MLPMixer", dict(patch_size=0), "`patch_size` must be a positive integer.*patch_size=0"),
+        ("MLPMixer", dict(image_size=(8, 8)), r"`image_size` must be a pos.*image_size=\(8, 8\)"),
+        ("MLPMixer", dict(mean=(0.5,)), "`mean` must hold one value per channel.*channels=3"),
+        ("ButterflyMixer", dict(mlp="butterfly_linear"), "takes a square number of channels.*8"),
+        ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
+        ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be integers.*\[\]"),
+        ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 4)), r"divide `image_size`.*\(2, 4\)"),
+        ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 1.5)), "`patch_sizes` must be a pos.*1.5"),
+        ("PatchOnlyMLPMixer", dict(image_size=0), "`image_size` must be a positive.*=0"),
+        ("PatchOnlyMLPMixer", dict(width=0), "`width` must be a positive integer or None.*=0"),
+        ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must hold positive numbers.*std="),
+    ],
+)
+def test_wrong_argument_is_named(class_name, arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny(class_name, **arguments)
+
+
+def test_sizes_with_a_common_factor_are_warned_of():
+    with pytest.warns(UserWarning, match="(?s)co-prime.*6 pixels"):
+        tiny("PatchOnlyMLPMixer", patch_sizes=(3, 6))
