@@ -239,7 +239,13 @@ def _swap_in_zoo(model, spec, layers):
             f"{type(model).__name__} has no argument `mixer` to swap. Received: {model.name}"
         )
     depth = config["depth"]
-    old = [model.get_layer(f"block_{index}").mixer for index in range(depth)]
+    blocks = [model.get_layer(f"block_{index}") for index in range(depth)]
+    if not all(isinstance(getattr(block, "mixer", None), MIXES) for block in blocks):
+        raise ValueError(
+            f"The blocks of {type(model).__name__} are shaped by their mixer: make a new model "
+            f"with another `mixer`. Received: {model.name}"
+        )
+    old = [block.mixer for block in blocks]
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]
     chosen = _indices(layers, old)
     for index in chosen:

@@ -19,6 +19,7 @@ PAGES = (
     "benchmarks/README.md",
     "benchmarks/waiting.md",
     "docs/mixers.md",
+    "docs/models.md",
     "docs/training.md",
     "weights/README.md",
     "zoo/README.md",
@@ -27,7 +28,7 @@ TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 # Each snippet, and what it prints where that is shown.
 SHOWN = [
     shown
-    for name in ("README.md", "docs/training.md")
+    for name in ("README.md", "docs/models.md", "docs/training.md")
     for shown in re.findall(
         r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS[name], re.DOTALL
     )
@@ -46,7 +47,8 @@ def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
 
 def test_wishes_have_snippets():
     shown = "".join(SNIPPETS)
-    for wish in ('.from_preset("cifar10_small")', "num_classes=5", "CSP()", "ops.explain("):
+    wishes = ('.from_preset("cifar10_small")', "num_classes=5", "CSP()", "swap_mixer(")
+    for wish in (*wishes, "ops.explain("):
         assert wish in shown
 
 

@@ -208,6 +208,8 @@ def without():
         (cross, TypeError, "`value` must be the first argument itself"),
         (causal, TypeError, "`use_causal_mask` must be False"),
         (unbuilt, ValueError, "`model` must be built"),
+        (lambda: tiny("MEGA"), ValueError, "The blocks of MEGA are shaped by their mixer"),
+        (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no argument `mixer`"),
         (without, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
     ],
 )

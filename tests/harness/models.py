@@ -75,10 +75,10 @@ def _check_model_fit(model):
             assert not np.array_equal(to_numpy(weight), old), weight.path
 
 
-def fit_once(model, **arguments):
+def fit_once(model, optimizer=None, **arguments):
     """One step of `fit` on four samples that the model's task makes up; returns the loss."""
     task = task_of(model)
-    model.compile(keras.optimizers.SGD(0.1), task.loss(), **arguments)
+    model.compile(optimizer or keras.optimizers.SGD(0.1), task.loss(), **arguments)
     batches = task.batches(task.generate(4).train, 4, training=True)
     return model.fit(batches, verbose=0).history["loss"][0]
 
