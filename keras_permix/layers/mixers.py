@@ -1,10 +1,11 @@
 """Token mixers by name: what models, benchmarks and exchanges of mixers choose from."""
 
 import inspect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
+from keras_permix._typing import Layer
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.mixing.csp import CSP
@@ -19,8 +20,8 @@ class Mixer(NamedTuple):
     Where `has_place`, the layer takes its index among the layers of a model, `layer` of `layers`.
     """
 
-    layer: type
-    defaults: dict
+    layer: type[Any]
+    defaults: dict[str, Any]
     has_place: bool
 
 
@@ -35,17 +36,19 @@ MIXERS = {
 }
 
 
-def check_mixer(spec):
+def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
     """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
-    own = [cls for cls in layer.__mro__ if issubclass(cls, keras.layers.Layer)]
+    own: list[Any] = [cls for cls in layer.__mro__ if issubclass(cls, keras.layers.Layer)]
     known = {name for cls in own for name in inspect.signature(cls.__init__).parameters}
     check_names(layer.__name__, spec, known - {"self", "args", "kwargs"})
     return spec
 
 
-def make_mixer(spec, layer=0, layers=1, **arguments):
+def make_mixer(
+    spec: str | dict[str, Any], layer: int = 0, layers: int = 1, **arguments: Any
+) -> Layer:
     """Make a mixer.
 
     Args:
