@@ -15,11 +15,12 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows, where nothing is locked.
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]  # a module or nothing, which no type says
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
 
-_held = {}  # Lock file -> (process, file descriptor), of the folders that this process holds.
+# Lock file -> (process, file descriptor), of the folders that this process holds.
+_held: dict[Path, tuple[int, int]] = {}
 _one_thread = threading.Lock()  # Locks of files are between processes.
 
 

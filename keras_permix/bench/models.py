@@ -1,5 +1,9 @@
 """`permix bench models`: a training step of the permuting models against their attention twin."""
 
+from collections.abc import Iterator
+from typing import Any
+
+from keras_permix._typing import StrPath
 from keras_permix.bench.timing import medians
 
 # name -> (arguments that the twins share, batch size)
@@ -13,7 +17,7 @@ MODELS = ("ViT", "CSPViT", "SliceViT")
 COLUMNS = ("case", "model", "tokens", "parameters", "batch", "step_ms", "vs_ViT")
 
 
-def measure(case, repeats, dtype):
+def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time a training step of every model.
 
     Args:
@@ -41,7 +45,7 @@ def measure(case, repeats, dtype):
         }
 
 
-def plot(rows, path):
+def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draw the time of a training step, relative to the ViT's, one group of bars per case."""
     import numpy as np
     from matplotlib.figure import Figure
