@@ -1,5 +1,7 @@
 """Models that answer with the class of an image."""
 
+from typing import Any
+
 import numpy as np
 
 from keras_permix.layers.embedding.image_range import RANGE
@@ -15,10 +17,10 @@ class ImageClassifier(Classifier):
 
     task = "image_classification"
 
-    def make_inputs(self, seed, batch):
+    def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)
 
-    def describe_input(self):
+    def describe_input(self) -> dict[str, Any]:
         return describe_images(self)
 
 

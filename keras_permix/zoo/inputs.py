@@ -3,10 +3,12 @@
 import functools
 import inspect
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_permix._typing import Tensor
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
@@ -40,6 +42,7 @@ class CheckedInputs:
     of other libraries, are not looked at.
     """
 
+    # `self: Any` is a Keras model, of which no type tells.
     _warned = False
 
     fit = _checked("fit")
@@ -49,15 +52,15 @@ class CheckedInputs:
     test_on_batch = _checked("test_on_batch")
     predict_on_batch = _checked("predict_on_batch")
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         if _are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         elif isinstance(self.preprocessor, ImagePreprocessor):
             for images in keras.tree.flatten(inputs):
                 check_images(images, len(self.preprocessor.mean), squeezed=True)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
-    def check_inputs(self, x):
+    def check_inputs(self, x: Any) -> None:
         """Check that inputs are what the model takes; warn once of images that seem to be scaled.
 
         Args:
@@ -71,7 +74,7 @@ class CheckedInputs:
             x = x[0]
         self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
 
-    def check_arrays(self, x):
+    def check_arrays(self: Any, x: Any) -> None:
         """Check an array or tensor, or a dict of these; what else comes is not looked at."""
         known = isinstance(x, np.ndarray) or keras.ops.is_tensor(x)
         if not known or not isinstance(self.preprocessor, ImagePreprocessor):
