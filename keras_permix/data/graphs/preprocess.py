@@ -1,5 +1,7 @@
 """Shortest paths of a graph, and its features as numbers of one table."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from keras_permix.data.graphs.pad import UNREACHABLE
@@ -8,7 +10,11 @@ TABLE = 512  # values of one feature
 LARGEST = TABLE - 2
 
 
-def preprocess_graph(nodes, edges, edge_features=None):
+def preprocess_graph(
+    nodes: np.ndarray | Sequence[Sequence[int]],
+    edges: np.ndarray | Sequence[Sequence[int]],
+    edge_features: int | None = None,
+) -> dict[str, np.ndarray]:
     """Turn a graph into the arrays that `pad_graphs` takes.
 
     Feature f of value v becomes `1 + 512 f + v`, so that all features share one table; an edge's

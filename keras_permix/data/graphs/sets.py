@@ -1,9 +1,12 @@
 """Sets of graphs with a target each, in files of one graph per line."""
 
 import copy
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import MAX_HOPS, pad_graphs
 from keras_permix.data.graphs.preprocess import preprocess_graph
@@ -20,25 +23,31 @@ class GraphSource:
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
     """
 
-    def __init__(self, graphs, nodes=None, hops=None):
+    def __init__(
+        self, graphs: list[dict[str, Any]], nodes: int | None = None, hops: int | None = None
+    ) -> None:
         self.graphs, self.nodes, self.hops = graphs, nodes, hops
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.graphs)
 
-    def __getitem__(self, part):
+    def __getitem__(self, part: slice) -> Self:
         some = copy.copy(self)
         some.graphs = self.graphs[part]
         return some
 
-    def read(self, indices, epoch=0, index=0):
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Read graphs as one batch: `(inputs of pad_graphs, float32 targets (batch, targets))`."""
         chosen = [self.graphs[int(i)] for i in indices]
         inputs = pad_graphs(chosen, nodes=self.nodes, hops=self.hops)
         return inputs, inputs.pop("y").reshape(len(chosen), -1)
 
 
-def load_graphs(name, data_dir=None, *, labels=("y",), **files):
+def load_graphs(
+    name: str, data_dir: StrPath | None = None, *, labels: Sequence[str] = ("y",), **files: Any
+) -> Dataset:
     """Load a set of graphs from files of JSON lines.
 
     A row says "nodes", a list of each node's features; "edges", a list of `[node, node, feature,
@@ -66,8 +75,8 @@ def load_graphs(name, data_dir=None, *, labels=("y",), **files):
     train, test = ([read_graph(row, labels, edge_features) for row in rows] for rows in parts)
     nodes = max(len(graph["x"]) for graph in [*train, *test])
     hops = min(max(graph["edge_input"].shape[2] for graph in [*train, *test]), MAX_HOPS)
-    train, test = (GraphSource(graphs, nodes, hops) for graphs in (train, test))
-    return Dataset(name, (train, None), (test, None), tuple(labels))
+    parts = [(GraphSource(graphs, nodes, hops), None) for graphs in (train, test)]
+    return Dataset(name, parts[0], parts[1], tuple(labels))
 
 
 def read_graph(row, labels=(), edge_features=None):
