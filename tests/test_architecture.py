@@ -10,7 +10,7 @@ import pytest
 PACKAGE = "keras_permix"
 FOLDER = Path(__file__).parents[1] / PACKAGE
 LEAVES = ("recipe_values", "machine", "checksums", "safe_files", "scores", "zoo.registry")
-LEAVES += ("_backend", "_command", "_typing", "_version")
+LEAVES += ("_backend", "_command", "_version")
 # From the roof down. A module may import from the storeys below its own, and from its own part.
 STOREYS = (
     ("cli",),
@@ -24,6 +24,7 @@ STOREYS = (
     ("preset_folders",),
     ("recipe",),
     LEAVES,
+    ("_typing",),
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
 ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from keras_permix._typing import StrPath
+from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
 from keras_permix.safe_files import recover_folder
@@ -106,7 +106,14 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
     return _find(preset, None)
 
 
-def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
+def load_preset(
+    cls: type[Any] | None,
+    preset: StrPath | PresetInfo,
+    *,
+    load_weights: bool = True,
+    labels: Labels | None = None,
+    **overrides: Any,
+) -> Model:
     """Build the model of a preset; see `ZooModel.from_preset`.
 
     Args:
