@@ -12,16 +12,8 @@ from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
 # Parts whose modules people import by their own names, each public as a whole.
-OPEN = (
-    "bench",
-    "checksums",
-    "layers.mixers",
-    "machine",
-    "preset_folders",
-    "recipe",
-    "recipe_values",
-)
-OPEN += ("safe_files", "scores", "training", "zoo.presets", "zoo.registry")
+OPEN = ("bench", "checksums", "layers.mixers", "machine", "preset_folders", "recipe")
+OPEN += ("recipe_values", "safe_files", "scores", "training", "zoo.presets", "zoo.registry")
 
 
 def definition(module, name):
