@@ -3,7 +3,7 @@
 # make test-oldest   the quickest part of the tests with the oldest Keras that pyproject.toml allows
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
-# make lint   ruff;  make wheel  builds into dist/;  make clean  removes environments and caches
+# make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
 # make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #
 # An environment is made once, and anew when pyproject.toml changes. Extra arguments of the tests:
@@ -58,6 +58,7 @@ test-oldest: $(OLDEST)/.installed
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
+	$(TEST)/bin/mypy
 
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
@@ -113,4 +114,4 @@ $(RELEASE)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -3,13 +3,17 @@
 import hashlib
 from pathlib import Path
 
+from keras_permix._typing import StrPath
 
-def sha256_of(content):
+
+def sha256_of(content: bytes) -> str:
     """The SHA-256 of bytes, as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()
 
 
-def read_with_sha256(path, sha256, size=None, remedy="Copy or fetch it again. "):
+def read_with_sha256(
+    path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or fetch it again. "
+) -> bytes:
     """Return the bytes of a file, if it has a SHA-256.
 
     Args:

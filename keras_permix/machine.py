@@ -9,7 +9,7 @@ from pathlib import Path
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of mallopt(3)
 
 
-def machine():
+def machine() -> str:
     """Processor and cores this process may use, e.g. "Intel(R) Xeon(R) Processor, cores: 2"."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
@@ -19,7 +19,7 @@ def machine():
     return f"{name}, cores: {cores}"
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> None:
     """Have glibc keep freed memory for the next tensor, in place of giving it back to Linux.
 
     Whether it gives large blocks back hangs on the thread that frees them and on what else lies on

@@ -10,13 +10,13 @@ METADATA_FILE = "metadata.json"
 WEIGHTS_FILE = "model.weights.h5"
 
 
-def weights_folders():
+def weights_folders() -> tuple[Path, Path]:
     """Folders of presets: beside a checkout's package, and inside an installed one."""
     package = Path(__file__).resolve().parent
     return package.parent / "weights", package / "weights"
 
 
-def known_presets():
+def known_presets() -> dict[str, Path | None]:
     """Presets in `weights/`, and recipes.
 
     Returns:

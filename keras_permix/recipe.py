@@ -4,8 +4,11 @@ import ast
 import copy
 import difflib
 import runpy
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from keras_permix._typing import StrPath
 from keras_permix.recipe_values import check_values
 
 # Every value that a recipe may set, with what stands where it does not.
@@ -29,13 +32,13 @@ DEFAULTS = {
 REQUIRED = ("model", "data")
 
 
-def recipe_folders():
+def recipe_folders() -> list[Path]:
     """Folders that hold recipes: inside an installed package, and beside a checkout's."""
     package = Path(__file__).resolve().parent
     return [folder for folder in (package / "zoo", package.parent / "zoo") if folder.is_dir()]
 
 
-def list_recipes():
+def list_recipes() -> list[str]:
     """Names of all recipes that the package knows, as `class/preset`."""
     names = {
         "/".join(path.parent.relative_to(folder).parts)
@@ -45,7 +48,7 @@ def list_recipes():
     return sorted(names)
 
 
-def find_recipe(recipe):
+def find_recipe(recipe: StrPath) -> Path:
     """The file of a recipe, given by name (`"cspvit/cifar10"`) or by path.
 
     Raises:
@@ -67,7 +70,9 @@ def find_recipe(recipe):
     )
 
 
-def load_recipe(recipe, option=None, overrides=()):
+def load_recipe(
+    recipe: StrPath, option: str | None = None, overrides: Iterable[str] = ()
+) -> dict[str, Any]:
     """Read a recipe as a dict with every key of `DEFAULTS`.
 
     A recipe may name another as its `base` and change parts of it, and may hold `options`, named
@@ -102,7 +107,7 @@ def load_recipe(recipe, option=None, overrides=()):
     return values
 
 
-def merge(values, changes):
+def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A copy of the nested dict `values` with `changes` applied key by key."""
     merged = copy.deepcopy(values)
     for key, change in changes.items():
@@ -144,7 +149,7 @@ def _check_keys(values, path):
         )
 
 
-def parse_override(override):
+def parse_override(override: str) -> dict[str, Any]:
     """The nested dict that `key=value` or `key.key=value` stands for, for `merge`.
 
     Values are Python literals; what is none is a word.

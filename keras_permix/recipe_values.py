@@ -1,9 +1,12 @@
 """The values of a recipe are of the kinds that training takes: asked before the work begins."""
 
 from numbers import Integral, Real
+from typing import Any
+
+from keras_permix._typing import StrPath
 
 
-def check_values(values, path):
+def check_values(values: dict[str, Any], path: StrPath) -> None:
     """Raise unless each value of a recipe is of its kind; models and data check their own.
 
     Args:

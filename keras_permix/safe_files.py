@@ -10,20 +10,24 @@ import re
 import shutil
 import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+from keras_permix._typing import StrPath
 
 try:
     import fcntl
 except ImportError:  # Windows, where nothing is locked.
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]  # a module or nothing, which no type says
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
 
-_held = {}  # Lock file -> (process, file descriptor), of the folders that this process holds.
+# Lock file -> (process, file descriptor), of the folders that this process holds.
+_held: dict[Path, tuple[int, int]] = {}
 _one_thread = threading.Lock()  # Locks of files are between processes.
 
 
-def write_bytes(path, content):
+def write_bytes(path: StrPath, content: bytes) -> None:
     """Write a file whole, flushed to the disk; what stood there stays until then.
 
     A link to a file stays a link: the file it leads to is written.
@@ -50,13 +54,13 @@ def write_bytes(path, content):
         ) from error
 
 
-def write_text(path, text):
+def write_text(path: StrPath, text: str) -> None:
     """Write a text file as `write_bytes` does, in UTF-8 whatever the locale."""
     write_bytes(path, text.encode("utf-8"))
 
 
 @contextlib.contextmanager
-def replacing_folder(folder):
+def replacing_folder(folder: StrPath) -> Iterator[Path]:
     """Give an empty folder to write in, which takes the place of `folder` when all is written.
 
     Other processes that replace the same folder wait. A link to a folder stays a link.
@@ -81,7 +85,7 @@ def replacing_folder(folder):
             _settle(folder)
 
 
-def recover_folder(folder):
+def recover_folder(folder: StrPath) -> None:
     """Take back a folder that is absent because its replacement was killed between two renames."""
     folder = Path(os.path.realpath(folder))
     if not folder.exists() and _leftovers(folder, "old"):
@@ -89,21 +93,21 @@ def recover_folder(folder):
             _settle(folder)
 
 
-def recover_folders(parent):
+def recover_folders(parent: StrPath) -> None:
     """Take back each folder in `parent` that is absent for that reason."""
     for path in Path(parent).glob(".*.old"):
         if found := LEFTOVER.fullmatch(path.name):
             recover_folder(path.with_name(found["name"]))
 
 
-def sweep(folder):
+def sweep(folder: StrPath) -> None:
     """Remove what killed processes left in a folder in which nobody else writes."""
     for path in Path(folder).iterdir():
         if LEFTOVER.fullmatch(path.name):
             _remove(path)
 
 
-def hold_folder(folder):
+def hold_folder(folder: StrPath) -> bool:
     """Lock a folder for this process, until `release_folder` or its end.
 
     Returns:
@@ -120,7 +124,7 @@ def hold_folder(folder):
     return True
 
 
-def release_folder(folder):
+def release_folder(folder: StrPath) -> None:
     """Let other processes have a folder that this one holds."""
     _, descriptor = _held.pop(_lock_in(folder), (None, None))
     if descriptor is not None:

@@ -3,7 +3,7 @@
 SHARES = ("accuracy", "top1", "top5")  # metrics from 0 to 1
 
 
-def format_score(key, value):
+def format_score(key: str, value: float) -> str:
     """A score as people read it: percent for accuracies, else the number.
 
     Args:

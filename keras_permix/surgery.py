@@ -1,7 +1,5 @@
 """Another token mixer in a model that is there already."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -180,7 +178,7 @@ def _copy(model, make):
     return copy
 
 
-def _fill(old: Any, new: Any, swapped, make, seen):
+def _fill(old, new, swapped, make, seen):
     """Give the copy the weights, and the mixers that its layers made by themselves anew."""
     if id(old) in seen:
         return

@@ -25,6 +25,7 @@ STOREYS = (
     ("preset_folders",),
     ("recipe",),
     LEAVES,
+    ("_typing",),
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
 ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it

@@ -41,8 +41,11 @@ def check(dist):
         files = {f"keras_permix/{name}" for name in presets if "." in name.split("/")[-1]}
     with zipfile.ZipFile(wheel) as file:
         check_names(file.namelist(), ("keras_permix",))
+        files.add("keras_permix/py.typed")  # by which type checkers know that there are types
         if lacking := sorted(files - set(file.namelist())):
-            raise ValueError(f"The wheel must hold the presets of the sdist. It lacks {lacking}")
+            raise ValueError(
+                f"The wheel must hold types and the sdist's presets. It lacks {lacking}"
+            )
         (metadata,) = (name for name in file.namelist() if name.endswith("dist-info/METADATA"))
         check_metadata(file.read(metadata))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,14 @@
 """What Butterfly Attention attends to, as a matrix of all tokens and as a picture."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Layer, Mask, Tensor
 
-def butterfly_maps(layer, tokens, mask=None):
+
+def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarray:
     """Attention maps of a `ButterflyBlock` on tokens, with zeros outside of its blocks.
 
     `maps[b, h] @ values[b, :, h]` is what head `h` makes of its values. The product of the maps of
@@ -37,7 +41,7 @@ def butterfly_maps(layer, tokens, mask=None):
 
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
-    block = getattr(layer, "block", None)
+    block: Any = getattr(layer, "block", None)
     attention = getattr(block, "mixer", block)
     if not hasattr(attention, "attention_maps") or layer.axis != 1:
         raise TypeError(
@@ -59,7 +63,7 @@ def butterfly_maps(layer, tokens, mask=None):
     return out
 
 
-def plot_butterfly_maps(axes, maps):
+def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
     """Draw attention maps: the shade at row `n`, column `m` is what token `n` takes from `m`.
 
     Args:

@@ -1,12 +1,15 @@
 """Which tokens a mixer listens to, measured from outside."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Layer, Tensor
 from keras_permix.analysis.rank_residual import as_tokens
 
 
-def influence_map(layer, tokens, epsilon=1e-3, seed=0):
+def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
     """How much each output token of any mixer changes with each input token.
 
     Every input token in turn is moved by a small random step, and the outputs are compared:
@@ -52,7 +55,7 @@ def _call(layer, tokens):
     return keras.ops.convert_to_numpy(layer(tokens)).astype("float64")
 
 
-def plot_influence_map(ax, matrix):
+def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
     """Draw an influence map: row `n`, column `m` is dark where output `n` listens to input `m`.
 
     The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.

@@ -68,7 +68,8 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
             f"zoo. Received: inputs of shapes {_shapes(inputs)}"
         )
     rules = {**dict.fromkeys(FREE, _nothing), **RULES, **(rules or {})}
-    by_layer, unknown = {}, {}
+    by_layer: dict[str, int] = {}
+    unknown: dict[int, str] = {}
 
     def note(layer, shapes, output_shapes):
         rule = rules.get(type(layer), _nothing if _is_graph(layer) else None)

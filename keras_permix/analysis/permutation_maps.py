@@ -1,10 +1,17 @@
 """The permutation that a mixer applies to each channel, as a matrix and as a picture."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Layer, Tensor
 
-def permutation_maps(layer, tokens, channels=None):
+
+def permutation_maps(
+    layer: Layer, tokens: Tensor, channels: int | slice | Sequence[int] | None = None
+) -> np.ndarray:
     """Permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
 
     `maps[b, c] @ values[b, :, c]` is what the layer makes of channel `c` of its values: each map
@@ -50,7 +57,7 @@ def permutation_maps(layer, tokens, channels=None):
     return np.eye(values.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
 
 
-def plot_permutation_maps(axes, maps):
+def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
     """Draw permutation maps as dots: a dot at row `n`, column `m` moves token `m` to place `n`.
 
     Args:

@@ -1,14 +1,18 @@
 """How far tokens are from being all alike: the residual of rank one, over the depth of a model."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import check_choice
 
-ESTIMATORS = {"mean": np.mean, "median": np.median}
+ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": np.median}
 
 
-def rank_residual(tokens, estimator="mean"):
+def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
     """What is left of tokens when the token that they share is taken away.
 
     `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero where all tokens are
@@ -40,7 +44,7 @@ def rank_residual(tokens, estimator="mean"):
     return tokens - estimate(tokens, axis=1, keepdims=True)
 
 
-def token_norm(tokens, kind="1inf"):
+def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
     """Norm of the tokens of every sample, as matrices `(tokens, channels)`.
 
     Args:
@@ -69,7 +73,9 @@ def token_norm(tokens, kind="1inf"):
     return {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}[kind]
 
 
-def plot_rank_residual(ax, token_maps, estimator="mean", **line):
+def plot_rank_residual(
+    ax: Any, token_maps: Iterable[Tensor], estimator: str = "mean", **line: Any
+) -> None:
     """Draw the norm of the residual relative to that of the tokens over depth, mean of the batch.
 
     Args:

@@ -1,12 +1,18 @@
 """Theorem 1 of the CSP paper: a bound on the residual of tokens after stacked CSP layers."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Tensor
 from keras_permix.analysis.rank_residual import rank_residual, token_norm
 
 
-def residual_bound(tokens, kernels, lipschitz=1.0, estimator="mean"):
+def residual_bound(
+    tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float = 1.0, estimator: str = "mean"
+) -> np.ndarray:
     """Bound of the (1, ∞) norm of `rank_residual` after every layer of a stack of CSP layers.
 
     After `l` layers, each a CSP without output projection and a function of single tokens:
@@ -51,7 +57,9 @@ def residual_bound(tokens, kernels, lipschitz=1.0, estimator="mean"):
     return ((channels**0.5 * lipschitz * beta) ** layers)[:, None] * token_norm(residual)
 
 
-def plot_residual_bound(ax, token_maps, bounds, estimator="mean", **line):
+def plot_residual_bound(
+    ax: Any, token_maps: Iterable[Tensor], bounds: np.ndarray, estimator: str = "mean", **line: Any
+) -> None:
     """Draw the norm of the residual over depth, and its bound dashed, on a logarithmic scale.
 
     Args:

@@ -1,9 +1,20 @@
 """What a `SimpleAttention` layer attends to, as matrices and as a picture."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 from keras import ops
 
+from keras_permix._typing import Layer, Mask, Tensor
 
-def simple_attention_maps(layer, tokens, mask=None, heads=None):
+
+def simple_attention_maps(
+    layer: Layer,
+    tokens: Tensor,
+    mask: Mask = None,
+    heads: int | slice | Sequence[int] | None = None,
+) -> np.ndarray:
     """Attention maps of a `SimpleAttention` layer for given tokens.
 
     `maps[b, h] @ values[b, :, h]` is what the layer makes of the values of head `h`: the products
@@ -51,7 +62,7 @@ def simple_attention_maps(layer, tokens, mask=None, heads=None):
     return maps if heads is None else maps[:, heads]
 
 
-def plot_simple_attention_maps(axes, maps):
+def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
     """Draw maps with rows for queries and columns for keys: red adds a value, blue takes it off.
 
     The colors of all maps share one scale, white at zero.

@@ -1,11 +1,14 @@
 """Singular values of tokens: how many directions a mixer leaves them."""
 
+from typing import Any
+
 import numpy as np
 
+from keras_permix._typing import Tensor
 from keras_permix.analysis.rank_residual import as_tokens
 
 
-def singular_spectrum(tokens):
+def singular_spectrum(tokens: Tensor) -> np.ndarray:
     """Singular values of the tokens of every sample, as matrices `(tokens, channels)`.
 
     Args:
@@ -30,7 +33,7 @@ def singular_spectrum(tokens):
     return np.linalg.svd(as_tokens(tokens), compute_uv=False)
 
 
-def plot_singular_spectrum(ax, tokens, **line):
+def plot_singular_spectrum(ax: Any, tokens: Tensor, **line: Any) -> None:
     """Draw singular values relative to the largest, mean of the batch, on a logarithmic scale.
 
     Args:

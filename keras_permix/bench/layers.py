@@ -1,8 +1,11 @@
 """`permix bench layers`: whole mixers, with their projections, against attention."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import isqrt
+from typing import Any
 
+from keras_permix._typing import Layer, StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
 
@@ -27,7 +30,7 @@ BLOCKS = "attention in blocks"
 IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in no others
 
 
-def makers():
+def makers() -> dict[str, Callable[..., Layer]]:
     """From names to functions that make a layer for a number of tokens and a dtype policy."""
     from keras_permix.bench.rivals import SelfAttention
 
@@ -69,7 +72,7 @@ def _butterfly(stage, tokens, dtype):
     return ButterflyBlock(attention, isqrt(tokens), stage, axis=1, dtype=dtype)
 
 
-def measure(case, repeats, dtype):
+def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time every layer, forward and forward with backward, on sequences of one length.
 
     Args:
@@ -97,9 +100,10 @@ def measure(case, repeats, dtype):
             layer.build(x.shape)
             calls[name] = runners(layer, x)
     peaks = {name: peak_megabytes(both) for name, (_, both) in calls.items()}
-    times = iter(medians([call for pair in calls.values() for call in pair], repeats))
-    times = dict(zip(calls, zip(times, times, strict=True), strict=True))
+    measured = iter(medians([call for pair in calls.values() for call in pair], repeats))
+    times = dict(zip(calls, zip(measured, measured, strict=True), strict=True))
     for name, (forward, both) in times.items():
+        peak = peaks[name]
         attention = times.get(ATTENTION)
         yield {
             "tokens": tokens,
@@ -109,11 +113,11 @@ def measure(case, repeats, dtype):
             "ms": round(both, 2),
             "us_per_token": round(1e3 * both / (batch * tokens), 3),
             "vs_attention": round(attention[1] / both, 1) if attention else "",
-            "peak_mb": "" if peaks[name] is None else round(peaks[name]),
+            "peak_mb": "" if peak is None else round(peak),
         }
 
 
-def plot(rows, path):
+def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draw time and memory per token against the number of tokens, one line per layer.
 
     A line holds the cases of the largest batch that the layer was timed with.

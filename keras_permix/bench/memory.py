@@ -3,10 +3,12 @@
 import ctypes
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
-def peak_megabytes(function):
+def peak_megabytes(function: Callable[[], Any]) -> float | None:
     """Resident memory of this process at its peak during a call, above what it had before, in MB.
 
     Linux counts it; elsewhere this is None. What the backend had in a pool of its own is not in it,

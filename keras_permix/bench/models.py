@@ -1,9 +1,13 @@
 """`permix bench models`: permuting models against their attention twin, to answer and to train."""
 
+from collections.abc import Iterator
+from typing import Any
+
+from keras_permix._typing import StrPath
 from keras_permix.bench.timing import medians
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
-VITS = {name: (name, {}) for name in ("ViT", "CSPViT", "SliceViT")}
+VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
 ENCODERS = {
     name: ("LRATransformer", {"mixer": mixer})
     for name, mixer in {
@@ -15,7 +19,7 @@ ENCODERS = {
 SMALL = dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
 TEXT = dict(width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
 # name -> (contenders, arguments that they share, batch size)
-CASES = {
+CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10_small": (VITS, SMALL, 128),
     "cifar10": (VITS, {**SMALL, "width": 512, "mlp_dim": 512}, 32),
     "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "width": 192, "mlp_dim": 384}, 16),
@@ -31,7 +35,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def measure(case, repeats, dtype):
+def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time an answer and a training step of every contender, on inputs that its class makes up.
 
     Texts are of all lengths up to the longest, and padded to that.
@@ -46,10 +50,10 @@ def measure(case, repeats, dtype):
         ratio of the twin's time of a step to the model's.
     """
     contenders, shared, batch = CASES[case]
-    shared = {**shared, "dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
-    runs = [_make(name, {**shared, **own}, batch) for name, own in contenders.values()]
-    times = iter(medians([call for _, *calls in runs for call in calls], repeats))
-    times = list(zip(times, times, strict=True))
+    policy = {"dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
+    runs = [_make(name, {**shared, **own, **policy}, batch) for name, own in contenders.values()]
+    measured = iter(medians([call for _, *calls in runs for call in calls], repeats))
+    times = list(zip(measured, measured, strict=True))
     for name, (model, *_), (forward, step) in zip(contenders, runs, times, strict=True):
         yield {
             "case": case,
@@ -63,7 +67,7 @@ def measure(case, repeats, dtype):
         }
 
 
-def plot(rows, path):
+def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draw the time of a training step, that of the attention twin being 1, a group per case."""
     from matplotlib.figure import Figure
 

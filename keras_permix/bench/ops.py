@@ -1,5 +1,9 @@
 """`permix bench ops`: operators against their references, a copy, and attention on their tensor."""
 
+from collections.abc import Iterator
+from typing import Any
+
+from keras_permix._typing import StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
 
@@ -40,7 +44,7 @@ COLUMNS = (
 )
 
 
-def measure(case, repeats, dtype):
+def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time an operator, forward and forward with backward, after checking its values.
 
     Args:
@@ -78,8 +82,8 @@ def measure(case, repeats, dtype):
         rivals = {name: runners(rival, x)[1] for name, rival in _rivals(case, x).items()}
         peak = peak_megabytes(best[1])
         times = medians([*reference, *best, copy, *rivals.values()], repeats)
-        reference_forward, reference_both, forward, both, copied, *others = times
-        others = dict(zip(rivals, others, strict=True))
+        reference_forward, reference_both, forward, both, copied, *left = times
+        others = dict(zip(rivals, left, strict=True))
         yield {
             "case": case,
             "shape": "×".join(map(str, shape)),
@@ -100,7 +104,7 @@ def measure(case, repeats, dtype):
         }
 
 
-def plot(rows, path):
+def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draw the time of every operator and of what it was timed against, a group of bars per row."""
     import numpy as np
     from matplotlib.figure import Figure

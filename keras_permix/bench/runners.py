@@ -1,11 +1,16 @@
 """Run a function or a layer as a training step would: compiled where the backend compiles."""
 
+from collections.abc import Callable
+
 import keras
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.backend import running
 
 
-def runners(function, x):
+def runners(
+    function: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Callable[[], list[Tensor]], Callable[[], list[Tensor]]]:
     """Make two calls to time, each of which returns when the result is there.
 
     Args:

@@ -9,7 +9,7 @@ COMMANDS = ("list", "info", "predict", "train", "evaluate", "bench", "verify")
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the `permix` command.
 
     Args:

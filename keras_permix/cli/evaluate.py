@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 
 def add_parser(subparsers):
@@ -31,7 +32,7 @@ def run(arguments):
         check_file("--json", arguments.json)
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data)
-    changes = {}
+    changes: dict[str, Any] = {}
     for override in arguments.overrides:
         changes = merge(changes, parse_override(override))
     task = task_of(load_preset(None, info, **changes))

@@ -24,7 +24,7 @@ def run(arguments):
     from keras_permix.zoo.model import ZooModel
 
     info = preset_info(arguments.preset)
-    model = ZooModel.from_preset(info, load_weights=False)
+    model = ZooModel.from_preset(arguments.preset, load_weights=False)
     files = info.metadata.get("files", {})
     rows = [
         ("class", info.class_name),

@@ -1,6 +1,7 @@
 """A data set: what is trained on, what is tested on, and what the answers are called."""
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +17,9 @@ class Dataset:
     """
 
     name: str
-    train: tuple
-    test: tuple
-    labels: tuple
+    train: tuple[Any, Any]
+    test: tuple[Any, Any]
+    labels: tuple[str, ...]
 
 
 def first(part, count):

@@ -1,7 +1,13 @@
 """Batches for `fit`, the same for the same seed, epoch and position."""
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import keras
 import numpy as np
+
+# From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
+Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]
 
 
 class Pipeline(keras.utils.PyDataset):
@@ -45,9 +51,19 @@ class Pipeline(keras.utils.PyDataset):
     """
 
     def __init__(
-        self, inputs, targets=None, *, batch_size, num_classes=None, shuffle=False, seed=0,
-        augment=None, drop_remainder=False, epoch=0, **kwargs,
-    ):  # fmt: skip
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        batch_size: int,
+        num_classes: int | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Augment | None = None,
+        drop_remainder: bool = False,
+        epoch: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         _check_sizes(inputs, batch_size, drop_remainder)
         if not hasattr(inputs, "read"):
@@ -64,25 +80,25 @@ class Pipeline(keras.utils.PyDataset):
         self.epoch = epoch
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch whose batches `self[index]` gives."""
         return self._epoch
 
     @epoch.setter
-    def epoch(self, epoch):
+    def epoch(self, epoch: int) -> None:
         self._epoch = epoch
         count = _count(self.inputs)
         rng = np.random.default_rng((self.seed, epoch))
         self._order = rng.permutation(count) if self.shuffle else np.arange(count)
 
-    def on_epoch_end(self):
+    def on_epoch_end(self) -> None:
         self.epoch += 1
 
-    def __len__(self):
+    def __len__(self) -> int:
         full, rest = divmod(_count(self.inputs), self.batch_size)
         return full + (rest > 0 and not self.drop_remainder)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         start = index * self.batch_size
         chosen = self._order[start : start + self.batch_size]
         inputs, targets = self._read(chosen, index)

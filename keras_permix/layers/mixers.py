@@ -1,10 +1,11 @@
 """Token mixers by name: what models, benchmarks and exchanges of mixers choose from."""
 
 import inspect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
+from keras_permix._typing import Layer
 from keras_permix.layers.attention.linear_attention import LinearAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention
@@ -26,8 +27,8 @@ class Mixer(NamedTuple):
     Where `has_place`, the layer takes its index among the layers of a model, `layer` of `layers`.
     """
 
-    layer: type
-    defaults: dict
+    layer: type[Any]
+    defaults: dict[str, Any]
     has_place: bool
 
 
@@ -49,7 +50,7 @@ MIXERS = {
 }
 
 
-def check_mixer(spec):
+def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
     """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
@@ -57,7 +58,7 @@ def check_mixer(spec):
     return spec
 
 
-def check_mixers(specs, depth):
+def check_mixers(specs: Any, depth: int) -> dict[str, Any] | list[dict[str, Any]]:
     """Return `specs`, what `check_mixer` takes or a list of that per block, as dicts.
 
     Raises:
@@ -74,12 +75,19 @@ def check_mixers(specs, depth):
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
 
 
-def mixer_at(specs, index):
+def mixer_at(specs: Any, index: int) -> dict[str, Any]:
     """The mixer of a block, of what `check_mixers` returned."""
     return specs[index] if isinstance(specs, list) else specs
 
 
-def make_mixer(spec, layer=0, layers=1, inner_dim=None, use_bias=None, **arguments):
+def make_mixer(
+    spec: str | dict[str, Any],
+    layer: int = 0,
+    layers: int = 1,
+    inner_dim: int | None = None,
+    use_bias: bool | None = None,
+    **arguments: Any,
+) -> Layer:
     """Make a mixer.
 
     Args:

@@ -7,13 +7,22 @@ from operator import index
 
 from keras import ops
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.butterfly_stages import butterfly_stages, butterfly_stride, check_block
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import is_symbolic, op
 
 
 @op
-def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=None):
+def butterfly_permute(
+    x: Tensor,
+    block: int,
+    stage: int,
+    *,
+    axis: int,
+    cyclic: bool = False,
+    implementation: str | None = None,
+) -> Tensor:
     """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
 
     The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
@@ -56,7 +65,15 @@ def butterfly_permute(x, block, stage, *, axis, cyclic=False, implementation=Non
 
 
 @op
-def butterfly_unpermute(x, block, stage, *, axis, cyclic=False, implementation=None):
+def butterfly_unpermute(
+    x: Tensor,
+    block: int,
+    stage: int,
+    *,
+    axis: int,
+    cyclic: bool = False,
+    implementation: str | None = None,
+) -> Tensor:
     """Undo `butterfly_permute`.
 
     Args:

@@ -1,5 +1,6 @@
 """The stages of a butterfly: which strides, how many, and whether they mix everything."""
 
+from collections.abc import Iterable
 from operator import index
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from keras_permix.ops.dispatch.checks import check_integer
 
 
-def butterfly_stages(size, block):
+def butterfly_stages(size: int, block: int) -> int:
     """Count the butterfly stages that let every entry reach every other one.
 
     Stage `i` mixes blocks of `block` entries that lie `min(block**i, size // block)` apart. The
@@ -40,7 +41,7 @@ def butterfly_stages(size, block):
     return count
 
 
-def butterfly_mixes(size, block, stages=None):
+def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) -> bool:
     """Say whether butterfly stages, one after the other, connect every input with every output.
 
     Args:
@@ -64,13 +65,14 @@ def butterfly_mixes(size, block, stages=None):
     """
     count = butterfly_stages(size, block)
     blocks = size // block
-    reached = None  # (blocks of the first stage, size): who hears of whom
+    heard: np.ndarray  # (blocks of the first stage, blocks of a stage): who hears of whom
+    reached: np.ndarray | None = None  # the same for each entry
     for stage in range(count) if stages is None else stages:
         order = butterfly_order(size, block, stage)
         if reached is None:
             heard = np.eye(blocks, dtype=bool)
         else:
-            heard = reached[:, order].reshape(blocks, blocks, block).any(axis=2)
+            heard = np.any(reached[:, order].reshape(blocks, blocks, block), axis=2)
         reached = np.empty((blocks, size), bool)
         reached[:, order] = np.repeat(heard, block, axis=1)
     return reached is not None and bool(reached.all())

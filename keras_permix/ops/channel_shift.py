@@ -1,15 +1,18 @@
 """Shift every channel along the tokens by its own number of places."""
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
-from keras_permix.ops.shift_steps import check_steps
+from keras_permix.ops.shift_steps import Steps, check_steps
 
 
 @op
-def channel_shift(x, steps, *, mask=None, implementation=None):
+def channel_shift(
+    x: Tensor, steps: Steps, *, mask: Mask = None, implementation: str | None = None
+) -> Tensor:
     """Shift every channel circularly along the tokens by its own step.
 
     `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`: a positive step moves values towards

@@ -1,5 +1,6 @@
 """Channel-wise sample permutation: shift every channel, then sort it in groups."""
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import (
     check_align,
@@ -11,20 +12,20 @@ from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
-from keras_permix.ops.shift_steps import check_steps
+from keras_permix.ops.shift_steps import Steps, check_steps
 
 
 @op
 def csp(
-    x,
-    steps,
-    group_size,
+    x: Tensor,
+    steps: Steps,
+    group_size: int | None,
     *,
-    align="independent",
-    ragged=False,
-    mask=None,
-    implementation=None,
-):
+    align: str = "independent",
+    ragged: bool = False,
+    mask: Mask = None,
+    implementation: str | None = None,
+) -> Tensor:
     """Permute the tokens of every channel: a circular shift, then a sort within groups.
 
     The same as `group_sort(channel_shift(x, steps), group_size)`, in one pass; only with

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
@@ -15,17 +16,17 @@ from keras_permix.ops.reference.ema import (
 
 @op
 def damped_ema(
-    x,
-    delta,
-    alpha,
-    beta,
-    gamma,
-    omega,
+    x: Tensor,
+    delta: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    gamma: Tensor,
+    omega: Tensor,
     *,
-    truncation=None,
-    mask=None,
-    implementation=None,
-):
+    truncation: int | None = None,
+    mask: Mask = None,
+    implementation: str | None = None,
+) -> Tensor:
     """Average every channel over the tokens before it, with weights that decay in `dim` ways.
 
     With `p = sigmoid(delta)` and `q = 1 - p * sigmoid(alpha)`, each of shape (channels, dim):

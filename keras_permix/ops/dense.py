@@ -2,13 +2,16 @@
 
 from keras import KerasTensor, ops
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.dense import dense as dense_reference
 
 
 @op
-def dense(x, kernel, bias=None, *, implementation=None):
+def dense(
+    x: Tensor, kernel: Tensor, bias: Tensor | None = None, *, implementation: str | None = None
+) -> Tensor:
     """Multiply the channels of `x` by a matrix, and add a bias.
 
     Args:

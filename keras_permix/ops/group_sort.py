@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
@@ -12,8 +13,14 @@ from keras_permix.ops.reference.packing import pack, sorting_order, token_range,
 
 @op
 def group_sort(
-    x, group_size=None, *, align="independent", ragged=False, mask=None, implementation=None
-):
+    x: Tensor,
+    group_size: int | None = None,
+    *,
+    align: str = "independent",
+    ragged: bool = False,
+    mask: Mask = None,
+    implementation: str | None = None,
+) -> Tensor:
     """Sort every channel along its tokens, within groups of `group_size` consecutive tokens.
 
     With `align="independent"` every group ascends. With `align="reference"` channel 0 stays as

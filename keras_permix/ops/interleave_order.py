@@ -7,7 +7,9 @@ from keras_permix.ops.dispatch.checks import check_choice, check_layer_index
 KINDS = ("interleave", "interleave_haar")
 
 
-def interleave_order(kind, channels, *, layer, layers, head_dim=None):
+def interleave_order(
+    kind: str, channels: int, *, layer: int, layers: int, head_dim: int | None = None
+) -> np.ndarray:
     """Make the sorting order of every channel of one layer.
 
     `"interleave"` is the paper's rule, over all channels: channel i (from 1) of layer n (from 1)

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
@@ -9,7 +10,7 @@ from keras_permix.ops.reference.packing import pack, take_tokens, token_range, u
 
 
 @op
-def max_exchange(x, *, mask=None, implementation=None):
+def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = None) -> Tensor:
     """Swap the maximum of every channel with the channel's first token.
 
     The first of several maxima is taken. The result is equal to the last bit on every backend,

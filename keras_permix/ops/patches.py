@@ -7,12 +7,13 @@ from operator import index
 
 from keras import KerasTensor, ops
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 
 
 @op
-def patchify(images, size, *, implementation=None):
+def patchify(images: Tensor, size: int, *, implementation: str | None = None) -> Tensor:
     """Cut images into square patches that do not overlap, and flatten each.
 
     Patches come in rows; a patch is flattened in (row, column, channel) order. The result is
@@ -54,7 +55,14 @@ def patchify(images, size, *, implementation=None):
 
 
 @op
-def unpatchify(patches, size, height, width, *, implementation=None):
+def unpatchify(
+    patches: Tensor,
+    size: int,
+    height: int | Tensor,
+    width: int | Tensor,
+    *,
+    implementation: str | None = None,
+) -> Tensor:
     """Put patches back in place: the inverse of `patchify`.
 
     Args:

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import check_choice, check_integer, check_layer_index
 
 LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
@@ -54,14 +56,14 @@ class ShiftSchedule:
     _known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
     _tables: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
         sizes = {name: getattr(self, name) for name in ("channels", "layers", "group_size")}
         for name, size in sizes.items():
             check_integer(name, size)
         check_layer_index(self.layer, self.layers)
 
-    def at(self, tokens):
+    def at(self, tokens: int) -> tuple[int, ...]:
         """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
 
         They are made once. (PyTorch's compiler warns of functions that Python caches; it compiles
@@ -73,7 +75,7 @@ class ShiftSchedule:
             self._known[tokens] = self._make(max(tokens, 1))
         return self._known[tokens]
 
-    def steps_for(self, lengths, tokens=None):
+    def steps_for(self, lengths: Tensor, tokens: int | None = None) -> Tensor | tuple[int, ...]:
         """Steps for numbers of tokens that are known only when it runs.
 
         Args:
@@ -108,12 +110,12 @@ class ShiftSchedule:
         rule = SCHEDULES[self.name]
         return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "channels": self.channels, "layer": self.layer}
         return {**config, "layers": self.layers, "group_size": self.group_size}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**config)
 
 

@@ -1,14 +1,27 @@
 """How far each channel is shifted: the schedules of Channel-wise Sample Permutation."""
 
+from collections.abc import Sequence
 from operator import index
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_permix.ops.dispatch.checks import check_integer
 from keras_permix.ops.shift_schedule import ShiftSchedule
 
+Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
+Shift: TypeAlias = str | Sequence[int] | np.ndarray
 
-def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
+
+def shift_steps(
+    schedule: Shift,
+    tokens: int,
+    channels: int,
+    *,
+    layer: int = 0,
+    layers: int = 1,
+    group_size: int = 2,
+) -> np.ndarray:
     """Make the circular shift step of every channel.
 
     | `schedule` | step of channel c |
@@ -56,7 +69,7 @@ def shift_steps(schedule, tokens, channels, *, layer=0, layers=1, group_size=2):
     return np.array([step % tokens for step in steps], "int64")
 
 
-def check_steps(steps, channels):
+def check_steps(steps: Steps, channels: int) -> ShiftSchedule | tuple[int, ...]:
     """Return `steps` as a `ShiftSchedule`, or as a tuple of Python integers, one per channel."""
     if not isinstance(steps, ShiftSchedule):
         return _integers("steps", steps, channels)

@@ -2,6 +2,7 @@
 
 from keras import KerasTensor, ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_choice, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
@@ -14,8 +15,15 @@ SMALLEST_CHUNK = 32
 
 @op
 def simple_attention(
-    query, key, value, *, mask=None, scale="length", causal=False, implementation=None
-):
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Mask = None,
+    scale: str | None = "length",
+    causal: bool = False,
+    implementation: str | None = None,
+) -> Tensor:
     """Attend without softmax: `query @ (key^T @ value) / sqrt(tokens)`, for every head.
 
     The same values as `(query @ key^T) @ value`, in O(tokens) time and memory: no map of tokens

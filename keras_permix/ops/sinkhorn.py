@@ -4,6 +4,7 @@ from numbers import Real
 
 from keras import KerasTensor, backend, ops
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import check_integer
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
@@ -13,7 +14,13 @@ sinkhorn_reference = as_implementation(unrolled)
 
 
 @op
-def sinkhorn(scores, iterations=20, temperature=1.0, *, implementation=None):
+def sinkhorn(
+    scores: Tensor,
+    iterations: int = 20,
+    temperature: float | Tensor = 1.0,
+    *,
+    implementation: str | None = None,
+) -> Tensor:
     """Turn square scores into nearly doubly stochastic matrices.
 
     `exp(scores / temperature)` is divided by the sums of its rows, then by those of its columns,

@@ -2,6 +2,7 @@
 
 from keras import backend, ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import (
     check_floating,
     check_groups,
@@ -13,22 +14,22 @@ from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
-from keras_permix.ops.shift_steps import check_steps
+from keras_permix.ops.shift_steps import Steps, check_steps
 from keras_permix.ops.sinkhorn import check_temperature, sinkhorn
 
 
 @op
 def sinkhorn_csp(
-    x,
-    steps,
-    group_size,
+    x: Tensor,
+    steps: Steps,
+    group_size: int | None,
     *,
-    iterations=20,
-    temperature=1.0,
-    ragged=False,
-    mask=None,
-    implementation=None,
-):
+    iterations: int = 20,
+    temperature: float | Tensor = 1.0,
+    ragged: bool = False,
+    mask: Mask = None,
+    implementation: str | None = None,
+) -> Tensor:
     """Permute the tokens of every channel softly: what `csp` does with a temperature.
 
     With `leader` a group of channel 0 and `group` that of another channel, shifted, the result is

@@ -1,8 +1,11 @@
 """Sort every channel over all tokens, up or down."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
@@ -11,7 +14,13 @@ from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens,
 
 
 @op
-def slice_sort(x, descending=False, *, mask=None, implementation=None):
+def slice_sort(
+    x: Tensor,
+    descending: bool | Sequence[bool] | np.ndarray = False,
+    *,
+    mask: Mask = None,
+    implementation: str | None = None,
+) -> Tensor:
     """Sort every channel over all tokens.
 
     A descending channel is the ascending one reversed, so among equal values the later token

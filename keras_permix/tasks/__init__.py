@@ -3,6 +3,7 @@
 A model of the zoo says its task by name (`ZooModel.task`); everything above asks the task.
 """
 
+from keras_permix._typing import Model
 from keras_permix.tasks.graph_regression import GraphRegression
 from keras_permix.tasks.image_classification import ImageClassification
 from keras_permix.tasks.pair_classification import PairClassification
@@ -15,7 +16,7 @@ TASKS = {
 }
 
 
-def task_of(model):
+def task_of(model: Model) -> Task:
     """The task of a model of the zoo.
 
     Args:

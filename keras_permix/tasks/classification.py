@@ -1,9 +1,12 @@
 """What tasks whose answer is one of several classes share."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
 from keras_permix.data import Pipeline
+from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.task import Task
 
 
@@ -11,10 +14,19 @@ class Classification(Task):
     """A task of models that give a logit for each of `num_classes` classes."""
 
     @property
-    def num_classes(self):
+    def num_classes(self) -> int:
         return self.config["num_classes"]
 
-    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+    def batches(
+        self,
+        part: tuple[Any, Any],
+        batch_size: int,
+        *,
+        training: bool = False,
+        seed: int = 0,
+        epoch: int = 0,
+        augmentation: dict[str, Any] | None = None,
+    ) -> Pipeline:
         return Pipeline(
             *part,
             batch_size=batch_size,
@@ -26,19 +38,20 @@ class Classification(Task):
             augment=OneHot(self.augment(augmentation, seed), self.num_classes),
         )
 
-    def augment(self, augmentation, seed):
+    def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         """The function of `Pipeline` that a recipe's dict describes, or `None`."""
         self.refuse_augmentation(augmentation)
+        return None
 
-    def loss(self, label_smoothing=0.0):
+    def loss(self, label_smoothing: float = 0.0) -> Any:
         return keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=label_smoothing
         )
 
-    def metrics(self):
+    def metrics(self) -> list[Any]:
         return [keras.metrics.CategoricalAccuracy(name="accuracy")]
 
-    def answer(self, output, top):
+    def answer(self, output: np.ndarray, top: int) -> list[str]:
         (best,) = self.model.decode_predictions(output[None], top)
         return [f"{100 * probability:6.2f} %  {label}" for label, probability in best]
 

@@ -2,11 +2,14 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, Pipeline, load_graphs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.sets import read_graphs
@@ -22,24 +25,33 @@ class GraphRegression(Task):
 
     name = "graph_regression"
 
-    def load(self, spec, data_dir=None, seed=0):
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         spec = dict(spec)
         return load_graphs(spec.pop("name"), data_dir, **spec)
 
-    def generate(self, count, seed=0):
+    def generate(self, count: int, seed: int = 0) -> Dataset:
         """Random graphs; every target is their mean degree."""
         inputs = self.model.make_inputs(seed, count + max(1, count // 4))
         degree = inputs["in_degree"]
         mean = ((degree - 1) * (degree > 0)).sum(1) / np.maximum((degree > 0).sum(1), 1)
         outputs = self.model.output_shape[-1]
         targets = np.repeat(mean[:, None], outputs, axis=1).astype("float32")
-        parts = [
+        train, test = (
             ({name: array[some] for name, array in inputs.items()}, targets[some])
             for some in (slice(count), slice(count, None))
-        ]
-        return Dataset("generated", *parts, tuple(f"y{number}" for number in range(outputs)))
+        )
+        return Dataset("generated", train, test, tuple(f"y{number}" for number in range(outputs)))
 
-    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+    def batches(
+        self,
+        part: tuple[Any, Any],
+        batch_size: int,
+        *,
+        training: bool = False,
+        seed: int = 0,
+        epoch: int = 0,
+        augmentation: dict[str, Any] | None = None,
+    ) -> Pipeline:
         self.refuse_augmentation(augmentation)
         return Pipeline(
             *part,
@@ -54,17 +66,17 @@ class GraphRegression(Task):
     def _only_what_is_taken(self, inputs, targets, epoch, index):
         return {name: inputs[name] for name in self.model.input}, targets
 
-    def loss(self, label_smoothing=0.0):
+    def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:
             raise ValueError(
                 f"`label_smoothing` must be 0 for {self.name}. Received: {label_smoothing}"
             )
         return keras.losses.MeanAbsoluteError()
 
-    def metrics(self):
+    def metrics(self) -> list[Any]:
         return [keras.metrics.MeanAbsoluteError(name="mae")]
 
-    def read(self, arguments):
+    def read(self, arguments: Sequence[str]) -> Any:
         """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""
         word = arguments[0]
         if not word.endswith(".json") and not os.path.isfile(word):
@@ -86,6 +98,6 @@ class GraphRegression(Task):
             )
         return {name: batch[name] for name in taken}
 
-    def answer(self, output, top):
+    def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
         return [f"{value:.6g}  {label}" for value, label in zip(output, labels, strict=True)]

@@ -1,9 +1,14 @@
 """Which of several classes an image is of."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 
 from keras_permix import data
+from keras_permix._typing import StrPath
+from keras_permix.data.pipeline import Augment
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.tasks.classification import Classification
 
@@ -19,10 +24,12 @@ class ImageClassification(Classification):
     name = "image_classification"
 
     @property
-    def channels(self):
+    def channels(self) -> int:
         return self.model.input_shape[-1]
 
-    def load(self, spec, data_dir=None, seed=0):
+    def load(
+        self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0
+    ) -> data.Dataset:
         """Load a data set.
 
         Args:
@@ -45,12 +52,12 @@ class ImageClassification(Classification):
         load = data.folder_images if source == "folder" else data.listed_images
         return load(name, size, data_dir, channels=self.channels, seed=seed, **spec)
 
-    def generate(self, count, seed=0):
+    def generate(self, count: int, seed: int = 0) -> data.Dataset:
         size = self.config["image_size"]
         shape = (size, size, self.channels)
         return data.generated_images(shape, self.num_classes, count=count, seed=seed)
 
-    def batches(self, part, *args, **kwargs):
+    def batches(self, part: tuple[Any, Any], *args: Any, **kwargs: Any) -> data.Pipeline:
         images, channels = part[0], self.channels
         if isinstance(images, np.ndarray) and images.shape[-1] != channels:
             raise ValueError(
@@ -59,18 +66,19 @@ class ImageClassification(Classification):
             )
         return super().batches(part, *args, **kwargs)
 
-    def augment(self, augmentation, seed):
+    def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         if augmentation:
             return data.make_augmentation(augmentation, seed, self.num_classes)
+        return None
 
-    def metrics(self):
+    def metrics(self) -> list[Any]:
         """Top-1 accuracy, and top-5 where there are more than five classes."""
         top1 = keras.metrics.CategoricalAccuracy(name="top1")
         if self.num_classes <= 5:
             return [top1]
         return [top1, keras.metrics.TopKCategoricalAccuracy(5, name="top5")]
 
-    def read(self, arguments):
+    def read(self, arguments: Sequence[str]) -> Any:
         try:
             return data.read_image(arguments[0], self.channels)[None]
         except (OSError, ValueError) as error:

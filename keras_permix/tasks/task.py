@@ -1,5 +1,13 @@
 """What every task knows."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_permix._typing import Model, StrPath
+from keras_permix.data import Dataset, Pipeline
+
 
 class Task:
     """What a model is for: its data, loss, metrics, and how people ask and are answered.
@@ -9,14 +17,14 @@ class Task:
             sizes data must have.
     """
 
-    name = None
+    name: str
     arguments_per_input = 1  # of a command line
 
-    def __init__(self, model):
+    def __init__(self, model: Model) -> None:
         self.model = model
         self.config = model.get_config()
 
-    def load(self, spec, data_dir=None, seed=0):
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
 
         Args:
@@ -29,11 +37,20 @@ class Task:
         """
         raise NotImplementedError
 
-    def generate(self, count, seed=0):
+    def generate(self, count: int, seed: int = 0) -> Dataset:
         """Make up a data set that can be learned, of `count` samples and a quarter for testing."""
         raise NotImplementedError
 
-    def batches(self, part, batch_size, *, training=False, seed=0, epoch=0, augmentation=None):
+    def batches(
+        self,
+        part: tuple[Any, Any],
+        batch_size: int,
+        *,
+        training: bool = False,
+        seed: int = 0,
+        epoch: int = 0,
+        augmentation: dict[str, Any] | None = None,
+    ) -> Pipeline:
         """A `Pipeline` of a part of a data set; shuffled, whole batches only, for training.
 
         Args:
@@ -46,15 +63,15 @@ class Task:
         """
         raise NotImplementedError
 
-    def loss(self, label_smoothing=0.0):
+    def loss(self, label_smoothing: float = 0.0) -> Any:
         """The Keras loss."""
         raise NotImplementedError
 
-    def metrics(self):
+    def metrics(self) -> list[Any]:
         """New Keras metrics; their names become those of scores."""
         raise NotImplementedError
 
-    def read(self, arguments):
+    def read(self, arguments: Sequence[str]) -> Any:
         """Read one input, given by `arguments_per_input` words of a command line.
 
         Returns:
@@ -62,7 +79,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def answer(self, output, top):
+    def answer(self, output: np.ndarray, top: int) -> list[str]:
         """What to print for the model's output of one input: a list of lines.
 
         Args:
@@ -71,7 +88,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def check_labels(self, dataset):
+    def check_labels(self, dataset: Dataset) -> None:
         """Check that a data set names one class or target per output, as the model does if it does.
 
         Raises:
@@ -91,14 +108,16 @@ class Task:
                 f"{list(self.model.labels)[:10]} of the model"
             )
 
-    def evaluate(self, part, batch_size, verbose=0):
+    def evaluate(
+        self, part: tuple[Any, Any], batch_size: int, verbose: int | str = 0
+    ) -> dict[str, float]:
         """Measure the model on a part of a data set: a dict from metrics to floats."""
         self.model.compile(loss=self.loss(), metrics=self.metrics())
         batches = self.batches(part, batch_size)
         measured = self.model.evaluate(batches, return_dict=True, verbose=verbose)
         return {name: float(value) for name, value in measured.items() if name != "loss"}
 
-    def refuse_augmentation(self, augmentation):
+    def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
         """Raise if a recipe asks this task for augmentation, which it has none of."""
         if augmentation:
             raise ValueError(

@@ -1,9 +1,12 @@
 """Which of several classes a text is of."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, encode_bytes, load_texts, pad_tokens
 from keras_permix.tasks.classification import Classification
 
@@ -17,28 +20,28 @@ class TextClassification(Classification):
     """
 
     name = "text_classification"
-    fields = ("text",)  # of a row in a data file
+    fields: tuple[str, ...] = ("text",)  # of a row in a data file
 
-    def load(self, spec, data_dir=None, seed=0):
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         spec = {"fields": self.fields, **spec}
         name = spec.pop("name")
         return load_texts(name, self.config["max_length"], data_dir, **spec)
 
-    def generate(self, count, seed=0):
+    def generate(self, count: int, seed: int = 0) -> Dataset:
         """Random tokens; the class is how large they are on average, in equal parts."""
         total = count + max(1, count // 4)
         inputs = self.model.make_inputs(seed, total)
         axes = tuple(range(1, inputs["tokens"].ndim))
         sizes = np.mean(inputs["tokens"], axis=axes, where=inputs["mask"])
         targets = (np.argsort(np.argsort(sizes)) * self.num_classes // total).astype("int32")
-        parts = [
+        train, test = (
             ({name: array[some] for name, array in inputs.items()}, targets[some])
             for some in (slice(count), slice(count, None))
-        ]
+        )
         labels = tuple(f"class {number}" for number in range(self.num_classes))
-        return Dataset("generated", *parts, labels)
+        return Dataset("generated", train, test, labels)
 
-    def read(self, arguments):
+    def read(self, arguments: Sequence[str]) -> Any:
         """The text itself, or `@FILE` for what a file says."""
         parts = tuple(encode_bytes(_text(argument)) for argument in arguments)
         sample = parts if len(self.fields) > 1 else parts[0]

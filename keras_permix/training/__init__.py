@@ -5,5 +5,5 @@ from keras_permix.recipe import load_recipe as load_recipe
 from keras_permix.training.finish import finish as finish
 from keras_permix.training.fit import fit_recipe as fit_recipe
 from keras_permix.training.run import Run as Run
-from keras_permix.training.run import train as train
 from keras_permix.training.start import make_model as make_model
+from keras_permix.training.train import train as train

@@ -1,9 +1,21 @@
 """The model card of a preset, as Markdown."""
 
+from typing import Any
+
+from keras_permix._typing import Model
+from keras_permix.data import Dataset
 from keras_permix.scores import format_score
+from keras_permix.training.run import Run
 
 
-def write_card(model, run, dataset, scores, rows, record):
+def write_card(
+    model: Model,
+    run: Run,
+    dataset: Dataset,
+    scores: dict[str, Any],
+    rows: list[dict[str, Any]],
+    record: dict[str, Any],
+) -> str:
     """The card: what it is, scores beside the paper's, time, machine, commit, limits."""
     class_name = model.__class__.__name__
     preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'

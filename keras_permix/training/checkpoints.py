@@ -6,7 +6,9 @@ import re
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
+from keras_permix._typing import StrPath
 from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.safe_files import replacing_folder, write_bytes
 
@@ -16,7 +18,7 @@ WEIGHTS_FILE = "state.weights.h5"
 SUMS_FILE = "SHA256SUMS"  # as `sha256sum --check` reads it
 
 
-def save_checkpoint(folder, epoch, state, weights):
+def save_checkpoint(folder: StrPath, epoch: int, state: dict[str, Any], weights: bytes) -> None:
     """Write the checkpoint of an epoch, and remove all but it and the one before.
 
     Args:
@@ -39,7 +41,7 @@ def save_checkpoint(folder, epoch, state, weights):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def load_checkpoint(folder):
+def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | None:
     """The newest checkpoint that is whole, with a warning for a newer one that is damaged.
 
     Returns:

@@ -1,6 +1,7 @@
 """How long a run will take, said after its first steps."""
 
 import time
+from typing import Any
 
 import keras
 
@@ -15,14 +16,14 @@ class Estimate(keras.callbacks.Callback):
     backends compute while Python goes on.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._steps, self._said = 0, False
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._steps += 1
         if self._steps <= SKIPPED:
             self._started = time.perf_counter()
@@ -36,7 +37,7 @@ class Estimate(keras.callbacks.Callback):
             self._said = True
 
 
-def describe(steps, seconds):
+def describe(steps: int, seconds: float) -> str:
     """The rest of a run in words.
 
     Example:

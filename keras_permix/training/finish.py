@@ -1,15 +1,26 @@
 """From a trained model to its preset and its card."""
 
 from pathlib import Path
+from typing import Any
 
+from keras_permix._typing import Model, StrPath
+from keras_permix.data import Dataset
 from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
+from keras_permix.training.run import Run
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.zoo.presets.folder import open_preset
 
 
-def finish(model, run, dataset, rows, out, record):
+def finish(
+    model: Model,
+    run: Run,
+    dataset: Dataset,
+    rows: list[dict[str, Any]],
+    out: StrPath,
+    record: dict[str, Any],
+) -> dict[str, float]:
     """Measure a trained model as it will be stored, write its preset and its card.
 
     Weights are stored as float16 and run in float32: the scores are measured on exactly that. A
@@ -57,7 +68,7 @@ def _through_float16(weight):
     return weight.astype("float16").astype(weight.dtype)
 
 
-def finished_scores(run, folder):
+def finished_scores(run: Run, folder: StrPath) -> dict[str, float] | None:
     """The scores of a run that is through, or `None` where there is something left to do.
 
     Args:

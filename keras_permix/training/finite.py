@@ -1,7 +1,11 @@
 """Training stops where it has turned to NaN."""
 
+from typing import Any
+
 import keras
 import numpy as np
+
+from keras_permix._typing import StrPath
 
 
 class StopWhereNotFinite(keras.callbacks.Callback):
@@ -17,20 +21,20 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         FloatingPointError: out of `fit`.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: StrPath) -> None:
         super().__init__()
         self.folder = folder
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.epoch = epoch
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # Raised here: a model on JAX that leaves an epoch by `stop_training` cannot be evaluated.
         loss = float((logs or {}).get("loss", 0.0))
         if not np.isfinite(loss):
             self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         for key, value in (logs or {}).items():
             if not np.isfinite(float(value)):
                 self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")

@@ -1,7 +1,12 @@
 """Train a model by a recipe's values."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 
+from keras_permix._typing import Model, StrPath
+from keras_permix.data import Dataset
 from keras_permix.data.dataset import first
 from keras_permix.tasks import task_of
 from keras_permix.training.finite import StopWhereNotFinite
@@ -9,7 +14,14 @@ from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
 
 
-def fit_recipe(model, recipe, dataset, out, verbose=1, callbacks=()):
+def fit_recipe(
+    model: Model,
+    recipe: dict[str, Any],
+    dataset: Dataset,
+    out: StrPath,
+    verbose: int = 1,
+    callbacks: Iterable[Any] = (),
+) -> list[dict[str, Any]]:
     """Train a model by a recipe, from where the folder `out` left off.
 
     The folder stays this process's, so that what follows can be written there; let others have it

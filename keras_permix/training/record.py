@@ -4,13 +4,16 @@ import datetime
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import keras
 
+from keras_permix._typing import StrPath
 from keras_permix._version import __version__
 from keras_permix.machine import machine
 from keras_permix.ops.backend import running
 from keras_permix.safe_files import write_text
+from keras_permix.training.run import Run
 
 FILE = "run.json"
 
@@ -26,11 +29,11 @@ class Recorder(keras.callbacks.Callback):
         run: The `Run`.
     """
 
-    def __init__(self, folder, run):
+    def __init__(self, folder: StrPath, run: Run) -> None:
         super().__init__()
         self.folder = Path(folder)
         self.commit = current_commit()
-        self.record = {
+        self.record: dict[str, Any] = {
             "name": run.name,
             "recipe": run.source,
             "command": run.command,
@@ -41,7 +44,7 @@ class Recorder(keras.callbacks.Callback):
         if (self.folder / FILE).is_file():
             self.record = read_record(folder)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.commit is not None and self.commit not in self.record["commits"]:
             self.record["commits"].append(self.commit)
         self.record |= {
@@ -53,7 +56,7 @@ class Recorder(keras.callbacks.Callback):
         write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
 
 
-def read_record(folder):
+def read_record(folder: StrPath) -> dict[str, Any]:
     """The record of a run folder.
 
     Raises:
@@ -71,7 +74,7 @@ def read_record(folder):
         ) from error
 
 
-def current_commit():
+def current_commit() -> str | None:
     """The commit that this package is checked out at, "-dirty" where files differ from it.
 
     Returns:

@@ -6,10 +6,12 @@ import json
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_permix._typing import Model, StrPath
 from keras_permix.safe_files import (
     hold_folder,
     recover_folders,
@@ -41,7 +43,7 @@ class RunFolder(keras.callbacks.Callback):
         OSError: if another process trains in the folder, or it cannot be written.
     """
 
-    def __init__(self, path, recipe):
+    def __init__(self, path: StrPath, recipe: dict[str, Any]) -> None:
         super().__init__()
         if absent := [name for name in NEEDED if not find_spec(name)]:
             raise ImportError(
@@ -50,8 +52,8 @@ class RunFolder(keras.callbacks.Callback):
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.recipe = recipe
-        self.rows = []
-        self._saved = None
+        self.rows: list[dict[str, Any]] = []
+        self._saved: list[Any] | None = None  # what `load_weights_content` takes
         if not hold_folder(self.path):
             raise OSError(
                 "A run's folder is one process's at a time. Wait for the other, or give another "
@@ -64,22 +66,22 @@ class RunFolder(keras.callbacks.Callback):
             raise
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """Number of finished epochs."""
         return len(self.rows)
 
-    def restore(self, model):
+    def restore(self, model: Model) -> None:
         """Give `model` the weights and optimizer state of the last finished epoch, if any."""
         if self._saved is not None:
             model.optimizer.build(model.trainable_variables)
             load_weights_content(model, *self._saved)
             self._saved = None
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         _seed(self.model, (self.recipe["seed"], epoch))
         self._started = time.perf_counter()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         values = {key: round(float(value), 6) for key, value in (logs or {}).items()}
         seconds = round(time.perf_counter() - self._started, 1)
         self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
@@ -127,7 +129,7 @@ def _plain(value):
     return json.loads(json.dumps(value))
 
 
-def format_log(rows):
+def format_log(rows: list[dict[str, Any]]) -> str:
     """The rows of a log as CSV."""
     text = io.StringIO()
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -137,7 +139,7 @@ def format_log(rows):
     return text.getvalue()
 
 
-def write_events(folder, rows):
+def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of a log as TensorBoard scalars, one file for the whole run."""
     # TensorBoard's own event writer would import TensorFlow where that is installed.
     from tensorboard.compat.proto.event_pb2 import Event
@@ -156,7 +158,7 @@ def write_events(folder, rows):
     write_bytes(folder / "events.out.tfevents.0", file.getvalue())
 
 
-def draw_curves(rows, path):
+def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draw the loss and the metrics over the epochs to a PNG."""
     from matplotlib.figure import Figure
 

@@ -2,10 +2,12 @@
 
 import math
 from inspect import signature
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_permix._typing import Tensor
 from keras_permix.layers.parts.checks import check_choice, check_names
 
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear")
@@ -32,14 +34,16 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         steps_per_epoch: Steps of an epoch.
     """
 
-    def __init__(self, name, peak, warmup_steps, total_steps, steps_per_epoch):
+    def __init__(
+        self, name: str, peak: float, warmup_steps: int, total_steps: int, steps_per_epoch: int
+    ) -> None:
         self.name = check_choice("name", name, SCHEDULES)
         self.peak = peak
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.steps_per_epoch = steps_per_epoch
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32")
         warmup = ops.minimum(1.0, (step + 1.0) / max(self.warmup_steps, 1))
         if self.name == "cosine_epochs":
@@ -51,7 +55,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay = 1.0 - done if self.name == "linear" else 0.5 * (1.0 + ops.cos(math.pi * done))
         return self.peak * warmup * decay
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "peak": self.peak,
@@ -61,7 +65,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def make_optimizer(recipe, steps_per_epoch):
+def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
     """The optimizer of a recipe, with its schedule and, where wanted, a moving average.
 
     Weight decay spares biases, norms, class tokens and position tables.

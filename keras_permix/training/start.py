@@ -1,15 +1,18 @@
 """Where training starts: from fresh weights or a preset's, with a head for the data's classes."""
 
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import keras
 
 from keras_permix import zoo
+from keras_permix._typing import Model
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.names import load_preset
 
 
-def with_class(recipe):
+def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
     """A recipe that starts from a preset and says of which class that is."""
     if not recipe["init"]:
         return recipe
@@ -17,7 +20,7 @@ def with_class(recipe):
     return {**recipe, "model": {"class_name": class_name, **recipe["model"]}}
 
 
-def make_model(recipe):
+def make_model(recipe: dict[str, Any]) -> Model:
     """The model of a recipe, in the recipe's precision.
 
     Its weights are made from the recipe's seed, or are those of the preset that `init` names; what
@@ -50,7 +53,7 @@ def make_model(recipe):
     return made
 
 
-def fit_head(model, recipe, labels):
+def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Model:
     """The model with a head for the labels of its data, which it is called by from now on.
 
     A preset's head stays where the labels are the preset's own. Without a `num_classes` in the
@@ -74,7 +77,7 @@ def fit_head(model, recipe, labels):
     return model
 
 
-def freeze(model, parts):
+def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
     """Keep parts of a model as they are while the rest is trained.
 
     Args:

@@ -1,8 +1,11 @@
 """Models that answer with one of several classes."""
 
+from typing import Any, Self
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Labels, Tensor
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_weights
@@ -14,7 +17,7 @@ class Classifier(ZooModel):
     Its last layer with weights is named "head".
     """
 
-    def classify(self, inputs, top=5):
+    def classify(self, inputs: Any, top: int = 5) -> list[list[tuple[str, float]]]:
         """Name the most probable classes.
 
         Args:
@@ -37,7 +40,9 @@ class Classifier(ZooModel):
         """
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
-    def decode_predictions(self, predictions, top=5):
+    def decode_predictions(
+        self, predictions: Tensor, top: int = 5
+    ) -> list[list[tuple[str, float]]]:
         """Name the most probable classes of logits, as `predict` gives them.
 
         Args:
@@ -66,7 +71,7 @@ class Classifier(ZooModel):
             for row in probabilities
         ]
 
-    def reset_classifier(self, num_classes, labels=None):
+    def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
         """A model with a fresh head for other classes, and this one's weights everywhere else.
 
         Args:

@@ -1,6 +1,6 @@
 """Graphormer: a Transformer on graphs, which attends or sorts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -20,8 +20,10 @@ from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
-SIZES = ("targets", "node_features", "edge_features", "width", "depth", "num_heads", "mlp_dim")
-SIZES += ("max_hops",)
+SIZES = (
+    "targets", "node_features", "edge_features", "width", "depth", "num_heads", "mlp_dim",
+    "max_hops",
+)  # fmt: skip
 HOP_TABLES = 128  # that the released code holds
 NODES = 8  # of the largest random graph
 
@@ -98,7 +100,7 @@ class Graphormer(ZooModel):
         keep_unused_params: bool = False,
         dtype: Any = None,
         **kwargs: Any,
-    ):
+    ) -> None:
         check_arguments(type(self), kwargs)
         config = {
             "targets": targets,
@@ -124,10 +126,12 @@ class Graphormer(ZooModel):
         values = _read_out(feature_maps[-1], config, dtype)
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
-    def call(self, inputs, training=None, mask=None, **kwargs):
+    def call(
+        self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
+    ) -> Any:
         return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
 
-    def features(self, inputs: Any, layers: Sequence[int] | None = None) -> list:
+    def features(self, inputs: Any, layers: Iterable[int] | None = None) -> list:
         return super().features(self._taken(inputs), layers)
 
     def _taken(self, inputs):

@@ -18,10 +18,10 @@ class ImageClassifier(Classifier):
 
     task = "image_classification"
 
-    def make_inputs(self, seed, batch):
+    def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)
 
-    def describe_input(self):
+    def describe_input(self) -> dict[str, Any]:
         return describe_images(self)
 
 

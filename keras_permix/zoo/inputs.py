@@ -3,10 +3,12 @@
 import functools
 import inspect
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_permix._typing import Tensor
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
@@ -49,6 +51,7 @@ class CheckedInputs:
     of other libraries, are not looked at.
     """
 
+    # `self: Any` is a Keras model, of which no type tells.
     _warned = False
 
     fit = _checked("fit")
@@ -58,24 +61,24 @@ class CheckedInputs:
     test_on_batch = _checked("test_on_batch")
     predict_on_batch = _checked("predict_on_batch")
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         inputs = self.encoded(inputs)
         if _are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         elif isinstance(self.preprocessor, ImagePreprocessor):
             for images in keras.tree.flatten(inputs):
                 check_images(images, len(self.preprocessor.mean), squeezed=True)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
-    def encoded(self, x):
+    def encoded(self, x: Any) -> Any:
         """Inputs, and in place of strings what `encode_strings` makes of them."""
         return self.encode_strings(list(x)) if _are_strings(x) else x
 
-    def encode_strings(self, strings):
+    def encode_strings(self, strings: list[str]) -> Any:
         """What the model takes of a list of strings; a model that takes none raises ValueError."""
         raise ValueError(f"{type(self).__name__} takes no strings. Received: {strings[:3]}")
 
-    def check_inputs(self, x):
+    def check_inputs(self, x: Any) -> None:
         """Check that inputs are what the model takes; warn once of images that seem to be scaled.
 
         Args:
@@ -89,7 +92,7 @@ class CheckedInputs:
             x = x[0]
         self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
 
-    def check_arrays(self, x):
+    def check_arrays(self: Any, x: Any) -> None:
         """Check an array or tensor, or a dict of these; what else comes is not looked at."""
         known = isinstance(x, np.ndarray) or keras.ops.is_tensor(x)
         if not known or not isinstance(self.preprocessor, ImagePreprocessor):

@@ -86,7 +86,7 @@ class MEGA(SequenceClassifier):
     code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
     """
 
-    default_mixer = "softmax"
+    default_mixer: str | dict = "softmax"
 
     def __init__(
         self,

@@ -1,8 +1,12 @@
 """What every model of the zoo is: a Keras model that knows its configuration and its features."""
 
+from collections.abc import Iterable
+from typing import Any, Self
+
 import keras
 from keras.dtype_policies import DTypePolicyMap
 
+from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import load_preset
@@ -18,54 +22,63 @@ class ZooModel(CheckedInputs, keras.Model):
     Every model takes `labels`, a name for each class or output, besides its own arguments.
     """
 
-    task = None
+    task: str | None = None
 
-    def __init__(self, inputs, outputs, feature_maps, config, dtype=None, labels=None, **kwargs):
+    def __init__(
+        self,
+        inputs: Any,
+        outputs: Any,
+        feature_maps: list[Tensor],
+        config: dict[str, Any],
+        dtype: DType = None,
+        labels: Labels | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.task = type(self).task_for(config)
         self._zoo_config = config
         self._feature_maps = feature_maps
-        self._feature_models = {}
+        self._feature_models: dict[tuple[int, ...], Model] = {}
         if dtype is not None:
             self.dtype_policy = keras.dtype_policies.get(dtype)
         self.labels = labels
 
     @classmethod
-    def task_for(cls, config):
+    def task_for(cls, config: dict[str, Any]) -> str | None:
         """The task of a model of this class and configuration."""
         return cls.task
 
     @property
-    def labels(self):
+    def labels(self) -> tuple[str, ...] | None:
         """Names of the classes or outputs, a tuple of str; `None` where nobody named them."""
         return self._labels
 
     @labels.setter
-    def labels(self, labels):
+    def labels(self, labels: Labels | None) -> None:
         self._labels = check_labels(labels, self.output_shape[-1])
 
     @property
-    def preprocessor(self):
+    def preprocessor(self) -> Layer | None:
         """The layer that `inputs` meet first inside the model; `None` where there is none.
 
         It is part of the model: what it gives is not to be given to the model again.
         """
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         """All names but those of models that are parts of this one: Keras saves what is named."""
         parts = ("_feature_models", "backbone")
         return [name for name in super().__dir__() if name not in parts]
 
     @property
-    def backbone(self):
+    def backbone(self) -> Model:
         """The model from the same inputs to the tokens after the last block.
 
         It shares its layers with this model: `backbone.trainable = False` leaves the head to train.
         """
         return self._feature_model((len(self._feature_maps) - 1,))
 
-    def make_inputs(self, seed, batch):
+    def make_inputs(self, seed: int, batch: int) -> Any:
         """Random inputs that the model takes, the same for the same seed: what probes ask.
 
         Args:
@@ -77,19 +90,19 @@ class ZooModel(CheckedInputs, keras.Model):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `make_inputs`.")
 
-    def describe_input(self):
+    def describe_input(self) -> dict[str, Any]:
         """What a preset says of the model's input, as plain values."""
         return {}
 
-    def describe_output(self):
+    def describe_output(self) -> dict[str, Any]:
         """What a preset says of the model's output, as plain values."""
         return {"outputs": "logits", "num_classes": self.output_shape[-1]}
 
-    def assets(self):
+    def assets(self) -> dict[str, bytes]:
         """Other files of the model's presets, such as a tokenizer's: bytes by relative path."""
         return {}
 
-    def transferred(self, weight, value, source):
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The `value` of a weight of `source`, another model of this class, for `weight` here.
 
         A model whose weights can be fitted to another size does so here.
@@ -97,14 +110,14 @@ class ZooModel(CheckedInputs, keras.Model):
         return value
 
     @classmethod
-    def kept(cls, config, changes):
+    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Arguments that a model is loaded with besides `changes` of a preset's `config`.
 
         A model that is resized keeps by them what its weights were trained with.
         """
         return {}
 
-    def features(self, inputs, layers=None):
+    def features(self, inputs: Any, layers: Iterable[int] | None = None) -> list[Tensor]:
         """Token maps after chosen blocks.
 
         Args:
@@ -135,7 +148,7 @@ class ZooModel(CheckedInputs, keras.Model):
             self._feature_models[layers] = keras.Model(self.input, outputs)
         return self._feature_models[layers]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
         if self.labels is not None:
             config["labels"] = list(self.labels)
@@ -152,19 +165,19 @@ class ZooModel(CheckedInputs, keras.Model):
         return policies
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         return cls(**config)
 
     @classmethod
     def from_preset(
         cls,
-        preset,
-        num_classes=None,
-        dtype=None,
-        load_weights=True,
-        labels=None,
-        **overrides,
-    ):
+        preset: StrPath,
+        num_classes: int | None = None,
+        dtype: DType = None,
+        load_weights: bool = True,
+        labels: Labels | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Build the model of a preset and load its weights.
 
         Args:
@@ -200,7 +213,9 @@ class ZooModel(CheckedInputs, keras.Model):
         expected = None if cls is ZooModel else cls
         return load_preset(expected, preset, load_weights=load_weights, **overrides)
 
-    def save_to_preset(self, folder, *, weights_dtype=None, **metadata):
+    def save_to_preset(
+        self, folder: StrPath, *, weights_dtype: str | None = None, **metadata: Any
+    ) -> None:
         """Write the model as a preset that `from_preset` reads on every backend.
 
         The folder appears whole or not at all. Its probe, the outputs for random inputs, is

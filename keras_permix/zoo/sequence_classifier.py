@@ -1,5 +1,7 @@
 """Models that answer with the class of a sequence: of a text, of two, or of an image's pixels."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -23,12 +25,12 @@ class SequenceClassifier(Classifier):
     """
 
     @classmethod
-    def task_for(cls, config):
+    def task_for(cls, config: dict[str, Any]) -> str:
         if config.get("image_size"):
             return "image_classification"
         return "pair_classification" if config.get("pairs") else "text_classification"
 
-    def make_inputs(self, seed, batch):
+    def make_inputs(self, seed: int, batch: int) -> Any:
         if self.task == "image_classification":
             return make_images(self, seed, batch)
         config, rng = self.get_config(), np.random.default_rng(seed)
@@ -37,13 +39,13 @@ class SequenceClassifier(Classifier):
         tokens = rng.integers(1, config["vocabulary_size"], shape)
         return {"tokens": (tokens * mask).astype("int32"), "mask": mask}
 
-    def describe_input(self):
+    def describe_input(self) -> dict[str, Any]:
         if self.task == "image_classification":
             return describe_images(self)
         config = self.get_config()
         return {name: config[name] for name in ("vocabulary_size", "max_length")}
 
-    def check_arrays(self, x):
+    def check_arrays(self, x: Any) -> None:
         if not isinstance(x, dict):
             super().check_arrays(x)
         elif isinstance(x.get("tokens"), np.ndarray):

@@ -1,7 +1,11 @@
 """The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import keras
 
+from keras_permix._typing import DType, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
@@ -73,23 +77,23 @@ class ViT(ImageClassifier):
 
     def __init__(
         self,
-        image_size=32,
-        patch_size=4,
-        num_classes=10,
-        channels=3,
-        width=512,
-        depth=6,
-        mlp_dim=512,
-        mixer=None,
-        pooling="mean",
-        dropout=0.0,
-        keep_unused_params=False,
-        mean=(0.5, 0.5, 0.5),
-        std=(0.5, 0.5, 0.5),
-        steps_image_size=None,
-        dtype=None,
-        **kwargs,
-    ):
+        image_size: int = 32,
+        patch_size: int = 4,
+        num_classes: int = 10,
+        channels: int = 3,
+        width: int = 512,
+        depth: int = 6,
+        mlp_dim: int = 512,
+        mixer: str | dict[str, Any] | None = None,
+        pooling: str = "mean",
+        dropout: float = 0.0,
+        keep_unused_params: bool = False,
+        mean: Sequence[float] = (0.5, 0.5, 0.5),
+        std: Sequence[float] = (0.5, 0.5, 0.5),
+        steps_image_size: int | None = None,
+        dtype: DType = None,
+        **kwargs: Any,
+    ) -> None:
         check_arguments(type(self), kwargs)
         config = {
             "image_size": image_size,
@@ -114,14 +118,14 @@ class ViT(ImageClassifier):
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def kept(cls, config, changes):
+    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
         size = config["image_size"]
         if changes.get("image_size", size) == size:
             return {}
         return {"steps_image_size": config.get("steps_image_size") or size}
 
-    def transferred(self, weight, value, source):
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Positions of another number of patches are resized as an image is."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
         return resize_table(value, there, here) if weight is here.table else value

@@ -1,5 +1,8 @@
 """Graphs of different sizes as one batch of arrays."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from keras_permix.data.graphs.paths import UNREACHABLE
@@ -16,7 +19,13 @@ AXES = {
 }
 
 
-def pad_graphs(graphs, *, nodes=None, hops=None, max_distance=20):
+def pad_graphs(
+    graphs: Iterable[dict[str, Any]],
+    *,
+    nodes: int | None = None,
+    hops: int | None = None,
+    max_distance: int = 20,
+) -> dict[str, np.ndarray]:
     """Pad preprocessed graphs to one size, in the layout that `GraphormerBias` takes.
 
     Features, degrees, distances and the edges on paths get + 1, so that 0 is padding everywhere:

@@ -1,5 +1,6 @@
 """Graphs of features and edges as the arrays that Graphormer takes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ PREPROCESSED = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
 def preprocess_graph(
-    nodes: Any, edges: Any, edge_features: int | None = None
+    nodes: np.ndarray | Sequence[Sequence[int]],
+    edges: np.ndarray | Sequence[Sequence[int]],
+    edge_features: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Turn a graph into the arrays that `pad_graphs` takes.
 

@@ -1,10 +1,12 @@
 """Sets of graphs with targets: molecules as SMILES, or graphs in files of one per line."""
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
@@ -42,20 +44,26 @@ class GraphSource:
     """
 
     def __init__(
-        self, graphs: list, targets: Any, nodes: int | None = None, hops: int | None = None
-    ):
+        self,
+        graphs: list[dict[str, Any]],
+        targets: Any,
+        nodes: int | None = None,
+        hops: int | None = None,
+    ) -> None:
         self.graphs, self.targets = graphs, np.asarray(targets, "float32")
         self.nodes, self.hops = nodes, hops
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.graphs)
 
-    def __getitem__(self, part):
+    def __getitem__(self, part: slice) -> Self:
         some = copy.copy(self)
         some.graphs, some.targets = self.graphs[part], self.targets[part]
         return some
 
-    def read(self, indices, epoch=0, index=0):
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Read graphs as one batch: `(inputs of pad_graphs, float32 targets (batch, targets))`."""
         chosen = [self.graphs[int(i)] for i in indices]
         return batch_graphs(chosen, self.nodes, self.hops), self.targets[np.asarray(indices, int)]
@@ -63,9 +71,9 @@ class GraphSource:
 
 def load_graphs(
     name: str,
-    data_dir: str | None = None,
+    data_dir: StrPath | None = None,
     *,
-    labels: tuple[str, ...] | None = None,
+    labels: Sequence[str] | None = None,
     hops: int | None = None,
     split_seed: int = 0,
     **files: Any,

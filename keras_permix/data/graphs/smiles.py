@@ -99,7 +99,11 @@ def parse_smiles(smiles: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
     chem, silence = _rdkit()
     atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
     bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
-    atoms, bonds, ends, sizes = [], [], [], []  # flat: a list for each atom would take its time
+    # Flat: a list for each atom would take its time.
+    atoms: list[int] = []
+    bonds: list[int] = []
+    ends: list[int] = []
+    sizes: list[tuple[int, int]] = []
     with silence():
         for position, text in enumerate(smiles):
             molecule = _read(chem, text, position)

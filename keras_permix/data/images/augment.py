@@ -6,6 +6,8 @@ and `transform_*`, as Keras' own composed layers drive them: so the random numbe
 come from a seed made for that batch, and no layer keeps a state.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -28,7 +30,7 @@ RULES = {
 }
 
 
-def make_augmentation(spec, seed, num_classes):
+def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
     """Make the augmentation that a recipe describes by a dict.
 
     Each entry may be left out, or be 0, False or None for none. They apply in this order:
@@ -112,7 +114,7 @@ class Augmentation:
         num_classes: number of classes, for labels that are mixed.
     """
 
-    def __init__(self, spec, seed, num_classes):
+    def __init__(self, spec: dict[str, Any], seed: int, num_classes: int) -> None:
         self.seed, self.num_classes = seed, num_classes
         self.crop_padding = spec.get("crop_padding", 0)
         self.flip = spec.get("flip", False)
@@ -131,7 +133,9 @@ class Augmentation:
             factor = (spec["cutmix"], spec["cutmix"])
             self.mixers.append(_keras_layer(keras.layers.CutMix, factor=factor))
 
-    def __call__(self, images, labels, epoch, index):
+    def __call__(
+        self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Augment batch `index` of an epoch.
 
         Args:

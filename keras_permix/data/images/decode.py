@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data.images.pillow import pillow_image
 
 SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one wide channel
 
 
-def read_image(path, channels=3):
+def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """Read an image file as people see it.
 
     A photograph is turned upright as its EXIF orientation says. 16 bits become 8, palettes become

@@ -5,7 +5,9 @@ import numpy as np
 from keras_permix.data.dataset import Dataset
 
 
-def generated_images(shape, num_classes, count, seed=0):
+def generated_images(
+    shape: tuple[int, int, int], num_classes: int, count: int, seed: int = 0
+) -> Dataset:
     """Make images of any shape whose class can be learned.
 
     Each class is a coarse pattern of colors of its own, under noise.
@@ -34,9 +36,9 @@ def generated_images(shape, num_classes, count, seed=0):
         )
     rng = np.random.default_rng(seed)
     coarse = rng.integers(40, 216, (num_classes, 4, 4, shape[2]))
-    parts = [_noisy(coarse, shape, n, rng) for n in (count, max(1, count // 4))]
+    train, test = (_noisy(coarse, shape, n, rng) for n in (count, max(1, count // 4)))
     labels = tuple(f"class {number}" for number in range(num_classes))
-    return Dataset("generated", *parts, labels)
+    return Dataset("generated", train, test, labels)
 
 
 def _noisy(coarse, shape, count, rng):

@@ -3,7 +3,9 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
@@ -17,9 +19,16 @@ SUFFIXES = (
 
 
 def folder_images(
-    name, image_size, data_dir=None, *, path=None, splits=("train", "test"), test_fraction=None,
-    split_seed=0, **how,
-):  # fmt: skip
+    name: str,
+    image_size: int,
+    data_dir: StrPath | None = None,
+    *,
+    path: StrPath | None = None,
+    splits: tuple[str, str] = ("train", "test"),
+    test_fraction: float | None = None,
+    split_seed: int = 0,
+    **how: Any,
+) -> Dataset:
     """Give the images of a folder as a `Dataset`; each class has a folder of its own.
 
     Images are found in `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth; or in
@@ -63,9 +72,17 @@ def folder_images(
 
 
 def listed_images(
-    name, image_size, data_dir=None, *, train, test=None, splits=(None, None),
-    test_fraction=None, split_seed=0, **how,
-):  # fmt: skip
+    name: str,
+    image_size: int,
+    data_dir: StrPath | None = None,
+    *,
+    train: StrPath,
+    test: StrPath | None = None,
+    splits: tuple[str | None, str | None] = (None, None),
+    test_fraction: float | None = None,
+    split_seed: int = 0,
+    **how: Any,
+) -> Dataset:
     """Give the images that a CSV file lists as a `Dataset`.
 
     A row says under "path" where an image lies, relative to the file, and under "label" its class.
@@ -171,8 +188,7 @@ def _by_label(rows, file):
     for row in rows:
         if not row.get("path") or row.get("label") in (None, ""):
             raise ValueError(
-                "A row of a list of images must say `path` and `label`. "
-                f"Received: {row} in {file}"
+                f"A row of a list of images must say `path` and `label`. Received: {row} in {file}"
             )
         path = file.parent / row["path"]
         if not path.is_file():

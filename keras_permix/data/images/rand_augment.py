@@ -7,9 +7,12 @@ table of levels. Shapes never depend on what was drawn, so nothing compiles twic
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
+
+from keras_permix._typing import Shape, Tensor
 
 KINDS = (
     "identity", "auto_contrast", "equalize", "rotate", "solarize", "color", "posterize",
@@ -45,7 +48,9 @@ class RandAugment(keras.layers.Layer):
     Source: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """
 
-    def __init__(self, num_ops=2, factor=0.3, seed=None, **kwargs):
+    def __init__(
+        self, num_ops: int = 2, factor: float = 0.3, seed: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if not (isinstance(num_ops, int) and num_ops >= 1 and 0 <= factor <= 1):
             raise ValueError(
@@ -55,13 +60,15 @@ class RandAugment(keras.layers.Layer):
         self.num_ops, self.factor, self.seed = num_ops, factor, seed
         self.generator = keras.random.SeedGenerator(seed)
 
-    def call(self, images, training=False):
+    def call(self, images: Tensor, training: bool | None = False) -> Tensor:
         if not training:
             return ops.cast(images, self.compute_dtype)
         drawn = self.get_random_transformation(images, seed=self.generator)
         return self.transform_images(images, drawn)
 
-    def get_random_transformation(self, images, training=True, seed=None):
+    def get_random_transformation(
+        self, images: Tensor, training: bool | None = True, seed: Any = None
+    ) -> tuple[Tensor, Tensor]:
         """Draw the kind of each operation, and its strength with a sign."""
         seed = self.generator if seed is None else seed
         shape = (self.num_ops, ops.shape(images)[0])
@@ -69,7 +76,9 @@ class RandAugment(keras.layers.Layer):
         signs = keras.random.randint(shape, 0, 2, seed=seed) * 2 - 1
         return kinds, self.factor * ops.cast(signs, self.compute_dtype)
 
-    def transform_images(self, images, transformation, training=True):
+    def transform_images(
+        self, images: Tensor, transformation: tuple[Tensor, Tensor], training: bool | None = True
+    ) -> Tensor:
         """Apply operations as drawn."""
         images = ops.cast(images, self.compute_dtype)
         kinds, amounts = transformation
@@ -77,10 +86,10 @@ class RandAugment(keras.layers.Layer):
             images = apply_kinds(images, kinds[step], amounts[step])
         return images
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         own = {"num_ops": self.num_ops, "factor": self.factor, "seed": self.seed}
         return {**super().get_config(), **own}
 

@@ -1,11 +1,14 @@
 """Images that lie in files, read batch by batch."""
 
 import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 # Keeps the numbers of the crops apart from those of order and augmentation, for the same seed.
 STREAM = 2
+Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
 class RecordSource:
@@ -29,14 +32,21 @@ class RecordSource:
     ((1, 24, 24, 3), (1,))
     """
 
-    def __init__(self, records, transform=None, seed=0):
+    labels: tuple[str, ...]  # of a source that knows what its classes are called
+
+    def __init__(
+        self,
+        records: Any,
+        transform: Transform | None = None,
+        seed: int = 0,
+    ) -> None:
         self.records, self.transform, self.seed = records, transform, seed
         self.chosen = range(len(records))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, part):
+    def __getitem__(self, part: slice) -> Self:
         if not isinstance(part, slice):
             raise TypeError(
                 f"A source is cut by a slice, and read by `read`. Received: source[{part!r}]"
@@ -45,7 +55,9 @@ class RecordSource:
         some.chosen = self.chosen[part]
         return some
 
-    def read(self, indices, epoch=0, index=0):
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Read records as one batch.
 
         Args:

@@ -39,7 +39,7 @@ class ResizeCrop:
     area: tuple = (0.08, 1.0)
     aspect: tuple = (3 / 4, 4 / 3)
 
-    def __call__(self, image, rng=None):
+    def __call__(self, image: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Return uint8 `(size, size, channels)` for an image `(height, width, channels)`.
 
         `rng` is a `numpy.random.Generator`, needed where `random` is set.

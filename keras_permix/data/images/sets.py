@@ -6,6 +6,7 @@ import zlib
 import keras
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
@@ -13,7 +14,7 @@ from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNI
 from keras_permix.ops.dispatch.checks import check_choice
 
 
-def load_images(name, data_dir=None):
+def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     """Load an image set into memory.
 
     The files are looked for in `data_dir`, else in the folder that the environment variable

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_permix._typing import StrPath
 from keras_permix.data.images.pillow import pillow_image
 
 
-def load_sheet(path):
+def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Load images from a contact sheet.
 
     The JSON file of the same name says how large a tile is (`"tile"`), what it shows

@@ -2,15 +2,23 @@
 
 from pathlib import Path
 
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.images.records import RecordSource
+from keras_permix.data.images.records import RecordSource, Transform
 from keras_permix.data.images.resize import ResizeCrop
 
 # TFDS' `data_dir` default, spelled out to name it in an error.
 DEFAULT_DIR = "~/tensorflow_datasets"
 
 
-def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
+def tfds_source(
+    name: str,
+    split: str,
+    data_dir: StrPath | None = None,
+    *,
+    transform: Transform | None = None,
+    seed: int = 0,
+) -> RecordSource:
     """Give the records of a split of a TFDS set, by index.
 
     On first use, TFDS downloads and prepares the set in the ArrayRecord format, which may need
@@ -55,8 +63,14 @@ def tfds_source(name, split, data_dir=None, *, transform=None, seed=0):
 
 
 def tfds_images(
-    name, image_size, data_dir=None, *, splits=("train", "test"), seed=0, random_crop=True
-):
+    name: str,
+    image_size: int,
+    data_dir: StrPath | None = None,
+    *,
+    splits: tuple[str, str] = ("train", "test"),
+    seed: int = 0,
+    random_crop: bool = True,
+) -> Dataset:
     """Give the training and the test split of a TFDS set as a `Dataset`.
 
     Its parts are `(source, None)`: the labels are in the records.

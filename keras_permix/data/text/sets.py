@@ -1,5 +1,9 @@
 """Sets of labeled texts, in files of one sample per line."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.lines import read_parts
 from keras_permix.data.text.tokens import TextSource
@@ -17,7 +21,14 @@ FILES = {
 LABELS = {"imdb": SENTIMENT, "sst2": SENTIMENT}
 
 
-def load_texts(name, max_length, data_dir=None, *, fields=("text",), **files):
+def load_texts(
+    name: str,
+    max_length: int,
+    data_dir: StrPath | None = None,
+    *,
+    fields: Sequence[str] = ("text",),
+    **files: Any,
+) -> Dataset:
     """Load a set of labeled texts, as bytes.
 
     A row of a file says under each name of `fields` a text, and under "label" its class: a number

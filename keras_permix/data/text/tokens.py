@@ -1,13 +1,15 @@
 """Texts as padded rows of token ids."""
 
 import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 
 
-def encode_bytes(text):
+def encode_bytes(text: str) -> np.ndarray:
     """The UTF-8 bytes of a text as token ids: byte + 1, so that 0 is padding.
 
     Args:
@@ -27,7 +29,7 @@ def encode_bytes(text):
     return np.frombuffer(text.encode("utf-8"), "uint8").astype("int32") + 1
 
 
-def pad_tokens(samples, max_length):
+def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]:
     """Pad rows of token ids to one length; longer ones are cut.
 
     Args:
@@ -76,19 +78,27 @@ class TextSource:
     ([[122, 102, 116, 0]], [1])
     """
 
-    def __init__(self, texts, labels, max_length, encode=encode_bytes):
+    def __init__(
+        self,
+        texts: Sequence[str] | Sequence[tuple[str, ...]],
+        labels: Sequence[int] | np.ndarray,
+        max_length: int,
+        encode: Callable[[str], Sequence[int] | np.ndarray] = encode_bytes,
+    ) -> None:
         self.texts, self.labels = texts, np.asarray(labels, "int32")
         self.max_length, self.encode = max_length, encode
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, part):
+    def __getitem__(self, part: slice) -> Self:
         some = copy.copy(self)
         some.texts, some.labels = self.texts[part], self.labels[part]
         return some
 
-    def read(self, indices, epoch=0, index=0):
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Read texts as one batch: `(inputs of pad_tokens, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         return pad_tokens([self._encode(text) for text in texts], self.max_length), self.labels[

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
 
 
@@ -39,7 +40,9 @@ class LinearAttention(SelfAttention):
     """
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        return self.merge_heads(linear_attention(*self.split_heads(inputs), mask))
+        tokens, mask = flatten_map(inputs, mask)
+        attended = linear_attention(*self.split_heads(tokens), mask=mask)
+        return unflatten_map(self.merge_heads(attended), inputs)
 
 
 def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_integer, check_positive_or_none
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
 
 
@@ -57,7 +58,7 @@ class LinformerAttention(SelfAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        tokens = input_shape[1]
+        tokens = tokens_shape(type(self).__name__, input_shape)[1]
         if self.max_length is None and tokens is None:
             raise ValueError(
                 "`max_length` must be given where the number of tokens is unknown. "
@@ -70,18 +71,20 @@ class LinformerAttention(SelfAttention):
         self._check_length(tokens)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        self._check_length(inputs.shape[1])
-        query, key, value = self.split_heads(inputs)
+        x, mask = flatten_map(inputs, mask)
+        self._check_length(x.shape[1])
+        query, key, value = self.split_heads(x)
         if mask is not None:
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))
-        tokens = ops.shape(inputs)[1]
+        tokens = ops.shape(query)[1]
         mixers = (self.key_mixer[:tokens], self.value_mixer[:tokens])
         key, value = (
             ops.einsum("bnhd,nm->bmhd", x, ops.cast(mixer, x.dtype))
             for x, mixer in zip((key, value), mixers, strict=True)
         )
-        return self.merge_heads(ops.dot_product_attention(query, key, value))
+        attended = ops.dot_product_attention(query, key, value)
+        return unflatten_map(self.merge_heads(attended), inputs)
 
     def _check_length(self, tokens):
         if tokens is not None and tokens > self.key_mixer.shape[0]:

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.parts.checks import check_positive_or_none
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.ops.reference.chunks import cut, join
 
 
@@ -43,7 +44,7 @@ class LocalAttention(SoftmaxAttention):
     Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, section 4.2.3.
     """
 
-    takes = ()
+    takes: tuple[str, ...] = ()
 
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:
         super().__init__(num_heads, **kwargs)
@@ -51,27 +52,31 @@ class LocalAttention(SoftmaxAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        self.tokens_per_block(input_shape[1])
+        self.tokens_per_block(tokens_shape(type(self).__name__, input_shape)[1])
 
-    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
-        shape = ops.shape(inputs)
-        blocks, visible = self._cut(inputs, mask)
+    def call(  # type: ignore[override]  # no map of all tokens, which a mask could cut
+        self, inputs: Any, mask: Any = None, training: bool | None = None
+    ) -> Any:
+        tokens, mask = flatten_map(inputs, mask)
+        shape = ops.shape(tokens)
+        blocks, visible = self._cut(tokens, mask)
         mixed = super().call(blocks, mask=visible, training=training)
-        return join(ops.reshape(mixed, (shape[0], -1, *ops.shape(mixed)[1:])))[:, : shape[1]]
+        mixed = join(ops.reshape(mixed, (shape[0], -1, *ops.shape(mixed)[1:])))
+        return unflatten_map(mixed[:, : shape[1]], inputs)
 
-    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:
+    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
         """The weights `(batch, blocks, heads, block_size, block_size)` that `call` gives."""
-        maps = super().attention_maps(*self._cut(inputs, mask))
+        maps = super().attention_maps(*self._cut(*flatten_map(inputs, mask)))
         return ops.reshape(maps, (ops.shape(inputs)[0], -1, *ops.shape(maps)[1:]))
 
-    def tokens_per_block(self, tokens: int | None) -> int:
+    def tokens_per_block(self, tokens: Any) -> int:
         """The size of a block of a sequence of so many tokens."""
         if self.block_size is None and tokens is None:
             raise ValueError(
                 "`block_size` must be given where the number of tokens is unknown. "
                 "Received: block_size=None"
             )
-        return self.block_size or 2 ** (((tokens - 1).bit_length() + 1) // 2)
+        return self.block_size or 2 ** ((int(tokens - 1).bit_length() + 1) // 2)
 
     def _cut(self, inputs, mask):
         """The blocks as samples of a larger batch, and which of their tokens are attended to."""

@@ -9,6 +9,7 @@ from keras import ops
 from keras_permix.layers.attention.linear_attention import attend_by_features
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
 
 
@@ -53,7 +54,8 @@ class PerformerAttention(SelfAttention):
         self.seed = check_integer("seed", seed, least=0)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        query, key, value = self.split_heads(inputs)
+        tokens, mask = flatten_map(inputs, mask)
+        query, key, value = self.split_heads(tokens)
         real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
         directions = self.directions(query.shape[-1])
         query = _exponents(query, directions)
@@ -61,7 +63,8 @@ class PerformerAttention(SelfAttention):
         key = _exponents(key, directions)
         key = ops.exp(key - ops.stop_gradient(_largest(key, real)))
         attended = attend_by_features(query, key, ops.cast(value, "float32"), real)
-        return self.merge_heads(ops.cast(attended, value.dtype))
+        merged = self.merge_heads(ops.cast(attended, value.dtype))
+        return unflatten_map(merged, inputs)
 
     def directions(self, head_dim: int) -> np.ndarray:
         """The random directions, `(features, head_dim)`, as long as normal vectors are."""

@@ -1,7 +1,10 @@
 """What attention over the tokens of one tensor has in common, whatever the attention."""
 
+from typing import Any
+
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -29,14 +32,14 @@ class SelfAttention(OneTensor):
 
     def __init__(
         self,
-        num_heads=8,
-        head_dim=None,
-        use_qkv_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        use_output_bias=True,
-        **kwargs,
-    ):
+        num_heads: int = 8,
+        head_dim: int | None = None,
+        use_qkv_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        use_output_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = check_integer("num_heads", num_heads)
@@ -46,7 +49,7 @@ class SelfAttention(OneTensor):
         self.dropout = check_rate("dropout", dropout)
         self.use_output_bias = use_output_bias
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width = tokens_shape(type(self).__name__, input_shape)[-1]
         if self.head_dim is None and width % self.num_heads:
             raise ValueError(
@@ -71,14 +74,15 @@ class SelfAttention(OneTensor):
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def split_heads(self, inputs):
+    def split_heads(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
         qkv = self.qkv_dense(inputs)
         head_dim = qkv.shape[2] // (3 * self.num_heads)
         shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
-        return tuple(ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
+        query, key, value = (ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
+        return query, key, value
 
-    def merge_heads(self, attended):
+    def merge_heads(self, attended: Tensor) -> Tensor:
         """From `(batch, tokens, heads, head_dim)` back to `(batch, tokens, channels)`."""
         inner = attended.shape[2] * attended.shape[3]
         merged = ops.reshape(attended, (*ops.shape(attended)[:2], inner))
@@ -86,10 +90,10 @@ class SelfAttention(OneTensor):
             return merged
         return self.output_dropout(self.output_dense(merged))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,8 +1,11 @@
 """SimpleTRON's attention as a layer."""
 
+from typing import Any
+
 import keras
 
 from keras_permix import ops
+from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_choice
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
@@ -50,15 +53,15 @@ class SimpleAttention(SelfAttention):
 
     def __init__(
         self,
-        num_heads=8,
-        head_dim=None,
-        use_qkv_bias=True,
-        use_output_projection=True,
-        dropout=0.0,
-        scale="length",
-        causal=False,
-        **kwargs,
-    ):
+        num_heads: int = 8,
+        head_dim: int | None = None,
+        use_qkv_bias: bool = True,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        scale: str | None = "length",
+        causal: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads=num_heads,
             head_dim=head_dim,
@@ -70,19 +73,19 @@ class SimpleAttention(SelfAttention):
         self.scale = check_choice("scale", scale, SCALES)
         self.causal = causal
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         attended = self.attend(*self.split_heads(tokens), mask)
         return unflatten_map(self.merge_heads(attended), inputs)
 
-    def does(self, name):
+    def does(self, name: str) -> bool:
         return name == "use_causal_mask" and self.causal
 
-    def attend(self, query, key, value, mask=None):
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""
         return ops.simple_attention(
             query, key, value, mask=mask, scale=self.scale, causal=self.causal
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale, "causal": self.causal}

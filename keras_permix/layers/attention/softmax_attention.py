@@ -1,10 +1,12 @@
 """Softmax attention with one fused projection: what the permuting mixers are compared with."""
 
 from functools import reduce
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
@@ -52,18 +54,18 @@ class SoftmaxAttention(SelfAttention):
     Source: Vaswani et al., 2017; the variant of the CSP code's ViT.
     """
 
-    takes = ("attention_mask", "use_causal_mask")
+    takes: tuple[str, ...] = ("attention_mask", "use_causal_mask")
 
     def __init__(
         self,
-        num_heads=8,
-        head_dim=None,
-        use_qkv_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        fused=True,
-        **kwargs,
-    ):
+        num_heads: int = 8,
+        head_dim: int | None = None,
+        use_qkv_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        fused: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads=num_heads,
             head_dim=head_dim,
@@ -74,11 +76,18 @@ class SoftmaxAttention(SelfAttention):
         )
         self.fused = fused
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def call(self, inputs, mask=None, attention_mask=None, use_causal_mask=False, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Mask = None,
+        attention_mask: Mask = None,
+        use_causal_mask: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)
         allowed = _allowed(tokens, mask, attention_mask, use_causal_mask)
@@ -91,13 +100,19 @@ class SoftmaxAttention(SelfAttention):
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         return unflatten_map(self.merge_heads(attended), inputs)
 
-    def attention_maps(self, inputs, mask=None, attention_mask=None, use_causal_mask=False):
+    def attention_maps(
+        self,
+        inputs: Tensor,
+        mask: Mask = None,
+        attention_mask: Mask = None,
+        use_causal_mask: bool = False,
+    ) -> Tensor:
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
         tokens, mask = flatten_map(inputs, mask)
         query, key, _ = self.split_heads(tokens)
         return _weights(query, key, _allowed(tokens, mask, attention_mask, use_causal_mask))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "fused": self.fused}
 
 

@@ -1,9 +1,11 @@
 """A mixer of tokens and a mixer of channels, each with a residual and a normalization."""
 
 from functools import partial
+from typing import Any
 
 import keras
 
+from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -60,17 +62,17 @@ class MixerBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        mixer,
-        mlp_dim,
-        norm_first=True,
-        extra_skip=None,
-        dropout=0.0,
-        hidden_dropout=0.0,
-        mixer_dropout=0.0,
-        epsilon=1e-5,
-        activation="gelu",
-        **kwargs,
-    ):
+        mixer: Layer,
+        mlp_dim: int,
+        norm_first: bool = True,
+        extra_skip: str | None = None,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        mixer_dropout: float = 0.0,
+        epsilon: float = 1e-5,
+        activation: str = "gelu",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
@@ -83,7 +85,7 @@ class MixerBlock(keras.layers.Layer):
         self.epsilon = epsilon
         self.activation = check_choice("activation", activation, ACTIVATIONS)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width, policy = tokens_shape(type(self).__name__, input_shape)[-1], self.dtype_policy
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
@@ -99,7 +101,7 @@ class MixerBlock(keras.layers.Layer):
             self.mixer.build(input_shape)
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
-    def call(self, inputs, mask=None, attention_mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = {} if attention_mask is None else {"attention_mask": attention_mask}
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
         tokens = inputs + self.drop_mixed(self.mixer(mixed, mask=mask, **masks))
@@ -116,10 +118,10 @@ class MixerBlock(keras.layers.Layer):
         hidden = self.drop_hidden(self.mlp_in(tokens))
         return self.drop_outputs(self.mlp_out(hidden))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mixer": serialize_unbuilt(self.mixer),

@@ -1,5 +1,7 @@
 """SimpleTRON's block in its variants."""
 
+from typing import Any
+
 import keras
 
 from keras_permix.layers.attention.simple_attention import SimpleAttention
@@ -56,16 +58,16 @@ class SimpleAttentionBlock(MixerBlock):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        variant="simple_resl",
-        extra_skip="block",
-        scale="length",
-        causal=False,
-        dropout=0.0,
-        epsilon=1e-12,
-        **kwargs,
-    ):
+        num_heads: int,
+        mlp_dim: int,
+        variant: str = "simple_resl",
+        extra_skip: str = "block",
+        scale: str | None = "length",
+        causal: bool = False,
+        dropout: float = 0.0,
+        epsilon: float = 1e-12,
+        **kwargs: Any,
+    ) -> None:
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         check_choice("extra_skip", extra_skip, ("block", "attention"))
         super().__init__(
@@ -89,7 +91,7 @@ class SimpleAttentionBlock(MixerBlock):
             name="attention",
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **keras.layers.Layer.get_config(self),
             "num_heads": self.mixer.num_heads,

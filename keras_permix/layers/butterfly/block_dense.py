@@ -1,10 +1,12 @@
 """A dense layer whose kernel is block-diagonal."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
 
 
@@ -41,8 +43,14 @@ class BlockDense(keras.layers.Layer):
     """
 
     def __init__(
-        self, blocks, units, activation=None, use_bias=True, kernel_initializer=None, **kwargs
-    ):
+        self,
+        blocks: int,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.blocks = check_integer("blocks", blocks)
@@ -51,7 +59,7 @@ class BlockDense(keras.layers.Layer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1]
         if channels is None or channels % self.blocks:
             raise ValueError(
@@ -70,7 +78,7 @@ class BlockDense(keras.layers.Layer):
                 shape=(self.blocks, 1, self.units), initializer="zeros", name="bias"
             )
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         shape = ops.shape(inputs)[:-1]
         runs = ops.reshape(inputs, (*shape, self.blocks, inputs.shape[-1] // self.blocks))
         outputs = ops.einsum("...ki,kio->...ko", runs, self.kernel)
@@ -79,10 +87,10 @@ class BlockDense(keras.layers.Layer):
         outputs = ops.reshape(outputs, (*shape, self.blocks * self.units))
         return self.activation(outputs)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.blocks * self.units)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "blocks": self.blocks,

@@ -6,6 +6,7 @@ import keras
 
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.parts.checks import check_blocks, check_layer_index
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
@@ -59,19 +60,22 @@ class ButterflyAttention(LocalAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        tokens = input_shape[1]
+        shape = tokens_shape(type(self).__name__, input_shape)
+        tokens = shape[1]
         size = self.tokens_per_block(tokens)
-        check_blocks(size, input_shape, 1)
+        check_blocks(size, shape, 1)
         if tokens is not None:
             butterfly_stages(tokens, size)
 
-    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
-        inputs, mask = self._order(inputs), self._order(mask)
-        return self._order(super().call(inputs, mask, training), back=True)
+    def call(  # type: ignore[override]  # as of its base
+        self, inputs: Any, mask: Any = None, training: bool | None = None
+    ) -> Any:
+        tokens, mask = map(self._order, flatten_map(inputs, mask))
+        return unflatten_map(self._order(super().call(tokens, mask, training), back=True), inputs)
 
-    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:
+    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
         """The weights `(batch, blocks, heads, block_size, block_size)`, in the blocks' order."""
-        return super().attention_maps(self._order(inputs), self._order(mask))
+        return super().attention_maps(*map(self._order, flatten_map(inputs, mask)))
 
     def _order(self, x, back=False):
         """Bring the tokens of every block together, or back to their places."""

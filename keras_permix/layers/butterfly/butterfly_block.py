@@ -1,10 +1,12 @@
 """Any layer or block, applied to the blocks of a butterfly stage."""
 
 from inspect import signature
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
@@ -50,7 +52,9 @@ class ButterflyBlock(keras.layers.Layer):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
 
-    def __init__(self, block, block_size, stage=0, axis=1, **kwargs):
+    def __init__(
+        self, block: Layer, block_size: int, stage: int = 0, axis: int = 1, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.block = keras.layers.deserialize(block) if isinstance(block, dict) else block
@@ -60,7 +64,7 @@ class ButterflyBlock(keras.layers.Layer):
         self.stage = check_integer("stage", stage, least=0)
         self.axis = axis
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         shape, axis = self._block_shape(input_shape)
         if not self.block.built:
             self.block.build(*self._twice(shape))
@@ -71,12 +75,12 @@ class ButterflyBlock(keras.layers.Layer):
                 f"Received: block={self.block.name}, which makes {kept} of {shape}"
             )
 
-    def call(self, inputs, mask=None, attention_mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
         outputs = self.block(*self._twice(self.cut(inputs)), **masks)
         return self._join(outputs, inputs)
 
-    def cut(self, x):
+    def cut(self, x: Tensor) -> Tensor:
         """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""
         axis = self.axis % len(x.shape)
         shape = ops.shape(x)
@@ -140,12 +144,12 @@ class ButterflyBlock(keras.layers.Layer):
     def _twice(self, x):
         return (x, x) if isinstance(self.block, QUERY_AND_VALUE) else (x,)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape, axis = self._block_shape(input_shape)
         kept = self._block_output_shape(shape)
         return (input_shape[0], *_replace(kept, axis, input_shape[axis])[1:])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "block": keras.layers.serialize(self.block),

@@ -1,9 +1,11 @@
 """The sparse linear MLP of the Dimension Mixer, in the manner of Monarch matrices."""
 
 import math
+from typing import Any
 
 import keras
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.butterfly import exchange
@@ -37,13 +39,13 @@ class ButterflyLinearMLP(keras.layers.Layer):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table II.
     """
 
-    def __init__(self, expansion=1, activation="elu", **kwargs):
+    def __init__(self, expansion: int = 1, activation: Any = "elu", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.expansion = check_integer("expansion", expansion)
         self.activation = keras.activations.get(activation)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1] or 0
         side = math.isqrt(channels)
         if side < 2 or side**2 != channels:
@@ -66,16 +68,16 @@ class ButterflyLinearMLP(keras.layers.Layer):
         for layer in (self.mlp_in[1], *self.mlp_out):
             layer.build(hidden_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         spread, gather = self.mlp_in
         hidden = gather(_transpose(spread(inputs), spread.blocks))
         spread, gather = self.mlp_out
         return gather(_transpose(spread(hidden), spread.blocks))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "expansion": self.expansion,

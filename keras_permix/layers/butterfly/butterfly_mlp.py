@@ -1,7 +1,10 @@
 """Butterflies of block-diagonal layers, which mix all channels for a fraction of the weights."""
 
+from typing import Any
+
 import keras
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
@@ -17,17 +20,20 @@ class Butterfly(keras.layers.Layer):
         block_size: Channels per block, at least 2; it divides the number of channels.
     """
 
-    def __init__(self, block_size, **kwargs):
+    def __init__(self, block_size: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.block_size = check_integer("block_size", block_size, least=2)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_blocks(self.block_size, input_shape)
-        self.stages = butterfly_stages(input_shape[-1], self.block_size)
-        self.blocks = input_shape[-1] // self.block_size
+        size: Any = input_shape[-1]  # which is known
+        self.stages = butterfly_stages(size, self.block_size)
+        self.blocks = size // self.block_size
 
-    def make_dense(self, name, input_shape, units, **arguments):
+    def make_dense(
+        self, name: str, input_shape: Shape, units: int, **arguments: Any
+    ) -> list[BlockDense]:
         """Make a `BlockDense` of `units` channels per block for every stage."""
         policy = self.dtype_policy
         layers = [
@@ -38,21 +44,21 @@ class Butterfly(keras.layers.Layer):
             layer.build(input_shape)
         return layers
 
-    def mix(self, inputs, stage):
+    def mix(self, inputs: Tensor, stage: int) -> Tensor:
         """Mix every block of `stage`, a run of `block_size` channels, with itself."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         for stage in range(self.stages):
             inputs = butterfly_permute(inputs, self.block_size, stage, axis=-1)
             inputs = self.mix(inputs, stage)
             inputs = butterfly_unpermute(inputs, self.block_size, stage, axis=-1)
         return inputs
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "block_size": self.block_size}
 
 
@@ -84,12 +90,12 @@ class ButterflyLinear(Butterfly):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         linear = dict(use_bias=False, kernel_initializer=identity_blocks)
         self.dense = self.make_dense("dense", input_shape, self.block_size, **linear)
 
-    def mix(self, inputs, stage):
+    def mix(self, inputs: Tensor, stage: int) -> Tensor:
         return self.dense[stage](inputs)
 
 
@@ -122,22 +128,24 @@ class ButterflyMLP(Butterfly):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
 
-    def __init__(self, block_size, expansion=2, activation="gelu", **kwargs):
+    def __init__(
+        self, block_size: int, expansion: int = 2, activation: Any = "gelu", **kwargs: Any
+    ) -> None:
         super().__init__(block_size, **kwargs)
         self.expansion = check_integer("expansion", expansion)
         self.activation = keras.activations.get(activation)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         hidden_shape = (*input_shape[:-1], input_shape[-1] * self.expansion)
         hidden = self.block_size * self.expansion
         self.mlp_in = self.make_dense("mlp_in", input_shape, hidden, activation=self.activation)
         self.mlp_out = self.make_dense("mlp_out", hidden_shape, self.block_size)
 
-    def mix(self, inputs, stage):
+    def mix(self, inputs: Tensor, stage: int) -> Tensor:
         return self.mlp_out[stage](self.mlp_in[stage](inputs))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "expansion": self.expansion,

@@ -3,9 +3,11 @@
 import itertools
 import math
 import warnings
+from typing import Any
 
 import keras
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify
@@ -43,7 +45,13 @@ class PatchOnlyMixer(keras.layers.Layer):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V.
     """
 
-    def __init__(self, patch_size, expansion=2, epsilon=1e-5, **kwargs):
+    def __init__(
+        self,
+        patch_size: int | list[int] | tuple[int, ...],
+        expansion: int = 2,
+        epsilon: float = 1e-5,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
         self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
@@ -53,7 +61,7 @@ class PatchOnlyMixer(keras.layers.Layer):
         self.expansion = check_integer("expansion", expansion)
         self.epsilon = epsilon
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] is None:
             raise ValueError(
                 "PatchOnlyMixer takes images of shape (batch, height, width, channels) with known "
@@ -76,7 +84,7 @@ class PatchOnlyMixer(keras.layers.Layer):
             self.mlps_in[-1].build((None, None, features))
             self.mlps_out[-1].build((None, None, hidden))
 
-    def call(self, images):
+    def call(self, images: Tensor) -> Tensor:
         _, height, width, _ = keras.ops.shape(images)
         layers = zip(self.patch_sizes, self.norms, self.mlps_in, self.mlps_out, strict=True)
         for size, norm, mlp_in, mlp_out in layers:
@@ -84,10 +92,10 @@ class PatchOnlyMixer(keras.layers.Layer):
             images = images + unpatchify(patches, size, height, width)
         return images
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "patch_size": self.patch_size,

@@ -1,8 +1,12 @@
 """From images of 0–255 to normalized floats of a model's size."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
 
 
@@ -35,7 +39,14 @@ class ImagePreprocessor(keras.layers.Layer):
     ((2, 32, 32, 3), 2.0)
     """
 
-    def __init__(self, image_size, mean, std, align_corners=False, **kwargs):
+    def __init__(
+        self,
+        image_size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        align_corners: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(autocast=False, **kwargs)
         self.image_size = check_integer("image_size", image_size)
         self.mean = [float(value) for value in mean]
@@ -47,7 +58,7 @@ class ImagePreprocessor(keras.layers.Layer):
             )
         self.align_corners = align_corners
 
-    def call(self, images):
+    def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
@@ -58,10 +69,10 @@ class ImagePreprocessor(keras.layers.Layer):
         scale = ops.convert_to_tensor([1 / (255 * value) for value in self.std], "float32")
         return ops.cast((images - mean) * scale, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.image_size, self.image_size, input_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "image_size": self.image_size,

@@ -1,7 +1,10 @@
 """From images to tokens, a square patch each."""
 
+from typing import Any
+
 import keras
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify
@@ -31,23 +34,23 @@ class PatchEmbedding(keras.layers.Layer):
     Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021.
     """
 
-    def __init__(self, patch_size, width, **kwargs):
+    def __init__(self, patch_size: int, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.patch_size = check_integer("patch_size", patch_size)
         self.width = check_integer("width", width)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.dense = Dense(self.width, dtype=self.dtype_policy, name="projection")
         self.dense.build((None, None, self.patch_size**2 * input_shape[-1]))
 
-    def call(self, images):
+    def call(self, images: Tensor) -> Tensor:
         return self.dense(patchify(images, self.patch_size))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, height, width, _ = input_shape
         known = height is not None and width is not None
         patches = height // self.patch_size * (width // self.patch_size) if known else None
         return (batch, patches, self.width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "patch_size": self.patch_size, "width": self.width}

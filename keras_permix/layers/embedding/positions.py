@@ -1,10 +1,12 @@
 """Learned positions, and a class token."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_tokens
 
 
@@ -34,12 +36,14 @@ class PositionEmbedding(keras.layers.Layer):
     those of the released code of CSP.
     """
 
-    def __init__(self, use_class_token=False, keep_unused=False, **kwargs):
+    def __init__(
+        self, use_class_token: bool = False, keep_unused: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.use_class_token = use_class_token
         self.keep_unused = keep_unused
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         _, tokens, width = check_tokens("PositionEmbedding", input_shape)
         if tokens is None:
             raise ValueError(
@@ -59,15 +63,16 @@ class PositionEmbedding(keras.layers.Layer):
                 name="class_token",
             )
 
-    def call(self, tokens):
+    def call(self, tokens: Tensor) -> Tensor:
         if self.use_class_token:
             tokens = prepend(self.class_token, tokens)
         return tokens + ops.cast(self.table[:, : tokens.shape[1]], tokens.dtype)
 
-    def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[1] + self.use_class_token, input_shape[2])
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        batch, tokens, width = input_shape
+        return (batch, None if tokens is None else tokens + self.use_class_token, width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
         return {**super().get_config(), **config}
 

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.graph.graphormer_bias import look_up
 from keras_permix.layers.parts.checks import check_integer
 
@@ -45,12 +46,12 @@ class GraphEmbedding(keras.layers.Layer):
     section 3.1.1, and the released code.
     """
 
-    def __init__(self, width: int, **kwargs: Any):
+    def __init__(self, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.width = check_integer("width", width)
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         shapes = input_shape if isinstance(input_shape, dict) else {}
         wrong = any(len(shapes.get(name, ())) != axes for name, axes in AXES.items())
         if wrong or shapes["x"][-1] is None:
@@ -65,7 +66,7 @@ class GraphEmbedding(keras.layers.Layer):
             shape = (count, self.width)
             setattr(self, name, self.add_weight(shape=shape, initializer=initializer, name=name))
 
-    def call(self, graphs):
+    def call(self, graphs: dict[str, Tensor]) -> Tensor:
         nodes = ops.sum(look_up(self.feature_table, graphs["x"]), axis=2)
         nodes = nodes + look_up(self.in_degree_table, graphs["in_degree"])
         nodes = nodes + look_up(self.out_degree_table, graphs["out_degree"])
@@ -73,13 +74,13 @@ class GraphEmbedding(keras.layers.Layer):
         virtual = ops.broadcast_to(ops.cast(self.virtual_node, nodes.dtype), shape)
         return ops.concatenate([virtual, nodes], axis=1)
 
-    def compute_mask(self, graphs, mask=None):
+    def compute_mask(self, graphs: dict[str, Tensor], mask: Any = None) -> Tensor:
         real = ops.any(graphs["x"] > 0, axis=-1)
         return ops.concatenate([ops.ones_like(real[:, :1]), real], axis=1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, nodes, _ = input_shape["x"]
         return (batch, None if nodes is None else nodes + 1, self.width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "width": self.width}

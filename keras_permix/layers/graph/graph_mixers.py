@@ -44,7 +44,7 @@ class GraphAttention(keras.layers.Layer):
     Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021.
     """
 
-    projections = ("query", "key", "value", "output")
+    projections: tuple[str, ...] = ("query", "key", "value", "output")
 
     def __init__(self, num_heads=8, dropout=0.0, layers=1, **kwargs):
         super().__init__(**kwargs)

@@ -1,8 +1,11 @@
 """What Graphormer's attention knows of the graph: distances, edges on paths, a virtual node."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_integer,
@@ -56,7 +59,14 @@ class GraphormerBias(keras.layers.Layer):
     sections 3.1.2 and 3.1.3, and the released code.
     """
 
-    def __init__(self, num_heads=8, edges="multi_hop", max_hops=5, hop_tables=None, **kwargs):
+    def __init__(
+        self,
+        num_heads: int = 8,
+        edges: str = "multi_hop",
+        max_hops: int = 5,
+        hop_tables: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = check_integer("num_heads", num_heads)
         self.edges = check_choice("edges", edges, tuple(EDGES))
@@ -68,7 +78,7 @@ class GraphormerBias(keras.layers.Layer):
                 f"Received: hop_tables={hop_tables}, max_hops={max_hops}"
             )
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         edge_features = self._check(input_shape)
         heads = self.num_heads
         self.distance_table = self._table("distance_table", (DISTANCES, heads))
@@ -96,7 +106,7 @@ class GraphormerBias(keras.layers.Layer):
             )
         return given[edges][-1]
 
-    def call(self, graphs):
+    def call(self, graphs: dict[str, Tensor]) -> Tensor:
         distance = graphs["spatial_pos"]
         among_nodes = look_up(self.distance_table, distance)
         if self.edges == "multi_hop":
@@ -129,11 +139,11 @@ class GraphormerBias(keras.layers.Layer):
         padded = ops.pad(among_nodes, ((0, 0), (0, 0), (1, 0), (1, 0)))
         return ops.where(both, padded, self.virtual_distance[0][:, None, None])
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, tokens, _ = input_shape["attn_bias"]
         return (batch, self.num_heads, tokens, tokens)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,7 +1,10 @@
 """One layer of Graphormer, with attention or with sorting."""
 
+from typing import Any
+
 import keras
 
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
 from keras_permix.layers.parts.checks import (
     check_layer_index,
@@ -58,16 +61,16 @@ class GraphormerBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads=8,
-        mlp_dim=None,
-        mixer="attention",
-        dropout=0.0,
-        attention_dropout=0.0,
-        epsilon=1e-5,
-        layer=0,
-        layers=1,
-        **kwargs,
-    ):
+        num_heads: int = 8,
+        mlp_dim: int | None = None,
+        mixer: str | dict[str, Any] = "attention",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        epsilon: float = 1e-5,
+        layer: int = 0,
+        layers: int = 1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = num_heads
@@ -95,7 +98,7 @@ class GraphormerBlock(keras.layers.Layer):
             name="mixer",
         )
 
-    def build(self, tokens_shape, bias_shape):
+    def build(self, tokens_shape: Shape, bias_shape: Shape) -> None:
         width, policy = tokens_shape[-1], self.dtype_policy
         hidden = self.mlp_dim or width
         self.mixer.build(tokens_shape, bias_shape)
@@ -110,16 +113,16 @@ class GraphormerBlock(keras.layers.Layer):
         self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
         self.mlp_dropout = make_dropout(self.dropout, dtype=policy)
 
-    def call(self, tokens, bias, tokens_mask=None):
+    def call(self, tokens: Tensor, bias: Tensor, tokens_mask: Mask = None) -> Tensor:
         mixed = self.mixer(self.mixer_norm(tokens), bias, tokens_mask=tokens_mask)
         tokens = tokens + self.mixer_dropout(mixed)
         hidden = self.mlp_in(self.mlp_norm(tokens))
         return tokens + self.mlp_dropout(self.mlp_out(hidden))
 
-    def compute_output_shape(self, tokens_shape):
+    def compute_output_shape(self, tokens_shape: Shape) -> Shape:
         return tuple(tokens_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

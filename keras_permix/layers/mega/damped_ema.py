@@ -1,8 +1,11 @@
 """The multi-dimensional damped moving average as a layer."""
 
+from typing import Any
+
 import keras
 
 from keras_permix import ops
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import (
     check_integer,
     check_positive_or_none,
@@ -44,7 +47,14 @@ class DampedEMA(keras.layers.Layer):
     released code.
     """
 
-    def __init__(self, hidden_dim=16, bidirectional=False, truncation=None, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        hidden_dim: int = 16,
+        bidirectional: bool = False,
+        truncation: int | None = None,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
@@ -52,7 +62,7 @@ class DampedEMA(keras.layers.Layer):
         self.truncation = check_positive_or_none("truncation", truncation)
         self.dropout = check_rate("dropout", dropout)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width = check_tokens("DampedEMA", input_shape)[-1]
         rows = (2 * width if self.bidirectional else width, self.hidden_dim)
         normal = keras.initializers.RandomNormal
@@ -65,15 +75,15 @@ class DampedEMA(keras.layers.Layer):
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     @property
-    def parameters(self):
+    def parameters(self) -> tuple[Tensor, ...]:
         """The weights, in the order in which the op takes them."""
         return self.delta, self.alpha, self.beta, self.gamma, self.omega
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         averaged = ops.damped_ema(inputs, *self.parameters, truncation=self.truncation, mask=mask)
         return self.output_dropout(keras.ops.silu(averaged))
 
-    def stream(self, inputs, state=None):
+    def stream(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Take some more tokens of a sequence, one or several, of a causal average.
 
         Args:
@@ -101,10 +111,10 @@ class DampedEMA(keras.layers.Layer):
         outputs, state = damped_ema_stream(inputs, state, *self.parameters)
         return keras.ops.silu(outputs), state
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
@@ -79,27 +80,27 @@ class MegaBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        hidden_dim=None,
-        shared_dim=64,
-        mixer="softmax",
-        mlp_dim=None,
-        average=None,
-        attention=None,
-        causal=False,
-        norm="layernorm",
-        prenorm=True,
-        dropout=0.0,
-        hidden_dropout=0.0,
-        drop_unused=True,
-        **kwargs,
-    ):
+        hidden_dim: int | None = None,
+        shared_dim: int = 64,
+        mixer: str | Layer = "softmax",
+        mlp_dim: int | None = None,
+        average: dict[str, Any] | None = None,
+        attention: dict[str, Any] | None = None,
+        causal: bool = False,
+        norm: str = "layernorm",
+        prenorm: bool = True,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        drop_unused: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.hidden_dim = check_positive_or_none("hidden_dim", hidden_dim)
         self.shared_dim = check_integer("shared_dim", shared_dim)
         mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
         self.attends = not isinstance(mixer, keras.layers.Layer)
-        self.mixer = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer
+        self.mixer: Any = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer
         self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
         self.average_arguments = dict(average or {})
         self.attention_arguments = dict(attention or {})
@@ -138,7 +139,7 @@ class MegaBlock(keras.layers.Layer):
         )
         return attention if self.attends or not self.drop_unused else None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         *outer, width = check_tokens("MegaBlock", input_shape)
         policy, inner = self.dtype_policy, self.hidden_dim or 2 * width
         shared = 0 if self.attention is None else self.shared_dim
@@ -176,7 +177,7 @@ class MegaBlock(keras.layers.Layer):
         dense.build(input_shape)
         return dense
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         x = self._begin(inputs, mask)
         values, averaged = self._values(x), self.ema(x, mask=mask)
         update, shared, reset, candidate = self._gates(averaged)
@@ -252,10 +253,10 @@ class MegaBlock(keras.layers.Layer):
         x = x if self.prenorm else normalize(self.norm_layer, x, mask)
         return self.feed_forward(x, mask=mask)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

@@ -1,14 +1,17 @@
 """Channel-wise sample permutation as a layer."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
 from keras_permix import ops
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_integer, check_layer_index
 from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.ops.dispatch.checks import check_align
-from keras_permix.ops.shift_steps import check_steps
+from keras_permix.ops.shift_steps import Shift, check_steps
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -62,18 +65,18 @@ class CSP(TokenMixer):
 
     def __init__(
         self,
-        group_size=2,
-        shift="linear",
-        align="independent",
-        inner_dim=None,
-        use_value_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        layer=0,
-        layers=1,
-        ragged=False,
-        **kwargs,
-    ):
+        group_size: int | None = 2,
+        shift: Shift = "linear",
+        align: str = "independent",
+        inner_dim: int | None = None,
+        use_value_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        layer: int = 0,
+        layers: int = 1,
+        ragged: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             inner_dim=inner_dim,
             use_value_bias=use_value_bias,
@@ -89,10 +92,10 @@ class CSP(TokenMixer):
         self.layers = layers
         self.ragged = ragged
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         _, tokens, width = tokens_shape(type(self).__name__, input_shape)
-        channels = self.inner_dim or width
+        channels: Any = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
                 "`group_size` must divide the number of tokens, a class token included. "
@@ -121,12 +124,12 @@ class CSP(TokenMixer):
             )
         return [down * columns + right for down, right in self.shift]
 
-    def mix(self, values, mask=None):
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         return ops.csp(
             values, self._steps, self.group_size, align=self.align, ragged=self.ragged, mask=mask
         )
 
-    def steps(self, tokens, channels):
+    def steps(self, tokens: int, channels: int) -> np.ndarray:
         """The step of every inner channel for so many tokens of so many channels, an array."""
         channels = self.inner_dim or channels
         return ops.shift_steps(self.shift, tokens, channels, **self._place())
@@ -135,7 +138,7 @@ class CSP(TokenMixer):
         """What some schedules depend on besides tokens and channels."""
         return dict(layer=self.layer, layers=self.layers, group_size=self.group_size or 1)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "group_size": self.group_size,

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_rate, check_tokens
+from keras_permix.layers.parts.checks import check_rate
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
 
 
@@ -42,13 +43,14 @@ class FourierMixer(OneTensor):
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape: tuple) -> None:
-        check_tokens("FourierMixer", input_shape)
+        tokens_shape("FourierMixer", input_shape)
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
+        x, mask = flatten_map(inputs, mask)
         if mask is not None:
-            inputs = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
-        return self.output_dropout(fourier_transform(inputs))
+            x = ops.where(ops.cast(mask, "bool")[..., None], x, ops.zeros_like(x))
+        return self.output_dropout(unflatten_map(fourier_transform(x), inputs))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

@@ -1,9 +1,12 @@
 """One fixed random order of the tokens: a control for what their order contributes."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer, check_tokens
 
 
@@ -34,31 +37,31 @@ class RandomOrder(keras.layers.Layer):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table VII.
     """
 
-    def __init__(self, seed=0, **kwargs):
+    def __init__(self, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.seed = check_integer("seed", seed, least=0)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         check_tokens("RandomOrder", input_shape)
 
-    def order(self, tokens):
+    def order(self, tokens: int | None) -> np.ndarray:
         """Which token comes to each place, an integer array `(tokens,)`."""
         if tokens is None:
             raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
         # NumPy promises that only this older generator never changes its numbers.
         return np.random.RandomState(self.seed).permutation(tokens)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.take(inputs, self.order(inputs.shape[1]), axis=1)
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Tensor, previous_mask: Mask) -> Mask:
         if previous_mask is None:
             return None
         return ops.take(previous_mask, self.order(inputs.shape[1]), axis=1)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "seed": self.seed}

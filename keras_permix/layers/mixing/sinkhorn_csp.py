@@ -1,10 +1,14 @@
 """CSP with a temperature, as a layer."""
 
+from typing import Any
+
 import keras
 
 from keras_permix import ops
+from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.ops.shift_steps import Shift
 from keras_permix.ops.sinkhorn import check_temperature
 
 
@@ -47,19 +51,19 @@ class SinkhornCSP(CSP):
 
     def __init__(
         self,
-        temperature=1.0,
-        iterations=20,
-        group_size=2,
-        shift="linear",
-        inner_dim=None,
-        use_value_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        layer=0,
-        layers=1,
-        ragged=False,
-        **kwargs,
-    ):
+        temperature: float = 1.0,
+        iterations: int = 20,
+        group_size: int | None = 2,
+        shift: Shift = "linear",
+        inner_dim: int | None = None,
+        use_value_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        layer: int = 0,
+        layers: int = 1,
+        ragged: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             group_size=group_size,
             shift=shift,
@@ -83,7 +87,7 @@ class SinkhornCSP(CSP):
             name="temperature",
         )
 
-    def mix(self, values, mask=None):
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         return ops.sinkhorn_csp(
             values,
             self._steps,
@@ -94,7 +98,7 @@ class SinkhornCSP(CSP):
             mask=mask,
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["align"]
         temperature = float(keras.ops.convert_to_numpy(self.temperature))

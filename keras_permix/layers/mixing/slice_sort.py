@@ -1,8 +1,12 @@
 """Sliceformer's sorting of channels as a layer."""
 
+from typing import Any
+
 import keras
+import numpy as np
 
 from keras_permix import ops
+from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_choice, check_layer_index
 from keras_permix.layers.parts.orders import ORDERS, order_to_descending
@@ -46,16 +50,16 @@ class SliceSort(TokenMixer):
 
     def __init__(
         self,
-        order="ascend",
-        inner_dim=None,
-        use_value_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        layer=0,
-        layers=1,
-        head_dim=None,
-        **kwargs,
-    ):
+        order: str = "ascend",
+        inner_dim: int | None = None,
+        use_value_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        layer: int = 0,
+        layers: int = 1,
+        head_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             inner_dim=inner_dim,
             use_value_bias=use_value_bias,
@@ -69,17 +73,17 @@ class SliceSort(TokenMixer):
         self.layers = layers
         self.head_dim = head_dim
 
-    def descending(self, channels):
+    def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
         place = dict(layer=self.layer, layers=self.layers, head_dim=self.head_dim)
         return order_to_descending(self.order, channels, **place)
 
-    def mix(self, values, mask=None):
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         if self.order == "max_exchange":
             return ops.max_exchange(values, mask=mask)
         return ops.slice_sort(values, self.descending(values.shape[-1]), mask=mask)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "order": self.order,

@@ -1,5 +1,8 @@
 """What every mixer with a value and an output projection has in common."""
 
+from typing import Any
+
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -26,14 +29,14 @@ class TokenMixer(OneTensor):
 
     def __init__(
         self,
-        inner_dim=None,
-        use_value_bias=False,
-        use_output_projection=True,
-        dropout=0.0,
-        use_value_projection=True,
-        use_output_bias=True,
-        **kwargs,
-    ):
+        inner_dim: int | None = None,
+        use_value_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        use_value_projection: bool = True,
+        use_output_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
@@ -43,7 +46,7 @@ class TokenMixer(OneTensor):
         self.use_value_projection = use_value_projection
         self.use_output_bias = use_output_bias
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width = tokens_shape(type(self).__name__, input_shape)[-1]
         inner = self.inner_dim or width
         projects = self.use_value_projection and self.use_output_projection
@@ -65,21 +68,21 @@ class TokenMixer(OneTensor):
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def mix(self, values, mask=None):
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         """Mix `values` along their tokens; `mask` is True at real tokens."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         values = self.value_dense(inputs) if self.use_value_projection else inputs
         mixed = unflatten_map(self.mix(*flatten_map(values, mask)), inputs)
         if not self.use_output_projection:
             return mixed
         return self.output_dropout(self.output_dense(mixed))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "inner_dim": self.inner_dim,

@@ -2,13 +2,15 @@
 
 import difflib
 import numbers
+from collections.abc import Iterable
+from typing import Any
 
 from keras_permix.ops.dispatch.checks import check_choice as check_choice
 from keras_permix.ops.dispatch.checks import check_integer as check_integer
 from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_index
 
 
-def check_named(argument, spec, choices):
+def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
     """Return `spec`, a name or a dict with it, as a dict whose "name" is one of `choices`."""
     spec = dict(spec) if isinstance(spec, dict) else {"name": spec}
     if spec.get("name") not in tuple(choices):

@@ -1,6 +1,10 @@
 """Layers that mix the tokens of one tensor, called as Keras' `MultiHeadAttention` is."""
 
+from typing import Any
+
 import keras
+
+from keras_permix._typing import Tensor
 
 # Arguments of `MultiHeadAttention`, and what says of a layer that it does not take them.
 REFUSALS = {
@@ -24,19 +28,19 @@ class OneTensor(keras.layers.Layer):
     `MultiHeadAttention` it takes those that its class names in `takes`.
     """
 
-    takes = ()
+    takes: tuple[str, ...] = ()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         for name in ("query", "inputs"):
             if not args and name in kwargs:
                 args = (kwargs.pop(name),)
         if not args:
             return super().__call__(**kwargs)  # which says what is missing
-        inputs, *args = args
+        inputs, *others = args
         for _ in ("value", "key"):
-            args = args[1:] if args and args[0] is inputs else args
-        if args and len(getattr(args[0], "shape", ())) == 3:  # which a mask is not
-            self._refuse_other("value", args[0])
+            others = others[1:] if others and others[0] is inputs else others
+        if others and len(getattr(others[0], "shape", ())) == 3:  # which a mask is not
+            self._refuse_other("value", others[0])
         for name in ("value", "key"):
             given = kwargs.pop(name, None)
             if given is not None and given is not inputs:
@@ -47,9 +51,9 @@ class OneTensor(keras.layers.Layer):
                 raise TypeError(
                     f"{type(self).__name__} {REFUSALS[name]}. Received: {name}={_shown(given)}"
                 )
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(inputs, *others, **kwargs)
 
-    def does(self, name):
+    def does(self, name: str) -> bool:
         """Whether the layer does, as it was made, what an argument asks for."""
         return False
 

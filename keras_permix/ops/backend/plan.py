@@ -1,6 +1,6 @@
 """What is known before any tensor is: plans and index tables, made in NumPy."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,12 @@ PERMUTING = ("channel_shift", *SORTING)  # the ops that a plan describes
 class Plan(NamedTuple):
     """One permutation of tokens: every channel is shifted, then sorted in groups."""
 
-    steps: tuple | None = None  # shift of every channel, or a `ShiftSchedule`; None for no shift
+    steps: Any = (
+        None  # a tuple, the shift of every channel, or a `ShiftSchedule`; None for no shift
+    )
     group_size: int | None = None  # tokens per group, None for all of them
     aligned: bool = False  # to the groups of channel 0
-    descending: tuple | None = None  # one boolean per channel, None for none
+    descending: tuple[bool, ...] | None = None  # one boolean per channel, None for none
 
     def at(self, tokens):
         """The same for so many tokens: steps from 0 to `tokens` - 1, and a known group size.

@@ -1,6 +1,7 @@
 """Argument checks shared by the ops. Public functions call them; nothing below checks again."""
 
 from operator import index
+from typing import Any
 
 from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
@@ -122,7 +123,7 @@ def check_truncation(truncation):
     return None if truncation is None else check_integer("truncation", truncation)
 
 
-def check_descending(descending, channels):
+def check_descending(descending: Any, channels: int) -> tuple[bool, ...]:
     """Return `descending` as a tuple of Python booleans, one per channel."""
     given = descending.tolist() if hasattr(descending, "tolist") else descending
     if isinstance(given, (list, tuple)):

@@ -1,7 +1,10 @@
 """Ask which implementation serves a call."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.node import OPS
 
@@ -14,7 +17,7 @@ class Explanation:
 
     call: str
     chosen: str | None
-    objections: dict
+    objections: dict[str, str | None]
 
     def __str__(self):
         lines = [f"{self.call}"]
@@ -24,7 +27,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(op, *args, **kwargs):
+def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Explanation:
     """Say which implementation serves a call, and why the others do not.
 
     The answer holds for these tensors, where they are. A function that is compiled may be served

@@ -1,11 +1,15 @@
 """An op as one node of a functional model."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import keras
 
-OPS = {}  # public functions by name
+OPS: dict[str, Callable[..., Any]] = {}  # public functions by name
+Op = TypeVar("Op", bound=Callable[..., Any])
 
 
-def op(function):
+def op(function: Op) -> Op:
     """Let models and `explain` find the public function of an op, which is dispatched, by name."""
     OPS[function.__name__] = function
     return function

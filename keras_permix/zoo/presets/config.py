@@ -1,7 +1,10 @@
 """From the `config.json` of a preset to a model, without running anything a preset says."""
 
 import inspect
+from collections.abc import Iterable
+from typing import Any
 
+from keras_permix._typing import Model, StrPath
 from keras_permix.layers.parts.checks import check_names
 from keras_permix.zoo.registry import MODELS
 
@@ -15,7 +18,7 @@ POLICIES = (
 )
 
 
-def serialize_model(model):
+def serialize_model(model: Model) -> dict[str, Any]:
     """What `config.json` says of a model: no compile state, and no labels, which other files tell.
 
     Raises:
@@ -36,13 +39,14 @@ def serialize_model(model):
     }
 
 
-def model_class(spec, path):
+def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
     """The class of the zoo that the object of a `config.json` names, its configuration checked.
 
     Raises:
         ValueError: for another class, or a configuration that names any object but dtype policies.
     """
-    name, module = spec.get("class_name"), spec.get("module")
+    name: Any = spec.get("class_name")
+    module = spec.get("module")
     right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
     known = isinstance(name, str) and name in MODELS
     if not known or not right or not isinstance(spec.get("config"), dict):
@@ -62,19 +66,19 @@ def model_class(spec, path):
     return MODELS[name]
 
 
-def arguments(cls):
+def arguments(cls: type[Any]) -> list[str]:
     """Names of the arguments that a model of the zoo takes."""
     names = inspect.signature(cls.__init__).parameters
     own = (name for name in names if name not in ("self", "kwargs"))
     return [*own, "labels", "name", "trainable"]
 
 
-def check_arguments(cls, given):
+def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
     """Refuse names that are no arguments of a model of the zoo."""
     check_names(cls.__name__, given, arguments(cls))
 
 
-def is_quantized(config):
+def is_quantized(config: dict[str, Any]) -> bool:
     """Whether layers of the configured model have quantized weights."""
     dtype = config.get("dtype")
     return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"

@@ -13,7 +13,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TIMEOUT = 30.0  # seconds without an answer
 
 
-def fetch(url, name, sha256, size, exact=True):
+def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Path:
     """Fetch a file into Keras' cache, or find it there; its SHA-256 is verified either way.
 
     Args:

@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from keras_permix._typing import StrPath
 from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.preset_folders import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.fetch import fetch
@@ -33,22 +36,22 @@ class PresetFiles:
     """
 
     folder: Path
-    metadata: dict
+    metadata: dict[str, Any]
     url: str | None = None
     root: Path | None = None
     _read_files: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         """Names of all files but `metadata.json`, as relative POSIX paths."""
         return list(self.metadata["files"])
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         """Whether a listed file is here or can be fetched; its content is not looked at."""
         entry = self.metadata["files"].get(name)
         return entry is not None and bool((self.folder / name).is_file() or self._source(name))
 
-    def path(self, name):
+    def path(self, name: str) -> Path:
         """The file `name`, fetched if need be, its size and checksum verified.
 
         Raises:
@@ -58,17 +61,17 @@ class PresetFiles:
         """
         return self._read(name)[0]
 
-    def content(self, name):
+    def content(self, name: str) -> bytes:
         """The bytes of the file `name`, verified; raises as `path` does."""
         return self._read(name)[1]
 
-    def verify(self, skip=()):
+    def verify(self, skip: Iterable[str] = ()) -> None:
         """Fetch and verify every file that `skip` does not name; raises as `path` does."""
         for name in self.names:
             if name not in skip:
                 self.path(name)
 
-    def json(self, name):
+    def json(self, name: str) -> dict[str, Any]:
         """The object that the verified JSON file `name` holds."""
         return parse_json(self.content(name), self.folder / name)
 
@@ -109,7 +112,7 @@ class PresetFiles:
         return fetch(url, name, entry["sha256"], entry["bytes"])
 
 
-def open_preset(folder, url=None, root=None):
+def open_preset(folder: StrPath, url: str | None = None, root: Path | None = None) -> PresetFiles:
     """Read a preset's `metadata.json`.
 
     Raises:
@@ -130,7 +133,7 @@ def open_preset(folder, url=None, root=None):
     return PresetFiles(folder, metadata, url, root)
 
 
-def read_json(path):
+def read_json(path: StrPath) -> dict[str, Any]:
     """The object in a JSON file."""
     with open(path, "rb") as file:
         content = file.read(METADATA_LIMIT + 1)
@@ -141,7 +144,7 @@ def read_json(path):
     return parse_json(content, path)
 
 
-def parse_json(content, path):
+def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
     """The object in the bytes of a JSON file; `path` is for the error."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
@@ -156,12 +159,12 @@ def parse_json(content, path):
     return value
 
 
-def entry_of(content):
+def entry_of(content: bytes) -> dict[str, Any]:
     """The `metadata.json` entry of a file with these bytes."""
     return {"bytes": len(content), "sha256": sha256_of(content), "url": None}
 
 
-def check_file_names(names, source):
+def check_file_names(names: Iterable[str], source: StrPath) -> None:
     """Refuse names of a preset's files that are not relative POSIX paths inside its folder."""
     for name in names:
         if not isinstance(name, str) or not FILE_NAME.fullmatch(name):

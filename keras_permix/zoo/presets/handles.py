@@ -5,9 +5,10 @@ import re
 import zipfile
 from pathlib import Path
 
+from keras_permix._typing import StrPath
 from keras_permix.safe_files import write_bytes
 from keras_permix.zoo.presets.fetch import fetch
-from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, open_preset
+from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 
 FORMS = (
     "hf://USER/MODEL",
@@ -18,7 +19,7 @@ FORMS = (
 ARCHIVE_LIMIT = 2**32  # bytes
 
 
-def open_handle(handle):
+def open_handle(handle: str) -> PresetFiles:
     """Fetch what a handle names and open it as a preset.
 
     * `https://…/metadata.json#sha256=…`: the other files have their own URLs in it, or lie beside.
@@ -48,7 +49,7 @@ def open_handle(handle):
     )
 
 
-def unpack(archive):
+def unpack(archive: StrPath) -> PresetFiles:
     """Unpack a preset from a zip file into a folder beside it, and open it.
 
     Only the files that its metadata lists are read from the archive, no longer than is listed.

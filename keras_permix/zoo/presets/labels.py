@@ -1,7 +1,9 @@
 """Names of classes and outputs."""
 
+from typing import Any
 
-def check_labels(labels, outputs):
+
+def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
     """The labels of a model with so many outputs, as a tuple; `None` stays `None`.
 
     Raises:

@@ -4,7 +4,9 @@ import dataclasses
 import difflib
 import errno
 from pathlib import Path
+from typing import Any
 
+from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
 from keras_permix.safe_files import recover_folder
@@ -41,34 +43,34 @@ class PresetInfo:
     files: PresetFiles | None
 
     @property
-    def metadata(self):
+    def metadata(self) -> dict[str, Any]:
         """What `metadata.json` says; empty where there is only a recipe."""
         return self.files.metadata if self.files else {}
 
     @property
-    def has_weights(self):
+    def has_weights(self) -> bool:
         """Whether the weights are here or can be fetched."""
         return self.files is not None and self.files.has(WEIGHTS_FILE)
 
     @property
-    def parameters(self):
+    def parameters(self) -> int | None:
         """Number of parameters, or `None` if unknown."""
         return self.metadata.get("parameter_count")
 
     @property
-    def scores(self):
+    def scores(self) -> dict[str, float | None] | None:
         """Measured scores, e.g. `{"cifar10/test/top1": 0.75}`; `None` if nobody measured any."""
         return self.metadata.get("scores")
 
     @property
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """Arguments of the model."""
         if self.files is None:
             return _recipe_config(self.name)
         return self.files.json(CONFIG_FILE)["config"]
 
 
-def list_presets():
+def list_presets() -> dict[str, PresetInfo]:
     """All presets that the package knows, with or without weights.
 
     Returns:
@@ -83,7 +85,7 @@ def list_presets():
     return {name: _info(name, folder) for name, folder in _known().items()}
 
 
-def preset_info(preset):
+def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
     """What is known of one preset, given by name, folder or handle.
 
     Args:
@@ -104,7 +106,14 @@ def preset_info(preset):
     return _find(preset, None)
 
 
-def load_preset(cls, preset, *, load_weights=True, labels=None, **overrides):
+def load_preset(
+    cls: type[Any] | None,
+    preset: StrPath | PresetInfo,
+    *,
+    load_weights: bool = True,
+    labels: Labels | None = None,
+    **overrides: Any,
+) -> Model:
     """Build the model of a preset; see `ZooModel.from_preset`.
 
     Args:

@@ -1,17 +1,22 @@
 """A probe: random inputs and the outputs that a preset must give for them."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
+from keras_permix._typing import Model, StrPath
 from keras_permix.zoo.presets.config import is_quantized
-from keras_permix.zoo.presets.names import load_preset, preset_info
+from keras_permix.zoo.presets.names import PresetInfo, load_preset, preset_info
 
 ATOL = 1e-4
 # A quantized model rounds its activations: a last bit that differs can move one by a whole level.
 QUANTIZED_ATOL = 2e-2
 
 
-def make_probe(model, *, seed=0, batch=2, atol=ATOL):
+def make_probe(
+    model: Model, *, seed: int = 0, batch: int = 2, atol: float = ATOL
+) -> dict[str, Any]:
     """Ask `model` for its outputs on random inputs.
 
     Returns:
@@ -21,7 +26,7 @@ def make_probe(model, *, seed=0, batch=2, atol=ATOL):
     return {"seed": seed, "batch": batch, "outputs": outputs, "atol": atol}
 
 
-def probe_error(model, probe):
+def probe_error(model: Model, probe: dict[str, Any]) -> float:
     """The largest absolute difference between a model's outputs and those of a probe."""
     expected = np.asarray(probe["outputs"])
     found = _outputs(model, probe["seed"], probe["batch"])
@@ -33,7 +38,7 @@ def probe_error(model, probe):
     return float(np.abs(found - expected).max())
 
 
-def verify_probe(preset):
+def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
     """Load a preset, in float32 unless it is quantized, and compare it with its probe.
 
     Returns:
@@ -46,7 +51,7 @@ def verify_probe(preset):
     probe = info.metadata.get("probe")
     if probe is None:
         raise ValueError(f"The preset must have a probe and weights. Received: {info.name}")
-    dtype = {} if is_quantized(info.config) else {"dtype": "float32"}
+    dtype: dict[str, Any] = {} if is_quantized(info.config) else {"dtype": "float32"}
     return probe_error(load_preset(None, info, **dtype), probe), probe["atol"]
 
 

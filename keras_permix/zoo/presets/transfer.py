@@ -1,9 +1,15 @@
 """The weights of one model in another that differs in its head or its size."""
 
+from typing import Any
+
 from keras import ops
 
+from keras_permix._typing import Model
 
-def transfer_weights(source, target, overrides, new_head=False):
+
+def transfer_weights(
+    source: Model, target: Model, overrides: dict[str, Any], new_head: bool = False
+) -> None:
     """Give `target` the weights of `source`, by their paths.
 
     A head for another number of outputs keeps its fresh weights. The model fits what else depends

@@ -10,6 +10,8 @@ import h5py
 import keras
 import numpy as np
 
+from keras_permix._typing import Model, StrPath
+
 LARGEST_ITEM = 8  # bytes of one number
 BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
 
@@ -21,14 +23,14 @@ class _WeightsFile(io.BytesIO):
         return "in_memory.weights.h5"
 
 
-def weights_content(model):
+def weights_content(model: Model) -> bytes:
     """The bytes of the model's `.weights.h5` file, its optimizer's state included."""
     file = _WeightsFile()
     model.save_weights(file)
     return file.getvalue()
 
 
-def pack_weights(content, dtype=None):
+def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
     """A weights file made compact, without optimizer, floating arrays cast to `dtype`.
 
     Raises:
@@ -44,7 +46,7 @@ def pack_weights(content, dtype=None):
     return packed.getvalue()
 
 
-def check_finite_weights(model):
+def check_finite_weights(model: Model) -> None:
     """Refuse a model that has turned to NaN or infinity.
 
     Raises:
@@ -60,7 +62,7 @@ def check_finite_weights(model):
                 )
 
 
-def load_weights_content(model, content, path):
+def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
     """Load the bytes of a weights file, which must hold what the model needs and nothing else.
 
     Shapes are compared before an array is read.

@@ -6,9 +6,11 @@ import json
 import math
 import os
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import keras
 
+from keras_permix._typing import Model, StrPath
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.safe_files import LEFTOVER, replacing_folder, write_bytes
 from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
@@ -38,7 +40,14 @@ METADATA_KEYS = (
 WEIGHTS_DTYPES = (None, "float16", "float32")
 
 
-def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
+def save_preset(
+    model: Model,
+    folder: StrPath,
+    *,
+    weights_dtype: str | None = None,
+    urls: dict[str, str] | None = None,
+    **metadata: Any,
+) -> None:
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
     spec = serialize_model(model)
     check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
@@ -80,7 +89,7 @@ def save_preset(model, folder, *, weights_dtype=None, urls=None, **metadata):
         _write_folder(folder, contents)
 
 
-def json_content(value, name):
+def json_content(value: Any, name: str) -> bytes:
     """An object as the bytes of a JSON file that people can read.
 
     Raises:

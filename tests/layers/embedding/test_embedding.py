@@ -71,6 +71,12 @@ def test_positions_are_added(class_token, keep_unused):
     assert_close(to_numpy(layer(TOKENS)), wanted + table[:, : wanted.shape[1]])
 
 
+def test_positions_of_an_unknown_number_have_a_shape():
+    layer = PositionEmbedding(use_class_token=True)
+    assert layer.compute_output_shape((None, None, 8)) == (None, None, 8)
+    assert layer.compute_output_shape((None, 6, 8)) == (None, 7, 8)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_keeps_its_promises(name, tmp_path):
     make, inputs = LAYERS[name]

@@ -1,0 +1,132 @@
+"""What is public says its types, and a type checker tells users of their mistakes by them."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.test_architecture import FACES, FOLDER, TREES, within
+from tests.test_docstrings import public
+
+pytestmark = pytest.mark.once
+# Parts whose modules people import by their own names, each public as a whole.
+OPEN = ("bench", "checksums", "layers.mixers", "machine", "preset_folders", "recipe")
+OPEN += ("recipe_values", "safe_files", "scores", "training", "zoo.presets", "zoo.registry")
+
+
+def definition(module, name):
+    """Where a name that a module defines, or imports from the package, is defined, and how."""
+    for node in TREES[module].body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return module, node
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(FOLDER.name):
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return definition(node.module.partition(".")[2], alias.name)
+    return None
+
+
+def shown():
+    """Functions and classes that people see: on a face, in an open module, or as a base of one."""
+    waiting = [definition(face, name) for face, name, _ in public()]
+    for module in TREES:
+        if module in FACES or within(module, *OPEN):
+            nodes = TREES[module].body
+            named = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+            waiting += [(module, node) for node in named if node.name[0] != "_"]
+    found = {}
+    while waiting:
+        module, node = waiting.pop()
+        if (module, node.name) not in found:
+            found[module, node.name] = node
+            bases = [definition(module, ast.unparse(b)) for b in getattr(node, "bases", ())]
+            waiting += filter(None, bases)
+    return found
+
+
+def functions():
+    """Every function among these, and every method that is public or called by Python itself."""
+    for (module, name), node in sorted(shown().items()):
+        if isinstance(node, ast.FunctionDef):
+            yield f"{module}.{name}", node, 0
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.FunctionDef) and re.match("[a-z]|__", part.name):
+                static = "staticmethod" in map(ast.unparse, part.decorator_list)
+                yield f"{module}.{name}.{part.name}", part, 0 if static else 1
+
+
+def untyped(function, skipped):
+    """What of a function says no type, by name."""
+    given = function.args
+    arguments = [*given.posonlyargs, *given.args][skipped:] + given.kwonlyargs
+    arguments += filter(None, (given.vararg, given.kwarg))
+    yield from (argument.arg for argument in arguments if argument.annotation is None)
+    if function.returns is None:
+        yield "return"
+
+
+def test_what_is_public_is_annotated():
+    found = {name: list(untyped(node, skipped)) for name, node, skipped in functions()}
+    assert len(found) > 300
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
+USERS = """
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix import analysis, data, layers, ops, tasks, training, zoo
+from keras_permix.recipe import load_recipe
+
+tokens = np.ones((1, 8, 4), "float32")
+layers.CSP(group_size=4, shift=[0, 1, 2, 3], dropout=0, dtype="float16", name="mixer")(tokens)
+layers.CSP(group_size=None, layer=1, layers=6).compute_output_shape((None, 8, 4))
+layers.CSP(group_size="2")  # wrong
+layers.CSP(2, [0.5])  # wrong
+layers.CSP(dropout="0.1")  # wrong
+layers.SliceSort(1)  # wrong
+layers.MegaBlock(attention="softmax")  # wrong
+layers.GraphormerBias(heads=8).build([1, 2])  # wrong
+layers.SoftmaxAttention(num_heads=4).get_config()[0]  # wrong
+ops.csp(tokens, (0, 1, 2, 3), 2, align="reference", mask=tokens[..., 0] > 0)
+ops.csp(tokens, ops.ShiftSchedule("linear", 4), None)
+ops.csp(tokens, (0, 1, 2, 3), "2")  # wrong
+ops.group_sort(tokens, size=2)  # wrong
+ops.shift_steps("linear", tokens=8, channels="4")  # wrong
+ops.butterfly_stages(64, 8) + ops.explain(ops.csp, tokens, (0, 1, 2, 3), 2).chosen  # wrong
+analysis.rank_residual(tokens, estimator=None)  # wrong
+model = zoo.CSPViT.from_preset(Path("preset"), num_classes=5, image_size=64)
+name: str = model.classify(tokens)[0][0][0]
+zoo.CSPViT.from_preset(3)  # wrong
+zoo.ViT(depth=2.5)  # wrong
+zoo.SliceViT(image_size="32")  # wrong
+model.classify(tokens, top="5")  # wrong
+model.labels = "cat"  # wrong
+model.reset_classifier(2).save_to_preset(None)  # wrong
+zoo.preset_info("cspvit/test").scores.values()  # wrong: there may be none
+pictures = data.load_images("mnist", data_dir=Path("data"))
+data.Pipeline(*pictures.train, batch_size=32, num_classes=10)[0]
+data.Pipeline(*pictures.train, batch_size="32")  # wrong
+data.read_image(3)  # wrong
+tasks.task_of(model).evaluate(pictures.test, 32)["top1"] / 2
+tasks.task_of(model).evaluate(pictures.test)  # wrong
+training.train("cspvit/mnist", overrides=["epochs=1"], smoke=True).scores["x"] / 2
+training.train("cspvit/mnist", smoke=True, verbose="no")  # wrong
+load_recipe("cspvit/mnist", overrides=["epochs=2"])["epochs"]
+load_recipe("cspvit/mnist", option=2)  # wrong
+"""
+
+
+def test_a_type_checker_finds_mistakes_of_users_and_nothing_else(tmp_path):
+    (tmp_path / "users.py").write_text(USERS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-color-output", tmp_path / "users.py"],
+        cwd=FOLDER.parent, capture_output=True, text=True,
+    )  # fmt: skip
+    found = {int(line) for line in re.findall(r"users\.py:(\d+): error", done.stdout)}
+    lines = enumerate(USERS.splitlines(), 1)
+    assert found == {number for number, line in lines if "# wrong" in line}, done.stdout
+    assert not done.stderr
