@@ -13,10 +13,14 @@ SOURCES = ("csv", "folder", "tfds")
 class ImageClassification(Classification):
     """Images of 0–255 `(batch, height, width, channels)` to logits.
 
-    A model's configuration says `image_size`, `channels` and `num_classes`.
+    A model's configuration says `image_size` and `num_classes`, its input the channels.
     """
 
     name = "image_classification"
+
+    @property
+    def channels(self):
+        return self.model.input_shape[-1]
 
     def load(self, spec, data_dir=None, seed=0):
         """Load a data set.
@@ -39,15 +43,15 @@ class ImageClassification(Classification):
         if check_choice("source", source, SOURCES) == "tfds":
             return data.tfds_images(name, size, data_dir, seed=seed, **spec)
         load = data.folder_images if source == "folder" else data.listed_images
-        return load(name, size, data_dir, channels=self.config["channels"], seed=seed, **spec)
+        return load(name, size, data_dir, channels=self.channels, seed=seed, **spec)
 
     def generate(self, count, seed=0):
         size = self.config["image_size"]
-        shape = (size, size, self.config["channels"])
+        shape = (size, size, self.channels)
         return data.generated_images(shape, self.num_classes, count=count, seed=seed)
 
     def batches(self, part, *args, **kwargs):
-        images, channels = part[0], self.config["channels"]
+        images, channels = part[0], self.channels
         if isinstance(images, np.ndarray) and images.shape[-1] != channels:
             raise ValueError(
                 f"The model takes images of {channels} channels. "
@@ -68,6 +72,6 @@ class ImageClassification(Classification):
 
     def read(self, arguments):
         try:
-            return data.read_image(arguments[0], self.config["channels"])[None]
+            return data.read_image(arguments[0], self.channels)[None]
         except (OSError, ValueError) as error:
             raise ValueError(f"`INPUT` must be an image. {error}") from error
