@@ -6,7 +6,8 @@ import pytest
 
 from keras_permix.layers.mixers import MIXERS
 from keras_permix.zoo import LRATransformer
-from tests.harness import assert_close, check_model, load_golden, to_numpy
+from tests.backends import quick
+from tests.harness import assert_close, fit_once, load_golden, to_numpy
 from tests.zoo.models import tiny
 
 GOLDEN = {
@@ -89,21 +90,23 @@ COUNTING = ("butterfly_attention", "fourier")
 
 @pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {*COUNTING}))
 def test_padding_changes_nothing(mixer):
-    model = tiny("LRATransformer", max_length=16, mixer={"name": mixer, **SPECS.get(mixer, {})})
+    spec = {"name": mixer, **SPECS.get(mixer, {})}
+    model = tiny("LRATransformer", max_length=16, depth=1, mixer=spec)
     inputs = model.make_inputs(0, 3)
     inputs = {name: array[:, :11] for name, array in inputs.items()}
     inputs["mask"][0] = True
-    logits = to_numpy(model(inputs))
-    assert_close(to_numpy(model(padded(inputs, 16))), logits, kind="model")
+    call = quick(model)
+    logits = to_numpy(call(inputs))
+    assert_close(to_numpy(call(padded(inputs, 16))), logits, kind="model")
     other = np.where(inputs["mask"], inputs["tokens"], 5)
-    assert_close(to_numpy(model({**inputs, "tokens": other})), logits, kind="model")
-    other = np.where(np.arange(11) == 3, inputs["tokens"] % 7 + 1, inputs["tokens"])
-    assert not np.allclose(to_numpy(model({**inputs, "tokens": other}))[0], logits[0], atol=1e-3)
+    assert_close(to_numpy(call({**inputs, "tokens": other})), logits, kind="model")
+    other = inputs["tokens"] % 7 + 1
+    assert not np.allclose(to_numpy(call({**inputs, "tokens": other}))[0], logits[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
 def test_padding_is_not_pooled(pooling):
-    model = tiny("LRATransformer", max_length=16, pooling=pooling, head_dims=())
+    model = tiny("LRATransformer", max_length=16, depth=1, pooling=pooling, head_dims=())
     inputs = model.make_inputs(0, 3)
     inputs = {name: array[:, :11] for name, array in inputs.items()}
     tokens = to_numpy(model.get_layer("final_norm")(model.features(inputs, layers=[-1])[0]))
@@ -164,8 +167,17 @@ def test_post_norm_leaves_no_norm_before_the_head():
 IMAGES = dict(image_size=4, vocabulary_size=256, positions="learned", pooling="mean")
 
 
-def test_images_keep_their_promises():
-    check_model(lambda **arguments: tiny("LRATransformer", **IMAGES, **arguments))
+def test_images_of_every_kind_have_the_same_logits():
+    model = tiny("LRATransformer", **IMAGES)
+    images = model.make_inputs(0, 2)
+    logits = to_numpy(quick(model)(images))
+    assert images.shape == (2, 4, 4, 1) and not np.allclose(logits[0], logits[1])
+    np.testing.assert_array_equal(to_numpy(quick(model)(images.astype("float32"))), logits)
+    assert_close(model.predict(images[:1], verbose=0), logits[:1], kind="model")
+    low = tiny("LRATransformer", **IMAGES, dtype="mixed_bfloat16")
+    low.set_weights(model.get_weights())
+    assert_close(to_numpy(quick(low)(images)), logits, dtype="bfloat16", kind="model")
+    assert np.isfinite(fit_once(model))
 
 
 def test_pixels_are_tokens():
