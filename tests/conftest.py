@@ -17,6 +17,7 @@ ONCE = (
     "tests/test_examples.py::test_anneal_sinkhorn",
     "tests/test_examples.py::test_mixer_pictures",
     "tests/test_examples.py::test_mixing_figures",
+    "tests/test_examples.py::test_molecules",
     "tests/test_examples.py::test_quickstart",  # on JAX it is `make demo`
     "tests/test_examples.py::test_replace_attention",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.data",

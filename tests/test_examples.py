@@ -61,3 +61,20 @@ def test_anneal_sinkhorn():
     assert min(soft for soft, _ in scores.values()) > 80
     assert abs(scores["annealed"][0] - scores["annealed"][1]) < 2
     assert scores["warm"][0] - scores["warm"][1] > 5
+
+
+def test_molecules():
+    printed = run("molecules.py", "--smoke")
+    assert "34 molecules to learn from, 8 to test with; gap in hartree" in printed
+    errors = re.findall(
+        r"(mean of the training targets|SliceGraphormer): ([\d.]+) mean abs", printed
+    )
+    with open(EXAMPLES.parent / "tests/data/graphs/qm9_sample.csv", encoding="utf-8") as lines:
+        gaps = [float(line.split(",")[1]) for line in list(lines)[1:]]
+    mean = sum(gaps[:34]) / 34
+    guess = sum(abs(gap - mean) for gap in gaps[34:]) / 8
+    assert [name for name, _ in errors] == ["mean of the training targets", "SliceGraphormer"]
+    assert abs(float(errors[0][1]) - guess) < 1e-4 and float(errors[1][1]) < 2 * guess
+    assert re.findall(r"^(\w+): -?[\d.]+$", printed, re.MULTILINE) == [
+        "CCO", "c1ccccc1", "CCCCCCCCCC"
+    ]  # fmt: skip
