@@ -121,6 +121,7 @@ PUBLIC = {
         "CSPViT",
         "MODELS",
         "PresetInfo",
+        "SimpleTRON",
         "SliceViT",
         "ViT",
         "list_presets",

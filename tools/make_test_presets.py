@@ -15,6 +15,9 @@ VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 # class -> arguments of a tiny model of it
 MODELS = {
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
+    "SimpleTRON": dict(
+        vocabulary_size=257, max_length=16, num_classes=3, width=8, depth=1, num_heads=2, mlp_dim=8
+    ),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }

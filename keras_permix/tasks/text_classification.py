@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_permix.data import Dataset, encode_bytes, load_texts, pad_tokens
+from keras_permix.data import Dataset, load_texts
 from keras_permix.tasks.classification import Classification
 
 
@@ -12,15 +12,15 @@ class TextClassification(Classification):
     """Texts to logits.
 
     A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
-    shape, True at real tokens; its configuration says `max_length` and `num_classes`. A text
-    becomes its UTF-8 bytes, counted from 1.
+    shape, True at real tokens; its configuration says `max_length` and `num_classes`, and its
+    method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
     """
 
     name = "text_classification"
     fields = ("text",)  # of a row in a data file
 
     def load(self, spec, data_dir=None, seed=0):
-        spec = {"fields": self.fields, **spec}
+        spec = {"fields": self.fields, "encode": self.model.text_encoder(), **spec}
         name = spec.pop("name")
         return load_texts(name, self.config["max_length"], data_dir, **spec)
 
@@ -40,9 +40,8 @@ class TextClassification(Classification):
 
     def read(self, arguments):
         """The text itself, or `@FILE` for what a file says."""
-        parts = tuple(encode_bytes(_text(argument)) for argument in arguments)
-        sample = parts if len(self.fields) > 1 else parts[0]
-        return pad_tokens([sample], self.config["max_length"])
+        texts = tuple(_text(argument) for argument in arguments)
+        return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
 
 
 def _text(argument):

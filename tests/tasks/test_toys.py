@@ -67,7 +67,7 @@ def test_preset_says_what_it_is(project):
     assert metadata["labels"] == task["labels"] == labels
     outputs = {"outputs": "values", "targets": 2}
     assert outputs.items() <= task.items() or task["num_classes"] == 2
-    expected = {} if kind == "graphs" else {"max_length": 16, "vocabulary": "bytes"}
+    expected = {} if kind == "graphs" else {"max_length": 16, "vocabulary_size": 257}
     assert metadata["input"] == expected
     assert metadata["scores"] == done.scores and metadata["data"] == f"toy_{kind}"
     assert metadata["data_options"]["train"] == "train.jsonl"

@@ -11,23 +11,24 @@ import numpy as np
 from keras import ops
 
 from keras_permix.data import pad_graphs, preprocess_graph
-from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
+from keras_permix.zoo.sequence_classifier import SequenceClassifier
 
 
-class ToyText(Classifier):
+class ToyText(SequenceClassifier):
     """Embedded bytes, averaged over the real ones, to logits."""
 
-    task = "text_classification"
-    rows = ()
-
-    def __init__(self, max_length, num_classes, width=8, dtype=None, **kwargs):
+    def __init__(
+        self, max_length, num_classes, width=8, vocabulary_size=257, pairs=False, dtype=None,
+        **kwargs,
+    ):  # fmt: skip
         config = dict(max_length=max_length, num_classes=num_classes, width=width)
-        shape = (*self.rows, max_length)
+        config |= dict(vocabulary_size=vocabulary_size, pairs=pairs)
+        shape = (*(2,) * pairs, max_length)
         tokens = keras.Input(shape, dtype="int32", name="tokens")
         mask = keras.Input(shape, dtype="bool", name="mask")
-        x = keras.layers.Embedding(257, width, dtype=dtype, name="embedding")(tokens)
+        x = keras.layers.Embedding(vocabulary_size, width, dtype=dtype, name="embedding")(tokens)
         x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
         weights = ops.expand_dims(ops.cast(mask, x.dtype), -1)
         pooled = ops.sum(x * weights, axis=-2) / (ops.sum(weights, axis=-2) + 1e-3)
@@ -36,22 +37,6 @@ class ToyText(Classifier):
         logits = keras.layers.Activation("linear", dtype="float32")(logits)
         inputs = {"tokens": tokens, "mask": mask}
         super().__init__(inputs, logits, [x], config, dtype=dtype, **kwargs)
-
-    def make_inputs(self, seed, batch):
-        rng = np.random.default_rng(seed)
-        shape = (batch, *self.input["tokens"].shape[1:])
-        mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
-        return {"tokens": (rng.integers(1, 257, shape) * mask).astype("int32"), "mask": mask}
-
-    def describe_input(self):
-        return {"max_length": self.get_config()["max_length"], "vocabulary": "bytes"}
-
-
-class ToyPairs(ToyText):
-    """The same for two texts."""
-
-    task = "pair_classification"
-    rows = (2,)
 
 
 class ToyGraph(ZooModel):
@@ -90,7 +75,7 @@ class ToyGraph(ZooModel):
         return {"outputs": "values", "targets": self.output_shape[-1]}
 
 
-TOYS = (ToyText, ToyPairs, ToyGraph)
+TOYS = (ToyText, ToyGraph)
 
 
 @contextlib.contextmanager
@@ -138,7 +123,9 @@ def graph_rows(rng, count):
 # kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
 KINDS = {
     "text": (dict(class_name="ToyText", max_length=16, num_classes=2), text_rows, {}),
-    "pairs": (dict(class_name="ToyPairs", max_length=16, num_classes=2), pair_rows, {}),
+    "pairs": (
+        dict(class_name="ToyText", max_length=16, num_classes=2, pairs=True), pair_rows, {}
+    ),
     "graphs": (
         dict(class_name="ToyGraph", targets=2), graph_rows, {"labels": ("degree", "feature")}
     ),

@@ -9,17 +9,21 @@ from keras_permix import zoo
 
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
+TEXTS = dict(vocabulary_size=257, max_length=8, num_classes=3)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
+    "SimpleTRON": dict(
+        **TEXTS, width=8, depth=2, num_heads=2, mlp_dim=8, use_class_token=True, pooler="relu"
+    ),
     "SliceViT": dict(
         **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
     ),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
 # One class per family and kind of input, where more would find the same.
-FAMILIES = ("CSPViT", "ViT")
+FAMILIES = ("CSPViT", "SimpleTRON", "ViT")
 
 
 def tiny(class_name="CSPViT", **changes):

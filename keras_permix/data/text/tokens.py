@@ -57,6 +57,29 @@ def pad_tokens(samples, max_length):
     return {"tokens": tokens[:, 0], "mask": mask[:, 0]}
 
 
+def encode_texts(texts, max_length, encode=encode_bytes):
+    """Texts as padded rows of token ids.
+
+    Args:
+        texts: A list of str, or of tuples of str (pairs), whose texts become a row each.
+        max_length: Tokens of a padded row.
+        encode: Function from a text to its token ids.
+
+    Returns:
+        A dict of "tokens" and "mask", as `pad_tokens` gives it.
+
+    Example:
+
+    >>> from keras_permix.data import encode_texts
+    >>> encode_texts([("a", "b")], max_length=2)["tokens"].tolist()
+    [[[98, 0], [99, 0]]]
+    """
+    samples = [
+        tuple(map(encode, text)) if isinstance(text, tuple) else encode(text) for text in texts
+    ]
+    return pad_tokens(samples, max_length)
+
+
 class TextSource:
     """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
 
@@ -66,7 +89,7 @@ class TextSource:
         texts: A list of str, or of tuples of str (pairs).
         labels: int array `(texts,)`.
         max_length: Tokens of a padded row.
-        encode: Function from a text to its token ids.
+        encode: Function from a list of texts and `max_length` to the arrays of a batch.
 
     Example:
 
@@ -76,7 +99,7 @@ class TextSource:
     ([[122, 102, 116, 0]], [1])
     """
 
-    def __init__(self, texts, labels, max_length, encode=encode_bytes):
+    def __init__(self, texts, labels, max_length, encode=encode_texts):
         self.texts, self.labels = texts, np.asarray(labels, "int32")
         self.max_length, self.encode = max_length, encode
 
@@ -89,13 +112,7 @@ class TextSource:
         return some
 
     def read(self, indices, epoch=0, index=0):
-        """Read texts as one batch: `(inputs of pad_tokens, int32 labels)`."""
+        """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
-        return pad_tokens([self._encode(text) for text in texts], self.max_length), self.labels[
-            np.asarray(indices, int)
-        ]
-
-    def _encode(self, text):
-        if isinstance(text, tuple):
-            return tuple(self.encode(part) for part in text)
-        return self.encode(text)
+        labels = self.labels[np.asarray(indices, int)]
+        return self.encode(texts, self.max_length), labels
