@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.text.tokenizer import tokenizer_text
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS
 from keras_permix.layers.parts.checks import (
@@ -16,7 +16,6 @@ from keras_permix.layers.parts.checks import (
 )
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.bert_layers import classify, embed, make_block
-from keras_permix.zoo.convert.bert import TOKENIZER_FILE, read_bert
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
@@ -190,6 +189,8 @@ class SimpleTRON(SequenceClassifier):
                 f"`folder` says {', '.join(OF_BERT)}, and BERT's class token is in its vocabulary. "
                 f"Received: {sorted(wrong)}"
             )
+        from keras_permix.zoo.convert.bert import read_bert
+
         bert = read_bert(folder, depth, max_length)
         arguments = {"attention": attention, "variant": variant, **arguments}
         model = cls(**{**bert.arguments, "num_classes": num_classes, **arguments})

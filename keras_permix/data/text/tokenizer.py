@@ -6,6 +6,8 @@ from typing import Any
 
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
 
+TOKENIZER_FILE = "tokenizer.json"
+
 
 class SubwordEncoder:
     """From texts to padded rows of sub-words, as BERT reads them.

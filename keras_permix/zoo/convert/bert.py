@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.zoo.convert.safetensors import read_tensors
 
-CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE = "config.json", "model.safetensors", "tokenizer.json"
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # What `config.json` calls the arguments of `SimpleTRON`.
 SIZES = {
     "vocabulary_size": "vocab_size",

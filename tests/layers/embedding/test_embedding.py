@@ -20,6 +20,10 @@ LAYERS = {
     "patches": (partial(PatchEmbedding, 3, 8), IMAGES),
     "positions": (partial(PositionEmbedding), TOKENS),
     "class token": (partial(PositionEmbedding, use_class_token=True), TOKENS),
+    "as many positions as may come": (
+        partial(PositionEmbedding, use_class_token=True, max_tokens=7),
+        TOKENS,
+    ),
     "unused class token": (partial(PositionEmbedding, keep_unused=True), TOKENS),
 }
 
@@ -29,6 +33,15 @@ def test_patches_are_those_of_numpy():
     outputs = to_numpy(layer(IMAGES))
     kernel, bias = (to_numpy(weight) for weight in layer.weights)
     assert_close(outputs, oracle.patches(IMAGES.astype("float64"), 3) @ kernel + bias)
+
+
+def test_any_number_of_tokens_gets_the_first_positions():
+    model = functional(PositionEmbedding(max_tokens=7), (None, 8))
+    (table,) = map(to_numpy, model.weights)
+    assert table.shape == (1, 7, 8)
+    for count in (5, 3):
+        tokens = TOKENS[:, :count]
+        assert_close(model.predict(tokens, verbose=0), tokens + table[:, :count])
 
 
 @pytest.mark.parametrize("class_token", [False, True])
@@ -75,6 +88,8 @@ def test_layer_keeps_its_promises(name, tmp_path):
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
         (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
+        (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),
+        (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "more than `max_tokens`.*=4"),
     ],
 )
 def test_wrong_argument_is_named(call, message):
