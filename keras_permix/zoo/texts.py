@@ -21,7 +21,8 @@ def check_texts(texts, paired):
 def _is_text(text, paired):
     if not paired:
         return isinstance(text, str)
-    return isinstance(text, tuple) and [type(part) for part in text] == [str, str]
+    two = isinstance(text, tuple) and len(text) == 2
+    return two and all(isinstance(part, str) for part in text)
 
 
 def are_texts(x):

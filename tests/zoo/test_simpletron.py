@@ -63,6 +63,17 @@ def test_embedding_of_numpy():
     assert_close(to_numpy(found), expected)
 
 
+@pytest.mark.parametrize("attention", ["simple", "softmax"])
+def test_class_token_is_heard(attention):
+    model = tiny("SimpleTRON", attention=attention)
+    inputs = model.make_inputs(0, 3)
+    (before,) = model.features(inputs, layers=[0])
+    model.get_layer("position_embedding").class_token.assign_add(RNG.normal(size=(1, 1, 8)))
+    (after,) = model.features(inputs, layers=[0])
+    changes = np.abs(to_numpy(after) - to_numpy(before)).max(axis=-1)
+    assert changes[:, :2].min() > 1e-3
+
+
 def test_head_over_both_texts_of_a_pair():
     model = tiny("SimpleTRON", pairs=True)
     inputs = model.make_inputs(0, 3)
