@@ -39,7 +39,7 @@ class SimpleTRON(SequenceClassifier):
     to the letter; the weights of the two attentions are the same.
 
     Inputs are a dict of "tokens" and "mask", `(batch, tokens)`, or texts (see `encode`). Padding is
-    never attended to. With softmax it does not change the logits at all; without, `scale` says
+    never attended to. With softmax it does not change the logits; without, `scale` says
     whether they depend on its length: texts are always padded to `max_length`.
 
     A pair of texts is either two sequences that never meet (`pairs`), as for matching documents, or

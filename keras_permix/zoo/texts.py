@@ -49,7 +49,7 @@ def make_encoder(model):
                 f"use_token_types={joined}, tokenizer=None"
             )
         return encode_texts
-    encoder = SubwordEncoder(tokenizer, joined)
+    encoder = SubwordEncoder(tokenizer, config["max_length"], joined)
     if encoder.vocabulary_size > config["vocabulary_size"]:
         raise ValueError(
             "The `vocabulary_size` must be that of the `tokenizer` or larger. "

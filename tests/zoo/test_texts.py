@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import keras
@@ -66,6 +67,15 @@ def test_texts_become_what_the_tokenizer_makes_of_them():
     assert inputs["tokens"].tolist() == rows and inputs["tokens"].dtype == "int32"
     np.testing.assert_array_equal(inputs["mask"], np.array(rows) > 0)
     assert sorted(inputs) == ["mask", "tokens"]
+
+
+def test_threads_read_at_once_and_other_lengths():
+    encode, texts = make().text_encoder(), ["good film " * 200] * 20
+    expected = encode(texts, 8)["tokens"]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: encode(texts, 8)["tokens"], range(40)):
+            np.testing.assert_array_equal(found, expected)
+    assert encode(["good film"], 3)["tokens"].tolist() == [[2, 4, 3]]
 
 
 def test_pairs_are_apart_or_joined():

@@ -17,6 +17,8 @@ class SubwordEncoder:
 
     Args:
         tokenizer: The text of a `tokenizer.json`.
+        max_length: Tokens of a row. A call that asks for another length changes the encoder, which
+            threads may share as long as none does.
         joined: Whether the two texts of a pair become one row, with "token_types" beside "tokens"
             and "mask": 0 for the first text and 1 for the second.
 
@@ -25,9 +27,10 @@ class SubwordEncoder:
         ValueError: for a text that it cannot read.
     """
 
-    def __init__(self, tokenizer: str, joined: bool = False):
+    def __init__(self, tokenizer: str, max_length: int, joined: bool = False):
         self.joined = joined
         self._tokenizer = _parse(tokenizer)
+        self._tokenizer.enable_truncation(max_length)
 
     @property
     def vocabulary_size(self) -> int:
@@ -36,7 +39,8 @@ class SubwordEncoder:
 
     def __call__(self, texts: list, max_length: int) -> dict:
         """A list of texts, or of tuples of two, as `pad_tokens` gives them."""
-        self._tokenizer.enable_truncation(max_length)
+        if self._tokenizer.truncation["max_length"] != max_length:
+            self._tokenizer.enable_truncation(max_length)
         if not self.joined:
             return encode_texts(texts, max_length, self._ids)
         found = [self._tokenizer.encode(*pair) for pair in texts]
