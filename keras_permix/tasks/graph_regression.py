@@ -80,7 +80,7 @@ class GraphRegression(Task):
         """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""
         word = arguments[0]
         if not word.endswith(".json") and not os.path.isfile(word):
-            return self.model.encode_strings([word])
+            return self.model.encode([word])
         path = Path(word)
         try:
             row = json.loads(path.read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data import Dataset, encode_bytes, load_texts, pad_tokens
+from keras_permix.data import Dataset, load_texts
 from keras_permix.tasks.classification import Classification
 
 
@@ -15,15 +15,15 @@ class TextClassification(Classification):
     """Texts to logits.
 
     A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
-    shape, True at real tokens; its configuration says `max_length` and `num_classes`. A text
-    becomes its UTF-8 bytes, counted from 1.
+    shape, True at real tokens; its configuration says `max_length` and `num_classes`, and its
+    method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
     """
 
     name = "text_classification"
     fields: tuple[str, ...] = ("text",)  # of a row in a data file
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
-        spec = {"fields": self.fields, **spec}
+        spec = {"fields": self.fields, "encode": self.model.text_encoder(), **spec}
         name = spec.pop("name")
         return load_texts(name, self.config["max_length"], data_dir, **spec)
 
@@ -43,9 +43,8 @@ class TextClassification(Classification):
 
     def read(self, arguments: Sequence[str]) -> Any:
         """The text itself, or `@FILE` for what a file says."""
-        parts = tuple(encode_bytes(_text(argument)) for argument in arguments)
-        sample = parts if len(self.fields) > 1 else parts[0]
-        return pad_tokens([sample], self.config["max_length"])
+        texts = tuple(_text(argument) for argument in arguments)
+        return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
 
 
 def _text(argument):

@@ -7,6 +7,7 @@ from keras_permix.zoo.mega import CSPMEGA, MEGA
 from keras_permix.zoo.mlp_mixer import ButterflyMixer, MLPMixer, PatchOnlyMLPMixer
 from keras_permix.zoo.presets.names import PresetInfo, list_presets, preset_info
 from keras_permix.zoo.registry import MODELS
+from keras_permix.zoo.simpletron import SimpleTRON
 from keras_permix.zoo.vit import CSPViT, SliceViT, ViT
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "MODELS",
     "PatchOnlyMLPMixer",
     "PresetInfo",
+    "SimpleTRON",
     "SliceGraphormer",
     "SliceViT",
     "ViT",

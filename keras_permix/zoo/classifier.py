@@ -8,7 +8,7 @@ import numpy as np
 from keras_permix._typing import Labels, Tensor
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import is_quantized
-from keras_permix.zoo.presets.transfer import transfer_weights
+from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
 
 class Classifier(ZooModel):
@@ -104,7 +104,5 @@ class Classifier(ZooModel):
             )
         model = type(self).from_config(config)
         transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
-        trainable = {layer.path: layer.trainable for layer in self._flatten_layers()}
-        for layer in model._flatten_layers(include_self=False):
-            layer.trainable = trainable.get(layer.path, True) or layer.name == "head"
+        transfer_trainable(self, model)
         return model

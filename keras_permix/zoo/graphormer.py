@@ -140,7 +140,7 @@ class Graphormer(ZooModel):
             return inputs
         return {name: inputs[name] for name in self.input if name in inputs}
 
-    def encode_strings(self, strings: Sequence[str]) -> dict[str, np.ndarray]:
+    def encode(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """What the model takes of molecules, written as SMILES; see `from_smiles` of the data.
 
         Raises:
@@ -153,7 +153,7 @@ class Graphormer(ZooModel):
                 f"Received: {self.name} with node_features={config['node_features']}, "
                 f"edge_features={config['edge_features']}"
             )
-        return self._taken(from_smiles(strings, hops=config["max_hops"]))
+        return self._taken(from_smiles(list(texts), hops=config["max_hops"]))
 
     def check_arrays(self, x: Any) -> None:
         check_graphs(x, self.input)

@@ -12,6 +12,7 @@ from keras_permix._typing import Tensor
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
+from keras_permix.zoo.texts import are_texts
 
 
 def _checked(name):
@@ -34,13 +35,6 @@ def _checked(name):
 
 def _are_arrays(inputs):
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
-
-
-def _are_strings(inputs):
-    if isinstance(inputs, np.ndarray):
-        inputs = inputs.tolist() if inputs.dtype.kind in "UO" else ()
-    strings = isinstance(inputs, list | tuple) and all(isinstance(x, str) for x in inputs)
-    return strings and len(inputs) > 0
 
 
 class CheckedInputs:
@@ -71,12 +65,12 @@ class CheckedInputs:
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
     def encoded(self, x: Any) -> Any:
-        """Inputs, and in place of strings what `encode_strings` makes of them."""
-        return self.encode_strings(list(x)) if _are_strings(x) else x
+        """Inputs, and in place of texts what `encode` makes of them."""
+        return self.encode(x) if are_texts(x) else x
 
-    def encode_strings(self, strings: list[str]) -> Any:
-        """What the model takes of a list of strings; a model that takes none raises ValueError."""
-        raise ValueError(f"{type(self).__name__} takes no strings. Received: {strings[:3]}")
+    def encode(self, texts: Any) -> Any:
+        """The arrays that the model takes for texts; a model that takes none raises ValueError."""
+        raise ValueError(f"{type(self).__name__} takes no texts. Received: {str(texts)[:200]!r}")
 
     def check_inputs(self, x: Any) -> None:
         """Check that inputs are what the model takes; warn once of images that seem to be scaled.

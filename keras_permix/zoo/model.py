@@ -19,10 +19,12 @@ class ZooModel(CheckedInputs, keras.Model):
     A class says by `task` what it is for, by the name of one of `keras_permix.tasks` (by `task_for`
     where that depends on its arguments), and makes inputs of its kind in `make_inputs`. A layer
     named "preprocessor" is described in its presets.
-    Every model takes `labels`, a name for each class or output, besides its own arguments.
+    Every model takes `labels`, a name for each class or output, besides its own arguments. Those of
+    `asset_files`, texts, stand in a file of their own in its presets, whose name is given there.
     """
 
     task: str | None = None
+    asset_files: dict[str, str] = {}
 
     def __init__(
         self,
@@ -100,7 +102,8 @@ class ZooModel(CheckedInputs, keras.Model):
 
     def assets(self) -> dict[str, bytes]:
         """Other files of the model's presets, such as a tokenizer's: bytes by relative path."""
-        return {}
+        texts = {file: self._zoo_config.get(name) for name, file in self.asset_files.items()}
+        return {file: text.encode() for file, text in texts.items() if text is not None}
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The `value` of a weight of `source`, another model of this class, for `weight` here.

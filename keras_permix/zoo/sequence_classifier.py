@@ -10,6 +10,7 @@ from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.parts.checks import check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images, per_channel
+from keras_permix.zoo.texts import check_texts, make_encoder
 
 PIXEL_VALUES = 256
 
@@ -19,16 +20,22 @@ class SequenceClassifier(Classifier):
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
     "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
+    `encode` makes these of texts, and `predict` and `classify` take texts as they are.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
-    The constructor takes `vocabulary_size`, `max_length`, `pairs` and `image_size`.
+    The constructor takes `vocabulary_size`, `max_length`, `pairs` and `image_size`. It may take
+    `tokenizer`, the text of a `tokenizer.json`, and then has `asset_files`; and `use_token_types`,
+    whether pairs are joined in one sequence, with "token_types" of 0 and 1 beside the others.
     """
+
+    _encoder = None
 
     @classmethod
     def task_for(cls, config: dict[str, Any]) -> str:
         if config.get("image_size"):
             return "image_classification"
-        return "pair_classification" if config.get("pairs") else "text_classification"
+        paired = config.get("pairs") or config.get("use_token_types")
+        return "pair_classification" if paired else "text_classification"
 
     def make_inputs(self, seed: int, batch: int) -> Any:
         if self.task == "image_classification":
@@ -37,13 +44,54 @@ class SequenceClassifier(Classifier):
         shape = (batch, *(2,) * config["pairs"], config["max_length"])
         mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
         tokens = rng.integers(1, config["vocabulary_size"], shape)
-        return {"tokens": (tokens * mask).astype("int32"), "mask": mask}
+        inputs = {"tokens": (tokens * mask).astype("int32"), "mask": mask}
+        if config.get("use_token_types"):
+            second = np.arange(shape[-1]) >= rng.integers(1, shape[-1] + 1, (batch, 1))
+            inputs["token_types"] = (second & mask).astype("int32")
+        return inputs
 
     def describe_input(self) -> dict[str, Any]:
         if self.task == "image_classification":
             return describe_images(self)
         config = self.get_config()
         return {name: config[name] for name in ("vocabulary_size", "max_length")}
+
+    def text_encoder(self) -> Any:
+        """What makes arrays of texts: a function of a list of texts and of `max_length`.
+
+        Raises:
+            ValueError: for a model that reads no texts.
+        """
+        if self._encoder is None:
+            self._encoder = make_encoder(self)
+        return self._encoder
+
+    def encode(self, texts: Any) -> dict[str, np.ndarray]:
+        """Texts as the arrays that the model takes.
+
+        They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
+        vocabulary is that of `keras_permix.data.encode_bytes`. Longer texts are cut.
+
+        Args:
+            texts: A list of str, or for pairs a list of tuples of two str.
+
+        Returns:
+            A dict of NumPy arrays, padded to `max_length`.
+
+        Raises:
+            ValueError: for something else, or a model that reads no texts.
+            ImportError: if the package `tokenizers` is needed and absent.
+
+        Example:
+
+        >>> from keras_permix.zoo import SimpleTRON
+        >>> model = SimpleTRON.from_preset("test")
+        >>> model.encode(["ab"])["tokens"][0, :3].tolist()
+        [98, 99, 0]
+        """
+        encoder = self.text_encoder()
+        texts = check_texts(texts, paired=self.task == "pair_classification")
+        return encoder(texts, self._zoo_config["max_length"])
 
     def check_arrays(self, x: Any) -> None:
         if not isinstance(x, dict):

@@ -13,6 +13,7 @@ MEGA = dict(**TEXTS, hidden_dim=10, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
 PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2)
 GRAPHS = dict(targets=3, width=8, depth=2, num_heads=2, mlp_dim=8)
+BERT = dict(vocabulary_size=257, max_length=8, num_classes=3, width=8, depth=2)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {
@@ -25,6 +26,7 @@ TINY = {
     "MEGA": dict(**MEGA, mixer="laplace", chunk_size=5),
     "MLPMixer": dict(**IMAGES, expansion=3, mlp="dense"),
     "PatchOnlyMLPMixer": PATCHES,
+    "SimpleTRON": dict(**BERT, num_heads=2, mlp_dim=8, use_class_token=True, pooler="relu"),
     "SliceGraphormer": dict(**GRAPHS, edges="single", mixer="slice_sort"),
     "SliceViT": dict(
         **VIT, mixer={"name": "slice_sort"}, mean=[0.4, 0.5, 0.6], std=[0.6, 0.5, 0.4]
@@ -32,7 +34,9 @@ TINY = {
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
 # One class of each family but that of the ViT, where more would find the same.
-FAMILIES = ("Graphormer", "LRATransformer", "MEGA", "MLPMixer", "PatchOnlyMLPMixer")
+FAMILIES = (
+    "Graphormer", "LRATransformer", "MEGA", "MLPMixer", "PatchOnlyMLPMixer", "SimpleTRON"
+)  # fmt: skip
 
 
 def tiny(class_name="CSPViT", **changes):

@@ -1,12 +1,14 @@
 """Sets of labeled texts, in files of one sample per line."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.lines import read_parts
-from keras_permix.data.text.tokens import TextSource
+from keras_permix.data.text.tokens import TextSource, encode_texts
 
 SENTIMENT = ("negative", "positive")
 # name -> files, and what the rows of each part say under "split"
@@ -27,9 +29,10 @@ def load_texts(
     data_dir: StrPath | None = None,
     *,
     fields: Sequence[str] = ("text",),
+    encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
     **files: Any,
 ) -> Dataset:
-    """Load a set of labeled texts, as bytes.
+    """Load a set of labeled texts, unless told otherwise as bytes.
 
     A row of a file says under each name of `fields` a text, and under "label" its class: a number
     from 0, or a name.
@@ -39,6 +42,8 @@ def load_texts(
         max_length: Tokens of a padded row; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         fields: `("text",)`, or two names for pairs of texts.
+        encode: Function from a list of texts and `max_length` to the arrays of a batch, such as
+            the `text_encoder()` of a model.
         **files: `train`, `test` and `splits`, as in `read_parts`.
 
     Returns:
@@ -59,14 +64,15 @@ def load_texts(
     labels = labels or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
-    train, test = (_source(rows, numbers, fields, max_length) for rows in parts)
+    train, test = (_source(rows, numbers, fields, max_length, encode) for rows in parts)
     return Dataset(name, (train, None), (test, None), tuple(labels))
 
 
-def _source(rows, numbers, fields, max_length):
+def _source(rows, numbers, fields, max_length, encode):
     texts = [tuple(row[field] for field in fields) for row in rows]
     texts = [text[0] for text in texts] if len(fields) == 1 else texts
-    return TextSource(texts, [numbers[str(row["label"])] for row in rows], max_length)
+    labels = [numbers[str(row["label"])] for row in rows]
+    return TextSource(texts, labels, max_length, encode)
 
 
 def _label_names(given):

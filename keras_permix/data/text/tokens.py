@@ -59,6 +59,33 @@ def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]
     return {"tokens": tokens[:, 0], "mask": mask[:, 0]}
 
 
+def encode_texts(
+    texts: Sequence[str] | Sequence[tuple[str, ...]],
+    max_length: int,
+    encode: Callable[[str], Sequence[int] | np.ndarray] = encode_bytes,
+) -> dict[str, np.ndarray]:
+    """Texts as padded rows of token ids.
+
+    Args:
+        texts: A list of str, or of tuples of str (pairs), whose texts become a row each.
+        max_length: Tokens of a padded row.
+        encode: Function from a text to its token ids.
+
+    Returns:
+        A dict of "tokens" and "mask", as `pad_tokens` gives it.
+
+    Example:
+
+    >>> from keras_permix.data import encode_texts
+    >>> encode_texts([("a", "b")], max_length=2)["tokens"].tolist()
+    [[[98, 0], [99, 0]]]
+    """
+    samples = [
+        tuple(map(encode, text)) if isinstance(text, tuple) else encode(text) for text in texts
+    ]
+    return pad_tokens(samples, max_length)
+
+
 class TextSource:
     """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
 
@@ -68,7 +95,7 @@ class TextSource:
         texts: A list of str, or of tuples of str (pairs).
         labels: int array `(texts,)`.
         max_length: Tokens of a padded row.
-        encode: Function from a text to its token ids.
+        encode: Function from a list of texts and `max_length` to the arrays of a batch.
 
     Example:
 
@@ -83,7 +110,7 @@ class TextSource:
         texts: Sequence[str] | Sequence[tuple[str, ...]],
         labels: Sequence[int] | np.ndarray,
         max_length: int,
-        encode: Callable[[str], Sequence[int] | np.ndarray] = encode_bytes,
+        encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
     ) -> None:
         self.texts, self.labels = texts, np.asarray(labels, "int32")
         self.max_length, self.encode = max_length, encode
@@ -99,13 +126,7 @@ class TextSource:
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read texts as one batch: `(inputs of pad_tokens, int32 labels)`."""
+        """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
-        return pad_tokens([self._encode(text) for text in texts], self.max_length), self.labels[
-            np.asarray(indices, int)
-        ]
-
-    def _encode(self, text):
-        if isinstance(text, tuple):
-            return tuple(self.encode(part) for part in text)
-        return self.encode(text)
+        labels = self.labels[np.asarray(indices, int)]
+        return self.encode(texts, self.max_length), labels

@@ -7,20 +7,22 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.checks import check_tokens
+from keras_permix.layers.parts.checks import check_positive_or_none, check_tokens
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PositionEmbedding(keras.layers.Layer):
     """Add a learned position to every token, and prepend a class token where one is used.
 
-    Input: `(batch, tokens, channels)`, of a known number of tokens. Output: the same, or one token
-    more.
+    Input: `(batch, tokens, channels)`, of a known number of tokens unless `max_tokens` is given.
+    Output: the same, or one token more.
 
     Args:
         use_class_token: Whether to prepend a learned class token.
         keep_unused: Without a class token, hold its weights and the position row that it would
             have all the same, so that parameter counts equal the papers'.
+        max_tokens: Number of tokens that there are positions for, of which the input may have
+            fewer. `None`: as many as the input has.
 
     Raises:
         ValueError: for a wrong shape, or an unknown number of tokens.
@@ -37,18 +39,24 @@ class PositionEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, use_class_token: bool = False, keep_unused: bool = False, **kwargs: Any
+        self,
+        use_class_token: bool = False,
+        keep_unused: bool = False,
+        max_tokens: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.use_class_token = use_class_token
         self.keep_unused = keep_unused
+        self.max_tokens = check_positive_or_none("max_tokens", max_tokens)
 
     def build(self, input_shape: Shape) -> None:
-        _, tokens, width = check_tokens("PositionEmbedding", input_shape)
-        if tokens is None:
+        _, given, width = check_tokens("PositionEmbedding", input_shape)
+        tokens = given if self.max_tokens is None else self.max_tokens
+        if tokens is None or (given or 0) > tokens:
             raise ValueError(
-                "PositionEmbedding needs a known number of tokens. "
-                f"Received: input_shape={tuple(input_shape)}"
+                "PositionEmbedding needs a known number of tokens, no more than `max_tokens`. "
+                f"Received: input_shape={tuple(input_shape)}, max_tokens={self.max_tokens}"
             )
         has_class_token = self.use_class_token or self.keep_unused
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
@@ -66,15 +74,19 @@ class PositionEmbedding(keras.layers.Layer):
     def call(self, tokens: Tensor) -> Tensor:
         if self.use_class_token:
             tokens = prepend(self.class_token, tokens)
-        return tokens + ops.cast(self.table[:, : tokens.shape[1]], tokens.dtype)
+        return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, tokens, width = input_shape
         return (batch, None if tokens is None else tokens + self.use_class_token, width)
 
     def get_config(self) -> dict[str, Any]:
-        config = {"use_class_token": self.use_class_token, "keep_unused": self.keep_unused}
-        return {**super().get_config(), **config}
+        return {
+            **super().get_config(),
+            "use_class_token": self.use_class_token,
+            "keep_unused": self.keep_unused,
+            "max_tokens": self.max_tokens,
+        }
 
 
 def prepend(class_token, tokens):

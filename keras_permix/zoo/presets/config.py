@@ -19,7 +19,7 @@ POLICIES = (
 
 
 def serialize_model(model: Model) -> dict[str, Any]:
-    """What `config.json` says of a model: no compile state, and no labels, which other files tell.
+    """What `config.json` says of a model: no compile state, and nothing that other files tell.
 
     Raises:
         ValueError: if the model is of no class of the zoo.
@@ -30,7 +30,8 @@ def serialize_model(model: Model) -> dict[str, Any]:
             f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
             f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
         )
-    config = {key: value for key, value in model.get_config().items() if key != "labels"}
+    elsewhere = {"labels", *model.asset_files}
+    config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
     return {
         "module": "keras_permix.zoo",
         "class_name": name,

@@ -140,6 +140,7 @@ def load_preset(
     _check_overrides(found, config, overrides)
     if info.files:
         info.files.verify(skip=(WEIGHTS_FILE,))
+        config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
     if info.files and set(changed) <= HARMLESS:
         model = stored = _stored_model(info, found, config, overrides)
@@ -157,6 +158,18 @@ def load_preset(
     if labels is None:
         model.labels = _stored_labels(info, model, changed)
     return model
+
+
+def _asset(info, file):
+    """The text of a file that belongs to a preset, or `None` where it has none."""
+    if file not in info.files.names:
+        return None
+    try:
+        return info.files.content(file).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`{info.files.folder / file}` must be a text in UTF-8. Received: {error}"
+        ) from error
 
 
 def _stored_labels(info, model, changed):

@@ -40,3 +40,15 @@ def transfer_weights(
                 f"instead of {None if value is None else tuple(value.shape)}"
             )
         weight.assign(ops.cast(value, weight.dtype))
+
+
+def transfer_trainable(source: Model, target: Model) -> None:
+    """Freeze in `target` the layers that are frozen in `source`, by their paths, but for the head.
+
+    Args:
+        source: A model.
+        target: A model of the same class.
+    """
+    trainable = {layer.path: layer.trainable for layer in source._flatten_layers()}
+    for layer in target._flatten_layers(include_self=False):
+        layer.trainable = trainable.get(layer.path, True) or layer.name == "head"

@@ -24,6 +24,10 @@ LAYERS = {
     "patches": (partial(PatchEmbedding, 3, 8), IMAGES),
     "positions": (partial(PositionEmbedding), TOKENS),
     "class token": (partial(PositionEmbedding, use_class_token=True), TOKENS),
+    "as many positions as may come": (
+        partial(PositionEmbedding, use_class_token=True, max_tokens=7),
+        TOKENS,
+    ),
     "unused class token": (partial(PositionEmbedding, keep_unused=True), TOKENS),
 }
 
@@ -56,6 +60,15 @@ def test_images_with_aligned_corners_grow_and_shrink():
     step[:, 4:] = 100
     middle = [0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]  # weights of the pixels 1 to 7
     assert_close(aligned(step, 3)[0, :, 0, 0], [0, 100 * sum(middle[3:]) / sum(middle), 100])
+
+
+def test_any_number_of_tokens_gets_the_first_positions():
+    model = functional(PositionEmbedding(max_tokens=7), (None, 8))
+    (table,) = map(to_numpy, model.weights)
+    assert table.shape == (1, 7, 8)
+    for count in (5, 3):
+        tokens = TOKENS[:, :count]
+        assert_close(model.predict(tokens, verbose=0), tokens + table[:, :count])
 
 
 @pytest.mark.parametrize("class_token", [False, True])
@@ -108,6 +121,8 @@ def test_layer_keeps_its_promises(name, tmp_path):
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
         (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
+        (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),
+        (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "more than `max_tokens`.*=4"),
     ],
 )
 def test_wrong_argument_is_named(call, message):

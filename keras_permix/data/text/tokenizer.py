@@ -1,0 +1,93 @@
+"""Texts as sub-words, by a `tokenizer.json` of the `tokenizers` library."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from keras_permix.data.text.tokens import encode_texts, pad_tokens
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+class SubwordEncoder:
+    """From texts to padded rows of sub-words, as BERT reads them.
+
+    How texts are cut and padded is the model's matter: what a `tokenizer.json` says of that is not
+    followed.
+
+    Args:
+        tokenizer: The text of a `tokenizer.json`.
+        max_length: Tokens of a row. A call that asks for another length changes the encoder, which
+            threads may share as long as none does.
+        joined: Whether the two texts of a pair become one row, with "token_types" beside "tokens"
+            and "mask": 0 for the first text and 1 for the second.
+
+    Raises:
+        ImportError: if the package `tokenizers` is absent.
+        ValueError: for a text that it cannot read.
+    """
+
+    def __init__(self, tokenizer: str, max_length: int, joined: bool = False):
+        self.joined = joined
+        self._tokenizer = _parse(tokenizer)
+        self._tokenizer.enable_truncation(max_length)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """One more than the largest id that a text can get."""
+        return 1 + max(self._tokenizer.get_vocab().values())
+
+    def __call__(self, texts: list, max_length: int) -> dict:
+        """A list of texts, or of tuples of two, as `pad_tokens` gives them."""
+        if self._tokenizer.truncation["max_length"] != max_length:
+            self._tokenizer.enable_truncation(max_length)
+        if not self.joined:
+            return encode_texts(texts, max_length, self._ids)
+        found = [self._tokenizer.encode(*pair) for pair in texts]
+        types = pad_tokens([one.type_ids for one in found], max_length)["tokens"]
+        return {**pad_tokens([one.ids for one in found], max_length), "token_types": types}
+
+    def _ids(self, text):
+        return self._tokenizer.encode(text).ids
+
+
+def tokenizer_text(tokenizer: str | Path | None) -> str | None:
+    """The text of a `tokenizer.json`, which is given as such or by its path.
+
+    Raises:
+        ValueError: for a file that cannot be read, or is no such file.
+    """
+    if tokenizer is None:
+        return None
+    text = str(tokenizer)
+    try:
+        if not text.lstrip().startswith("{"):
+            text = Path(text).read_text(encoding="utf-8")
+        if "model" not in json.loads(text):
+            raise ValueError('without a "model"')
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            "`tokenizer` must be the path of a `tokenizer.json` or its text, that of a JSON object "
+            f"as the library tokenizers writes it. Received: tokenizer={str(tokenizer)[:100]!r} "
+            f"({error})"
+        ) from error
+    return text
+
+
+def _parse(text: str) -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ImportError(
+            'Texts are cut into sub-words by tokenizers: pip install "keras_permix[text]". '
+            "Received: an environment without it"
+        ) from error
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # which is all that the library raises
+        raise ValueError(
+            "`tokenizer` must be a `tokenizer.json` that the library tokenizers reads. "
+            f"Received: {text[:60]!r}… ({error})"
+        ) from error
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,79 @@
+"""What a BERT is made of: its embedding, blocks, pooler and head, with either attention."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAttentionBlock
+from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.sequence_classifier import join_pairs
+
+
+def embed(inputs, tokens, mask, config, dtype):
+    """From token ids to normalized vectors, and the mask of these. Adds an input if need be."""
+    table = dict(
+        output_dim=config["width"],
+        embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+        dtype=dtype,
+    )
+    x = keras.layers.Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
+    if config["token_types"]:
+        types = ops.zeros_like(tokens)
+        if config["use_token_types"]:
+            types = keras.Input((None,), dtype="int32", name="token_types")
+            inputs["token_types"] = types
+        embedding = keras.layers.Embedding(config["token_types"], **table, name="type_embedding")
+        x = x + embedding(types)
+    if config["use_class_token"]:
+        mask = ops.concatenate([ops.ones_like(mask[:, :1]), mask], axis=1)
+    position = PositionEmbedding(
+        use_class_token=config["use_class_token"],
+        max_tokens=config["max_length"],
+        dtype=dtype,
+        name="position_embedding",
+    )
+    norm = keras.layers.LayerNormalization(
+        epsilon=config["epsilon"], dtype=dtype, name="embedding_norm"
+    )
+    dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
+    return dropout(norm(position(x))), mask
+
+
+def make_block(config, dtype, name):
+    heads, mlp_dim, dropout = config["num_heads"], config["mlp_dim"], config["dropout"]
+    shared = dict(dropout=dropout, epsilon=config["epsilon"], dtype=dtype, name=name)
+    if config["attention"] == "simple":
+        keys = ("variant", "extra_skip", "scale")
+        return SimpleAttentionBlock(heads, mlp_dim, **{key: config[key] for key in keys}, **shared)
+    projects, skips = VARIANTS[config["variant"]]
+    attention = SoftmaxAttention(
+        heads,
+        use_qkv_bias=True,
+        use_output_projection=projects,
+        dropout=dropout,
+        dtype=dtype,
+        name="attention",
+    )
+    return MixerBlock(
+        attention,
+        mlp_dim,
+        norm_first=False,
+        extra_skip=config["extra_skip"] if skips else None,
+        mixer_dropout=0.0 if projects else dropout,  # With a projection, attention has its own.
+        **shared,
+    )
+
+
+def classify(first, config, dtype):
+    """From token 0 to logits in float32."""
+    if config["pooler"]:
+        pooler = keras.layers.Dense(config["width"], config["pooler"], dtype=dtype, name="pooler")
+        first = pooler(first)
+    if config["pairs"]:
+        one, other = join_pairs(first)
+        first = ops.concatenate([one, other, ops.abs(one - other), one * other], axis=-1)
+    first = make_dropout(config["dropout"], dtype=dtype, name="head_dropout")(first)
+    logits = keras.layers.Dense(config["num_classes"], dtype=dtype, name="head")(first)
+    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)

@@ -1,0 +1,58 @@
+"""Arrays from files of the `safetensors` library."""
+
+from pathlib import Path
+
+import numpy as np
+
+# bfloat16, which NumPy lacks, is read as what it is: the upper half of a float32.
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
+    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
+
+
+def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
+    """The tensors of a `.safetensors` file by name; bfloat16 becomes float32.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A dict from names to NumPy arrays.
+
+    Raises:
+        ImportError: if the package `safetensors` is absent.
+        FileNotFoundError: for a missing file.
+        ValueError: for a damaged file, or a dtype that NumPy cannot hold.
+    """
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ImportError(
+            'Weights are read by safetensors: pip install "keras_permix[text]". '
+            f"Received: {path}, and an environment without it"
+        ) from error
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            "Weights are read from a safetensors file, and from no pickle. "
+            f"Received: no file {path}"
+        )
+    try:
+        found = safetensors.deserialize(path.read_bytes())
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"`{path}` must be a safetensors file; it is truncated or corrupt. Copy or fetch it "
+            f"again. Received: {error}"
+        ) from error
+    return {name: _array(name, tensor, path) for name, tensor in found}
+
+
+def _array(name, tensor, path):
+    dtype = tensor["dtype"]
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"Tensors must be of {', '.join(DTYPES)}. Received: `{name}` of {dtype} in {path}"
+        )
+    array = np.frombuffer(tensor["data"], DTYPES[dtype]).reshape(tensor["shape"])
+    return (array.astype("uint32") << 16).view("float32") if dtype == "BF16" else array

@@ -1,0 +1,59 @@
+"""Texts as people give them to a model of sequences."""
+
+import numpy as np
+
+from keras_permix.data.text.tokenizer import SubwordEncoder
+from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
+
+
+def check_texts(texts, paired):
+    """Return texts as a list of str, or where they are `paired` of tuples of two str."""
+    texts = texts.tolist() if isinstance(texts, np.ndarray) else texts
+    found = list(texts) if isinstance(texts, list | tuple) else []
+    if paired:
+        found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
+    if not found or not all(_is_text(text, paired) for text in found):
+        kind = "tuples of two str, the texts of a pair" if paired else "str"
+        raise ValueError(f"`texts` must be a list of {kind}. Received: texts={str(texts)[:200]!r}")
+    return found
+
+
+def _is_text(text, paired):
+    if not paired:
+        return isinstance(text, str)
+    two = isinstance(text, tuple) and len(text) == 2
+    return two and all(isinstance(part, str) for part in text)
+
+
+def are_texts(x):
+    """Whether what a model is given are texts, or something else that begins with one."""
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind in "UO"
+    while isinstance(x, list | tuple) and x:
+        x = x[0]
+    return isinstance(x, str)
+
+
+def make_encoder(model):
+    """From a list of texts and `max_length` to arrays, as a model's configuration has it."""
+    config = model.get_config()
+    tokenizer, joined = config.get("tokenizer"), config.get("use_token_types", False)
+    if model.task == "image_classification":
+        raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
+    if tokenizer is None:
+        if config["vocabulary_size"] != BYTE_TOKENS or joined:
+            raise ValueError(
+                f"Texts need a `tokenizer`, or else a `vocabulary_size` of {BYTE_TOKENS}, which is "
+                "that of bytes, and pairs that are not joined. "
+                f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
+                f"use_token_types={joined}, tokenizer=None"
+            )
+        return encode_texts
+    encoder = SubwordEncoder(tokenizer, config["max_length"], joined)
+    if encoder.vocabulary_size > config["vocabulary_size"]:
+        raise ValueError(
+            "The `vocabulary_size` must be that of the `tokenizer` or larger. "
+            f"Received: vocabulary_size={config['vocabulary_size']}, and a tokenizer of "
+            f"{encoder.vocabulary_size}"
+        )
+    return encoder

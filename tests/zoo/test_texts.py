@@ -1,0 +1,252 @@
+"""Models answer to texts: by their tokenizer, which goes with them, or by bytes."""
+
+import json
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.cli import main
+from keras_permix.data import Pipeline
+from keras_permix.tasks import task_of
+from keras_permix.zoo import SimpleTRON, preset_info
+from keras_permix.zoo.texts import make_encoder
+from tests.harness import assert_close
+from tests.zoo.models import edit_json, list_anew, tiny
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "##s")
+SPECIAL = {word: {"id": word, "ids": [WORDS.index(word)], "tokens": [word]} for word in WORDS[2:4]}
+
+
+def part(kind, name, type_id):
+    return {kind: {"id": name, "type_id": type_id}}
+
+
+FIRST = [
+    part("SpecialToken", "[CLS]", 0), part("Sequence", "A", 0), part("SpecialToken", "[SEP]", 0)
+]  # fmt: skip
+TOKENIZER = {
+    "version": "1.0",
+    "truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "padding": {
+        "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+        "pad_type_id": 0, "pad_token": "[PAD]",
+    },
+    "added_tokens": [],
+    "normalizer": {
+        "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+        "strip_accents": None, "lowercase": True,
+    },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": FIRST,
+        "pair": [*FIRST, part("Sequence", "B", 1), part("SpecialToken", "[SEP]", 1)],
+        "special_tokens": SPECIAL,
+    },
+    "decoder": None,
+    "model": {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(WORDS)},
+    },
+}  # fmt: skip
+TEXT = json.dumps(TOKENIZER)
+
+
+def make(**arguments):
+    return tiny("SimpleTRON", **{"vocabulary_size": 9, "tokenizer": TEXT, **arguments})
+
+
+def test_texts_become_what_the_tokenizer_makes_of_them():
+    inputs = make().encode(["Good films", "a film, good film good film good"])
+    rows = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # What is cut ends as it should.
+    assert inputs["tokens"].tolist() == rows and inputs["tokens"].dtype == "int32"
+    np.testing.assert_array_equal(inputs["mask"], np.array(rows) > 0)
+    assert sorted(inputs) == ["mask", "tokens"]
+
+
+def test_threads_read_at_once_and_other_lengths():
+    encode, texts = make().text_encoder(), ["good film " * 200] * 20
+    expected = encode(texts, 8)["tokens"]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: encode(texts, 8)["tokens"], range(40)):
+            np.testing.assert_array_equal(found, expected)
+    assert encode(["good film"], 3)["tokens"].tolist() == [[2, 4, 3]]
+
+
+def test_pairs_are_apart_or_joined():
+    pairs = [("good", "bad films"), ("film", "good")]
+    apart = make(pairs=True).encode(pairs)
+    assert apart["tokens"].shape == (2, 2, 8)
+    assert apart["tokens"][0, :, :5].tolist() == [[2, 4, 3, 0, 0], [2, 5, 6, 7, 3]]
+    joined = make(use_token_types=True).encode(pairs)
+    assert joined["tokens"].tolist() == [[2, 4, 3, 5, 6, 7, 3, 0], [2, 6, 3, 4, 3, 0, 0, 0]]
+    assert joined["token_types"].tolist() == [[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 1, 1, 0, 0, 0]]
+    np.testing.assert_array_equal(joined["mask"], joined["tokens"] > 0)
+
+
+def test_texts_are_bytes_without_a_tokenizer():
+    inputs = tiny("SimpleTRON").encode(["aé", "0123456789"])
+    assert inputs["tokens"].tolist() == [
+        [98, 196, 170, 0, 0, 0, 0, 0], [49, 50, 51, 52, 53, 54, 55, 56]
+    ]  # fmt: skip
+    inputs = tiny("SimpleTRON", pairs=True).encode([("a", "b")])
+    assert inputs["tokens"][0, :, :2].tolist() == [[98, 0], [99, 0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        ({}, ["good film", "bad"]),
+        (dict(pairs=True), [("good", "film"), ("bad", "film")]),
+        (dict(use_token_types=True), [("good", "film"), ("bad", "film")]),
+    ],
+    ids=["texts", "apart", "joined"],
+)
+def test_predict_and_classify_take_texts(arguments, texts):
+    model = make(labels=["a", "b", "c"], **arguments)
+    expected = model.predict(model.encode(texts), verbose=0)
+    for given in (texts, tuple(texts), np.array(texts), np.array(texts, object)):
+        np.testing.assert_array_equal(model.predict(given, verbose=0), expected)
+    assert not np.allclose(expected[0], expected[1])
+    assert model.classify(texts) == model.decode_predictions(expected)
+    assert model.classify(texts, top=1)[0][0][0] == "abc"[expected[0].argmax()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts", "message"),
+    [
+        ({}, "good", "`texts` must be a list of str. Received: texts='good'"),
+        ({}, [("a", "b")], r"a list of str. Received: .*\('a', 'b'\)"),
+        ({}, ["a", 1], "a list of str. Received"),
+        (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
+        (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
+        (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),
+        (dict(vocabulary_size=257, tokenizer=None, use_token_types=True), [("a", "b")],
+         "pairs that are not joined. Received: .*use_token_types=True"),
+        (dict(vocabulary_size=7), ["a"], "must be that of the `tokenizer` or larger.*=7.* of 8"),
+        (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers reads. Received"),
+    ],
+)  # fmt: skip
+def test_wrong_texts_and_models_without_texts(arguments, texts, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        make(**arguments).predict(texts)
+
+
+def test_no_texts_at_all():
+    with pytest.raises(ValueError, match=r"`texts` must be a list of str. Received: texts='\[\]'"):
+        make().encode([])
+    pixels = SimpleNamespace(task="image_classification", get_config=dict, name="pixels")
+    with pytest.raises(ValueError, match="`image_size` reads no texts. Received: pixels"):
+        make_encoder(pixels)
+
+
+@pytest.mark.parametrize("given", ["nowhere.json", "[1]", '{"a": 1}', "{"])
+def test_wrong_tokenizer(given, tmp_path):
+    with pytest.raises(ValueError, match="`tokenizer` must be the path of a `tokenizer.json`"):
+        make(tokenizer=given)
+    path = tmp_path / "a.json"
+    path.write_text(given)
+    with pytest.raises(ValueError, match="`tokenizer` must be the path .* Received: .*a.json"):
+        make(tokenizer=path)
+
+
+def test_library_is_needed_when_texts_come(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    model = make()
+    model.predict(model.make_inputs(0, 1), verbose=0)
+    with pytest.raises(ImportError, match=r'pip install "keras_permix\[text\]"'):
+        model.predict(["good"])
+
+
+def test_tokenizer_goes_with_the_model(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(TEXT, encoding="utf-8")
+    model = make(tokenizer=path)
+    path.unlink()
+    expected = model.predict(["good film"], verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_close(loaded.predict(["good film"], verbose=0), expected, kind="model")
+    other = model.reset_classifier(2).encode(["good film"])
+    np.testing.assert_array_equal(other["tokens"], model.encode(["good film"])["tokens"])
+    encoder = pickle.loads(pickle.dumps(model.text_encoder()))
+    np.testing.assert_array_equal(encoder(["good film"], 8)["tokens"], other["tokens"])
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "films"
+    make(labels=["a", "b", "c"]).save_to_preset(folder)
+    return folder
+
+
+def test_tokenizer_is_a_file_of_the_preset(preset):
+    assert (preset / "tokenizer.json").read_text(encoding="utf-8") == TEXT
+    assert "tokenizer.json" in preset_info(preset).files.names
+    assert "tokenizer" not in json.loads((preset / "config.json").read_text())["config"]
+    model = SimpleTRON.from_preset(preset)
+    expected = make().predict(["good film", "bad"], verbose=0)
+    assert_close(model.predict(["good film", "bad"], verbose=0), expected, kind="model")
+    assert SimpleTRON.from_preset(preset, num_classes=2).encode(["good"])["tokens"][0, 1] == 4
+    swapped = {**TOKENIZER, "model": {**TOKENIZER["model"], "vocab": dict(
+        zip((*WORDS[:4], "bad", "good", *WORDS[6:]), range(8), strict=True)
+    )}}  # fmt: skip
+    other = SimpleTRON.from_preset(preset, tokenizer=json.dumps(swapped))
+    assert other.encode(["good"])["tokens"][0, 1] == 5
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+
+
+def test_a_configuration_names_no_file_as_tokenizer(tmp_path):
+    """Such as one from outside the folder: what is read is listed, and has a checksum."""
+    make(tokenizer=None).save_to_preset(tmp_path / "preset")
+    (tmp_path / "outside.json").write_text(TEXT)
+    change = {"tokenizer": str(tmp_path / "outside.json")}
+    edit_json(tmp_path / "preset" / "config.json", lambda spec: spec["config"].update(change))
+    list_anew(tmp_path / "preset", "config.json")
+    model = SimpleTRON.from_preset(tmp_path / "preset")
+    assert model.get_config()["tokenizer"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xff", "tokenizer.json` must be a text in UTF-8"), (b"[]", "configuration that a Simple")],
+)
+def test_tokenizer_that_is_none(tmp_path, content, message):
+    make().save_to_preset(tmp_path / "preset")
+    (tmp_path / "preset" / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ValueError, match="tokenizer.json` must "):
+        SimpleTRON.from_preset(tmp_path / "preset")
+    list_anew(tmp_path / "preset", "tokenizer.json")
+    with pytest.raises(ValueError, match=message):
+        SimpleTRON.from_preset(tmp_path / "preset")
+
+
+def test_task_and_command_line_read_by_the_tokenizer(preset, tmp_path, capsys):
+    rows = [{"text": "good film", "label": "a"}, {"text": "bad", "label": "b"}]
+    rows.append({"text": "films", "label": "c"})
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    model = SimpleTRON.from_preset(preset)
+    spec = dict(name="mine", train="a.jsonl", test="a.jsonl")
+    data = task_of(model).load(spec, tmp_path)
+    inputs, _ = Pipeline(*data.train, batch_size=3)[0]
+    np.testing.assert_array_equal(
+        inputs["tokens"], model.encode([r["text"] for r in rows])["tokens"]
+    )
+    assert inputs["tokens"][0].tolist() == [2, 4, 6, 3, 0, 0, 0, 0]
+    assert main(["predict", str(preset), "good film", "--top", "1"]) == 0
+    ((label, probability),) = model.classify(["good film"], top=1)[0]
+    answer = f"good film\n  {100 * probability:6.2f} %  {label}\n"
+    assert capsys.readouterr().out == answer
+
+
+def test_command_line_reads_joined_pairs(tmp_path, capsys):
+    model = make(use_token_types=True, labels=["a", "b", "c"])
+    model.save_to_preset(tmp_path / "preset")
+    assert main(["predict", str(tmp_path / "preset"), "good", "bad", "--top", "1"]) == 0
+    ((label, probability),) = model.classify([("good", "bad")], top=1)[0]
+    assert capsys.readouterr().out == f"good bad\n  {100 * probability:6.2f} %  {label}\n"
