@@ -16,8 +16,16 @@ ENCODERS = {
         "SimpleAttention": {"name": "simple_attention", "num_heads": 4},
     }.items()
 }
+MEGAS = {
+    "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),
+    "CSPMEGA": ("CSPMEGA", dict[str, Any]()),
+}
 SMALL = dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
 TEXT = dict(width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
+MEGA = dict(  # of the Long Range Arena's texts
+    width=128, hidden_dim=256, shared_dim=64, depth=4, norm="scalenorm", prenorm=False,
+    truncation=1024,
+)  # fmt: skip
 # name -> (contenders, arguments that they share, batch size)
 CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10_small": (VITS, SMALL, 128),
@@ -29,6 +37,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "text, 1024 tokens": (ENCODERS, {**TEXT, "max_length": 1024}, 8),
     "text, 2048 tokens": (ENCODERS, {**TEXT, "max_length": 2048}, 4),
     "text, 4096 tokens": (ENCODERS, {**TEXT, "max_length": 4096}, 2),
+    "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_length": 1024}, 4),
+    "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_length": 4096}, 1),
 }  # fmt: skip
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
