@@ -78,7 +78,7 @@ release: $(RELEASE)/.installed
 
 site: $(PAGE)/model.onnx $(PAGE)/.runtime
 	rm -rf site build/site
-	cp docs/site/demo/*.js docs/site/demo/*.css $(PAGE)
+	cp docs/site/*.js docs/site/*.css $(PAGE)
 	$(SITE)/bin/python docs/site/pages.py build/site
 	KERAS_BACKEND=torch $(SITE)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
 	@echo "the site: $(SITE)/bin/python -m http.server --directory site"

@@ -153,7 +153,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def open_browser(profile):
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
+    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     for setting in (*SETTINGS, f"--user-data-dir={profile}"):
         options.add_argument(setting)

@@ -23,7 +23,7 @@ GUIDES = {
 }
 # Pages that are a whole file.
 FILES = {
-    "demo": "docs/site/demo/demo.md",
+    "demo": "docs/site/demo.md",
     "guides/training": "docs/training.md",
     "zoo/index": "zoo/README.md",
     "zoo/weights": "weights/README.md",
@@ -32,8 +32,8 @@ FILES = {
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
 }
-CARDS = {f"zoo/{'/'.join(path.parts[-3:-1])}": path for path in ROOT.glob("zoo/*/*/README.md")}
-FILES |= {page: path.relative_to(ROOT).as_posix() for page, path in sorted(CARDS.items())}
+CARDS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("zoo/*/*/README.md"))
+FILES |= {page: f"{page}/README.md" for page in CARDS}
 # Where a link to a file of the repository leads on the site.
 LEADS = {"README.md": "index", "docs/mixers.md": "mixers/index"}
 LEADS |= {source: page for page, source in FILES.items()}
@@ -42,7 +42,12 @@ FACES = ("layers", "ops", "zoo", "data", "analysis")  # of which every public na
 MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
 LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
-# What the tables of benchmarks/README.md call a layer that is measured around another.
+# The tables of benchmarks/README.md with rows of mixers, and where they are explained.
+MEASURED = {
+    "layers": "How many times as fast as attention ([Mixers](../benchmarks/index.md#mixers))",
+    "growth": "What a token costs among many ([Long sequences](../benchmarks/index.md#long-sequences))",
+}
+# What they call a layer that is measured around another.
 MEASURED_AS = {"ButterflyBlock": "ButterflyAttention"}
 
 
@@ -137,18 +142,16 @@ def mixer_pages():
 
 
 def measured(name):
-    """The rows of a mixer in the tables of the benchmarks, with what stands above each table."""
+    """The rows of a mixer in the tables of the benchmarks, and where these stand."""
     text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
     row = f"| `{MEASURED_AS.get(name, name)}` |"
     made = ""
-    for title, table in (("Mixers", "layers"), ("Long sequences", "growth")):
-        section = rf"^## {title}\n\n(.*?)\n\n<!-- {table} -->\n(.*?)<!--"
-        said, shown = re.search(section, text, re.MULTILINE | re.DOTALL).groups()
-        head, line, *rows = shown.splitlines()
+    for table, said in MEASURED.items():
+        head, line, *rows = re.search(rf"<!-- {table} -->\n(.*?)<!--", text, re.S)[1].splitlines()
         own = [each for each in rows if each.startswith(row)]
         if own:
-            made += "\n".join([f"\n## {title}\n", said, "", head, line, *own, ""])
-    return rebased(made, "benchmarks/README.md", "mixers/")
+            made += "\n".join([f"\n{said}:\n", head, line, *own, ""])
+    return made and f"\n## Measured\n{made}"
 
 
 def gallery():
