@@ -45,7 +45,7 @@ LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?
 # The tables of benchmarks/README.md with rows of mixers, and where they are explained.
 MEASURED = {
     "layers": "How many times as fast as attention ([Mixers](../benchmarks/index.md#mixers))",
-    "growth": "What a token costs among many ([Long sequences](../benchmarks/index.md#long-sequences))",
+    "growth": "What a token costs among many ([Sequences](../benchmarks/index.md#long-sequences))",
 }
 # What they call a layer that is measured around another.
 MEASURED_AS = {"ButterflyBlock": "ButterflyAttention"}
@@ -120,12 +120,13 @@ def lead(link, source, page):
 
 
 def card_files(page):
-    """What stands beside a model card: curves and recipe."""
+    """What stands beside a model card: curves and recipe. (An option has its recipe elsewhere.)"""
     folder = os.path.relpath(f"../../{page}", os.path.dirname(page))
-    return (
-        f"\n![loss and accuracy by epoch]({folder}/curves.png)\n"
-        f"\n```{{literalinclude}} {folder}/recipe.py\n:language: python\n```\n"
-    )
+    shown = {
+        "curves.png": f"\n![loss and score by epoch]({folder}/curves.png)\n",
+        "recipe.py": f"\n```{{literalinclude}} {folder}/recipe.py\n:language: python\n```\n",
+    }
+    return "".join(text for name, text in shown.items() if (ROOT / page / name).is_file())
 
 
 def mixer_pages():
