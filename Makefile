@@ -93,7 +93,7 @@ $(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.js
 $(PAGE)/.runtime: Makefile
 	@echo "$(PAGE) 2/2: fetching $(RUNTIME)"
 	@mkdir -p $(PAGE)
-	@npm pack --silent --pack-destination build "$(RUNTIME)"
+	@npm pack --silent --pack-destination build "$(RUNTIME)" >/dev/null
 	@tar -xzf build/$(subst @,-,$(RUNTIME)).tgz -C $(PAGE) --strip-components=2 \
 		package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm
 	@touch $@

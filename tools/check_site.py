@@ -44,6 +44,16 @@ SETTINGS = (
 SECONDS = 120  # for the slowest machine to load the model
 CLOSE = 0.02  # of percentages, printed with two digits: float32 on two runtimes
 SAME = 0.001  # of values, which in pairs that are nearly equal may change places
+DROP = """
+const [name] = arguments;
+return (async () => {
+  const blob = await (await fetch(`_static/demo/${name}`)).blob();
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([blob], name, { type: blob.type }));
+  document.getElementById("demo").dispatchEvent(new DragEvent("drop", { dataTransfer }));
+})();
+"""
+CLICK = "document.querySelector(`#examples [alt='${arguments[0]}']`).parentElement.click();"
 # Point at every patch in every layer, and read what the page then says of the places.
 HEARD = """
 const [layer, patches] = ["layer", "tokens"].map((id) => document.getElementById(id));
@@ -118,16 +128,19 @@ def check_demo(folder):
         browser = open_browser(profile)
         try:
             browser.get(f"{address}/demo.html")
-            results["the page shows an example"] = [
-                said for said in [state(browser)] if said != "ready"
-            ]
+            results["the page shows an example"] = unless("ready", state(browser))
             for path in sorted(PICTURES.glob("*.png")):
                 image = read_image(path)[None]
                 output = keras.ops.convert_to_numpy(model(image, training=False))[0]
-                results[path.name] = unless("ready", ask(browser, path))
-                results[path.name] += wrong_labels(browser, task.answer(output, 5))
+                results[path.name] = unless("ready", ask(browser, choose, path))
+                results[path.name] += wrong_labels(browser, lines := task.answer(output, 5))
                 results[path.name] += wrong_sources(browser, model, image)
-            results["what is no picture is refused"] = unless("failed", ask(browser, __file__))
+            said = ask(browser, choose, __file__)
+            results["what is no picture is refused"] = unless("failed", said)
+            for way, how in (("dropped", DROP), ("clicked", CLICK)):
+                asked = ask(browser, webdriver.Chrome.execute_script, how, path.name)
+                results[f"{path.name}, {way}"] = unless("ready", asked)
+                results[f"{path.name}, {way}"] += wrong_labels(browser, lines)
             results["no request leaves the machine"] = list(strangers(browser, address))
         finally:
             browser.quit()
@@ -165,11 +178,16 @@ def unless(expected, said):
     return [] if said == expected else [said]
 
 
-def ask(browser, path):
-    """Give the page a file. Returns the state it ends in."""
+def ask(browser, give, *given):
+    """Give the page a picture. Returns the state it ends in."""
     browser.execute_script("document.getElementById('demo').dataset.state = 'asked'")
-    browser.find_element(By.ID, "file").send_keys(str(path))
+    give(browser, *given)
     return state(browser)
+
+
+def choose(browser, path):
+    """Give the page a file as a person does."""
+    browser.find_element(By.ID, "file").send_keys(str(path))
 
 
 def state(browser):
@@ -207,7 +225,7 @@ def wrong_sources(browser, model, image):
         block = model.get_layer(f"block_{layer}")
         tokens = keras.Model(model.input, block.mixer_norm(block.input))(image)
         maps = permutation_maps(block.mixer, tokens)  # (batch, channels, tokens, places)
-        apart = abs(heard[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / heard[layer].sum()
+        apart = abs(heard[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / (2 * heard[layer].sum())
         if apart > SAME:
             yield f"layer {layer}: {100 * apart:.2f} % of the values come from elsewhere"
 

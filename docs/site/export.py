@@ -7,6 +7,7 @@ permutation rounds nothing, so the page finds by equality where a value came fro
 """
 
 import json
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ def main(folder):
     (folder / "model.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
     for name in PICTURES:
         shutil.copy(EXAMPLES / name, folder)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is not needed
     # Keras' own export has no free sizes on PyTorch. Any size but the model's stands for all: the
     # model resizes by itself, as it does in `permix predict`.
     torch.onnx.export(
