@@ -3,6 +3,8 @@
 # make test-oldest   the quickest part of the tests with the oldest Keras that pyproject.toml allows
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
+# make site   builds the documentation into site/ (needs npm);  make test-site  checks its links, and
+#             its demo page in Chromium
 # make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
 # make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #
@@ -33,14 +35,19 @@ OLDEST_KERAS ?= keras==3.12.0
 OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
 	tests/layers/mixing/test_slice_sort.py tests/layers/test_any_length.py
 
+# What runs the model of the site's demo page in a browser.
+RUNTIME ?= onnxruntime-web@1.30.0
+
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
 RELEASE := .venv-release
+SITE := .venv-site
+PAGE := build/static/demo
 OLDEST := $(TEST)/$(subst ==,-,$(OLDEST_KERAS))
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators test-oldest lint wheel release clean
+.PHONY: demo test test-accelerators test-oldest lint wheel release site test-site clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -69,6 +76,28 @@ release: $(RELEASE)/.installed
 	$(RELEASE)/bin/twine check --strict dist/*
 	$(RELEASE)/bin/python tools/check_release.py dist
 	@echo "dist/ can be released: $(RELEASE)/bin/twine upload dist/*"
+
+site: $(PAGE)/model.onnx $(PAGE)/.runtime
+	rm -rf site build/site
+	cp docs/site/*.js docs/site/*.css $(PAGE)
+	$(SITE)/bin/python docs/site/pages.py build/site
+	KERAS_BACKEND=torch $(SITE)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
+	@echo "the site: $(SITE)/bin/python -m http.server --directory site"
+
+test-site: site
+	KERAS_BACKEND=torch $(SITE)/bin/python tools/check_site.py site
+
+$(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.json $(SITE)/.installed
+	@echo "$(PAGE) 1/2: exporting the model (half a minute)"
+	@KERAS_BACKEND=torch $(SITE)/bin/python -W ignore docs/site/export.py $(PAGE)
+
+$(PAGE)/.runtime: Makefile
+	@echo "$(PAGE) 2/2: fetching $(RUNTIME)"
+	@mkdir -p $(PAGE)
+	@npm pack --silent --pack-destination build "$(RUNTIME)" >/dev/null
+	@tar -xzf build/$(subst @,-,$(RUNTIME)).tgz -C $(PAGE) --strip-components=2 \
+		package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm
+	@touch $@
 
 $(DEMO)/.installed: pyproject.toml
 	@echo "$(DEMO) 1/2: making the environment"
@@ -113,5 +142,15 @@ $(RELEASE)/.installed: pyproject.toml
 	@$(RELEASE)/$(PIP) build twine
 	@touch $@
 
+$(SITE)/.installed: pyproject.toml
+	@echo "$(SITE) 1/3: making the environment"
+	@$(PYTHON) -m venv --clear $(SITE)
+	@echo "$(SITE) 2/3: installing $(TORCH) (a minute or more)"
+	@$(SITE)/$(PIP) "$(TORCH)"
+	@echo "$(SITE) 3/3: installing keras_permix and what builds and checks the site"
+	@$(SITE)/$(PIP) --editable ".[site]"
+	@touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) $(SITE) build dist site
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -17,11 +17,17 @@ from matplotlib.figure import Figure
 from keras_permix.analysis import influence_map, plot_influence_map
 from keras_permix.layers import (
     CSP,
+    ButterflyAttention,
     ButterflyBlock,
     DampedEMA,
+    FourierMixer,
     GraphormerBlock,
+    LinearAttention,
+    LinformerAttention,
+    LocalAttention,
     MegaBlock,
     PatchOnlyMixer,
+    PerformerAttention,
     SimpleAttention,
     SinkhornCSP,
     SliceSort,
@@ -67,6 +73,12 @@ MIXERS = {
     "mega_block": lambda: MegaBlock(shared_dim=16, attention={"chunk_size": 12}),
     "graphormer_block": lambda: on_a_ring(GraphormerBlock(num_heads=4), 4),
     "softmax_attention": lambda: SoftmaxAttention(4),
+    "butterfly_attention": lambda: ButterflyAttention(4, SIDE, layer=1, layers=2),
+    "linear_attention": lambda: LinearAttention(4),
+    "performer_attention": lambda: PerformerAttention(4),
+    "linformer_attention": lambda: LinformerAttention(4),
+    "local_attention": lambda: LocalAttention(4, SIDE),
+    "fourier_mixer": lambda: FourierMixer(),
 }
 
 

@@ -94,7 +94,7 @@ def listed_images(
         data_dir: Folder that `train` and `test` are relative to; `None`: the current one.
         train, test: The files of either part. `test=None`: `train` is divided by `test_fraction`.
         splits: What the rows of either part say under "split"; `None`: all rows of the file.
-        test_fraction, split_seed, **how: As in `folder_images`.
+        test_fraction, split_seed, how: As in `folder_images`.
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`; its labels are those of the rows, sorted.

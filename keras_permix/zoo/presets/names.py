@@ -59,7 +59,7 @@ class PresetInfo:
 
     @property
     def scores(self) -> dict[str, float | None] | None:
-        """Measured scores, e.g. `{"cifar10/test/top1": 0.75}`; `None` if nobody measured any."""
+        """Measured scores by names such as `cifar10/test/top1`; `None` if nobody measured any."""
         return self.metadata.get("scores")
 
     @property

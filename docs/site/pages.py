@@ -1,0 +1,186 @@
+"""The pages of the documentation site, cut out of the pages of the repository.
+
+    python docs/site/pages.py FOLDER
+
+Nothing is said here that the repository does not say: a page is a file or a section of it, with its
+links rewritten, and docstrings are left to Sphinx.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The five wishes: a page each, of a section of the README.
+GUIDES = {
+    "use": "Use a trained model",
+    "fine_tune": "Fine-tune it",
+    "replace_attention": "Replace attention in your own model",
+    "reproduce": "Reproduce a number",
+    "cost": "Know what it costs",
+}
+# Pages that are a whole file.
+FILES = {
+    "demo": "docs/site/demo.md",
+    "guides/models": "docs/models.md",
+    "guides/training": "docs/training.md",
+    "zoo/index": "zoo/README.md",
+    "zoo/weights": "weights/README.md",
+    "benchmarks/index": "benchmarks/README.md",
+    "benchmarks/waiting": "benchmarks/waiting.md",
+    "contributing": "CONTRIBUTING.md",
+    "changelog": "CHANGELOG.md",
+}
+CARDS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("zoo/*/*/README.md"))
+FILES |= {page: f"{page}/README.md" for page in CARDS}
+# Where a link to a file of the repository leads on the site.
+LEADS = {"README.md": "index", "docs/mixers.md": "mixers/index"}
+LEADS |= {source: page for page, source in FILES.items()}
+
+FACES = ("layers", "ops", "zoo", "data", "analysis")  # of which every public name is shown
+MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
+PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
+LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
+# The tables of benchmarks/README.md with rows of mixers, and where they are explained.
+MEASURED = {
+    "layers": "How many times as fast as attention ([Mixers](../benchmarks/index.md#mixers))",
+    "growth": "What a token costs among many ([Sequences](../benchmarks/index.md#long-sequences))",
+}
+# What they call a layer that is measured around another.
+MEASURED_AS = {"ButterflyBlock": "ButterflyAttention"}
+
+
+def main(folder):
+    for page, text in pages().items():
+        file = folder / f"{page}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def pages():
+    """The Markdown of every page, by its path without a suffix."""
+    made = {page: cut(source, page) for page, source in FILES.items()}
+    made |= {f"guides/{name}": cut("README.md", "guides/", title) for name, title in GUIDES.items()}
+    made["guides/replace_attention"] += rst(".. autofunction:: keras_permix.swap_mixer")
+    for page in CARDS:
+        made[page] += card_files(page)
+    mixers = mixer_pages()
+    made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
+    made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
+    made["benchmarks/index"] += contents(["benchmarks/waiting"], "benchmarks/")
+    made["mixers/index"] = gallery() + contents(mixers, "mixers/")
+    made["index"] = cut("README.md", "index").partition("\n## Use a trained model")[0]
+    groups = {
+        "Guides": [*(f"guides/{name}" for name in GUIDES), "guides/models", "guides/training"],
+        "Look": ["demo", "mixers/index", "zoo/index", "benchmarks/index"],
+        "Reference": [f"reference/{face}" for face in FACES],
+        "Project": ["contributing", "changelog"],
+    }
+    made["index"] += "".join(contents(group, "", name) for name, group in groups.items())
+    return made
+
+
+def cut(source, page, title=None):
+    """A file of the repository, or a section of it, as a page with the title as its heading."""
+    text = (ROOT / source).read_text(encoding="utf-8")
+    if title is not None:
+        found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+        if not found:
+            raise ValueError(f"A guide must be a section of {source}. Received: title={title!r}")
+        text = f"# {title}\n{found[1]}"
+    return rebased(text, source, page)
+
+
+def rebased(text, source, page):
+    """Markdown of a file with the links that it needs where it stands on the site."""
+    fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    fenced[::2] = [LINK.sub(lambda link: lead(link, source, page), part) for part in fenced[::2]]
+    return "".join(fenced)
+
+
+def lead(link, source, page):
+    """A link to a page, or to a file of the repository; only its text if that is a folder."""
+    to = link["to"] or link[0]
+    if re.match(r"\w+:", to):
+        return link[0]
+    target = os.path.normpath(os.path.join(os.path.dirname(source), to))
+    target = LEADS.get(target) or LEADS.get(f"{target}/README.md") or target
+    if target in LEADS.values():
+        target = f"{target}.md"
+    elif not (ROOT / target).exists():
+        raise ValueError(f"A link must lead to a file. Received: {to} in {source}")
+    elif (ROOT / target).is_dir():
+        return link["text"].strip("[](")
+    else:
+        # The site's sources stand two folders below the repository: build/site/.
+        target = f"../../{target}"
+    target = os.path.relpath(target, os.path.dirname(page) or ".")
+    return f"{link['text']}{target}{link['at'] or ''})" if link["to"] else target
+
+
+def card_files(page):
+    """What stands beside a model card: curves and recipe. (An option has its recipe elsewhere.)"""
+    folder = os.path.relpath(f"../../{page}", os.path.dirname(page))
+    shown = {
+        "curves.png": f"\n![loss and score by epoch]({folder}/curves.png)\n",
+        "recipe.py": f"\n```{{literalinclude}} {folder}/recipe.py\n:language: python\n```\n",
+    }
+    return "".join(text for name, text in shown.items() if (ROOT / page / name).is_file())
+
+
+def mixer_pages():
+    """A page for each mixer of docs/mixers.md: picture, text, measurements, docstring."""
+    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    made = {}
+    for name, said in MIXER.findall(text):
+        shown = "".join(f"![{name}]({picture})\n" for picture in PICTURE.findall(said))
+        body = f"# {name}\n\n{shown}\n`{name}` {PICTURE.sub('', said)}\n"
+        page = f"mixers/{name}"
+        made[page] = rebased(body, "docs/mixers.md", page) + measured(name)
+        made[page] += rst(f".. autoclass:: keras_permix.layers.{name}\n   :no-index:")
+    return made
+
+
+def measured(name):
+    """The rows of a mixer in the tables of the benchmarks, and where these stand."""
+    text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    row = f"| `{MEASURED_AS.get(name, name)}` |"
+    made = ""
+    for table, said in MEASURED.items():
+        head, line, *rows = re.search(rf"<!-- {table} -->\n(.*?)<!--", text, re.S)[1].splitlines()
+        own = [each for each in rows if each.startswith(row)]
+        if own:
+            made += "\n".join([f"\n{said}:\n", head, line, *own, ""])
+    return made and f"\n## Measured\n{made}"
+
+
+def gallery():
+    """Pictures of all mixers, each leading to its page, under the first lines of docs/mixers.md."""
+    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    rows = text[: MIXER.search(text).start()] + "| heard | mixer |\n| --- | --- |\n"
+    for name, said in MIXER.findall(text):
+        rows += f"| ![{name}]({PICTURE.findall(said)[0]}) | MIXER {name} |\n"
+    rows = rebased(rows, "docs/mixers.md", "mixers/")
+    return re.sub(r"MIXER (\w+)", r"[`\1`](\1.md)", rows)
+
+
+def reference(face):
+    name = f"keras_permix.{face}"
+    return f"# `{name}`\n" + rst(f".. automodule:: {name}\n   :members:\n   :imported-members:")
+
+
+def rst(directive):
+    return f"\n```{{eval-rst}}\n{directive}\n```\n"
+
+
+def contents(pages, below, caption=""):
+    """A list of pages for the sidebar."""
+    names = "\n".join(page.removeprefix(below) for page in pages)
+    caption = f":caption: {caption}\n" if caption else ""
+    return f"\n```{{toctree}}\n:hidden:\n{caption}\n{names}\n```\n"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

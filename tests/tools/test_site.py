@@ -1,0 +1,99 @@
+"""The documentation site has a page for everything, before Sphinx and a browser look at it."""
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from keras_permix.layers.mixers import MIXERS
+from keras_permix.zoo import list_presets
+
+pytestmark = pytest.mark.once
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "site" / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SITE = load()
+PAGES = SITE.pages()
+
+
+def test_every_page_is_in_the_sidebar():
+    listed = []
+    for page, text in PAGES.items():
+        for contents in re.findall(r"```\{toctree\}\n(?::[^\n]*\n)*\n(.*?)\n```", text, re.DOTALL):
+            folder = os.path.dirname(page)
+            listed += [os.path.join(folder, name) for name in contents.split("\n")]
+    assert sorted(listed) == sorted(set(PAGES) - {"index"})
+
+
+def test_every_wish_is_a_guide_with_a_snippet():
+    guides = {"use", "fine_tune", "replace_attention", "reproduce", "cost"}
+    assert guides == set(SITE.GUIDES)
+    for name in guides:
+        assert "\n```python\n" in PAGES[f"guides/{name}"] or name == "reproduce"
+    assert "\npermix train " in PAGES["guides/reproduce"]
+
+
+@pytest.mark.parametrize("layer", sorted({mixer.layer.__name__ for mixer in MIXERS.values()}))
+def test_a_mixer_has_its_picture_text_and_docstring(layer):
+    page = PAGES[f"mixers/{layer}"]
+    assert page.startswith(f"# {layer}\n\n![{layer}](../../../docs/mixers/")
+    assert f"autoclass:: keras_permix.layers.{layer}\n" in page
+    assert f"\n`{layer}` " in page
+
+
+def test_a_mixer_has_its_measurements():
+    rows = re.findall(r"^\| `(\w+)` \| 8×1024 \|", PAGES["mixers/ButterflyBlock"], re.MULTILINE)
+    assert rows == ["ButterflyAttention"]
+    assert "| `CSP` | 2×4096 |" in PAGES["mixers/CSP"]
+
+
+def test_every_trained_preset_has_a_card_with_its_recipe():
+    trained = {name for name, info in list_presets().items() if info.scores}
+    assert "vit/cifar10_small" in trained
+    assert {f"zoo/{name}" for name in trained} <= set(PAGES)
+    for name in ("curves.png", "recipe.py"):
+        assert f"../../../../zoo/vit/cifar10_small/{name}" in PAGES["zoo/vit/cifar10_small"]
+
+
+def test_links_lead_to_a_page_or_a_file():
+    for page, text in PAGES.items():
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        folder = ROOT / "build" / "site" / os.path.dirname(page)
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)[^)]*\)", prose):
+            target = os.path.relpath(folder / link, ROOT / "build" / "site")
+            is_page = target.removesuffix(".md") in PAGES
+            assert is_page or os.path.isfile(os.path.normpath(folder / link)), (page, link)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("[a](../docs/mixers.md#csp)", "[a](../mixers/index.md#csp)"),
+        ("[a](../weights)", "[a](weights.md)"),
+        ("[code](../keras_permix/zoo)", "code"),
+        ("![a](../docs/mixers/csp.png)", "![a](../../../docs/mixers/csp.png)"),
+        ("[a](https://example.org/x)", "[a](https://example.org/x)"),
+        ("```py\nmakers[0](model)\n```", "```py\nmakers[0](model)\n```"),
+    ],
+)
+def test_links_are_rewritten(text, expected):
+    assert SITE.rebased(text, "zoo/README.md", "zoo/index") == expected
+
+
+def test_a_link_that_leads_nowhere_is_refused():
+    with pytest.raises(ValueError, match="Received: gone.md in zoo/README.md"):
+        SITE.rebased("[a](gone.md)", "zoo/README.md", "zoo/index")
+
+
+def test_a_section_that_is_gone_is_refused():
+    with pytest.raises(ValueError, match="must be a section of README.md"):
+        SITE.cut("README.md", "guides/", "No such wish")

@@ -1,0 +1,244 @@
+"""Check the documentation site that `make site` built: its links, and its demo page in a browser.
+
+    KERAS_BACKEND=torch python tools/check_site.py FOLDER
+
+Needs Chromium and its driver. The browser reaches nothing but a server of the folder's files.
+"""
+
+import contextlib
+import functools
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import keras
+import numpy as np
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from keras_permix.analysis import permutation_maps
+from keras_permix.data import read_image
+from keras_permix.tasks import task_of
+from keras_permix.zoo import CSPViT
+
+PICTURES = Path(__file__).parents[1] / "examples" / "images"
+SETTINGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--window-size=1400,1400",
+)
+SECONDS = 120  # for the slowest machine to load the model
+CLOSE = 0.02  # of percentages, printed with two digits: float32 on two runtimes
+SAME = 0.001  # of values, which in pairs that are nearly equal may change places
+DROP = """
+const [name] = arguments;
+return (async () => {
+  const blob = await (await fetch(`_static/demo/${name}`)).blob();
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([blob], name, { type: blob.type }));
+  document.getElementById("demo").dispatchEvent(new DragEvent("drop", { dataTransfer }));
+})();
+"""
+CLICK = "document.querySelector(`#examples [alt='${arguments[0]}']`).parentElement.click();"
+# Point at every patch in every layer, and read what the page then says of the places.
+HEARD = """
+const [layer, patches] = ["layer", "tokens"].map((id) => document.getElementById(id));
+const all = [...patches.children];
+return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
+  layer.value = index;
+  layer.dispatchEvent(new Event("input"));
+  return all.map((patch) => {
+    patch.click();
+    return all.map((place) => Number(place.dataset.weight));
+  });
+});
+"""
+
+
+class Links(HTMLParser):
+    """What a page leads to, what it loads, and the names of its places."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.leads, self.loads, self.places = [], [], {""}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.places |= {attributes.get("id"), attributes.get("name")}
+        if tag == "a" and attributes.get("href"):
+            self.leads.append(attributes["href"])
+        elif tag != "a" and "canonical" != attributes.get("rel"):
+            self.loads += [attributes[key] for key in ("href", "src") if attributes.get(key)]
+
+
+def main(folder):
+    results = {}
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    results["links lead somewhere"] = list(broken_links(folder, pages))
+    results["pages load nothing from outside"] = [
+        f"{path.relative_to(folder)}: {link}"
+        for path, page in pages.items()
+        for link in page.loads
+        if urlsplit(link).netloc
+    ]
+    outside = {link for page in pages.values() for link in page.leads if urlsplit(link).netloc}
+    print("links that lead outside, not followed:", *sorted(outside), sep="\n  ")
+    results |= check_demo(folder)
+    for name, wrong in results.items():
+        print(f"{'FAILED' if wrong else 'passed'}: {name}", *wrong, sep="\n  ")
+    failed = sum(map(bool, results.values()))
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return int(failed > 0)
+
+
+def broken_links(folder, pages):
+    """Links within the site that lead to no file, or to no place of a page."""
+    for path, page in pages.items():
+        for link in (*page.leads, *page.loads):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            places = pages[target].places if target in pages else {"", parts.fragment}
+            if not target.is_file() or unquote(parts.fragment) not in places:
+                yield f"{path.relative_to(folder)}: {link}"
+
+
+def check_demo(folder):
+    """What is wrong with the page's answers, by the picture that it was given."""
+    model = CSPViT.from_preset("cifar10_small")
+    task, results = task_of(model), {}
+    with served(folder) as address, tempfile.TemporaryDirectory() as profile:
+        browser = open_browser(profile)
+        try:
+            browser.get(f"{address}/demo.html")
+            results["the page shows an example"] = unless("ready", state(browser))
+            for path in sorted(PICTURES.glob("*.png")):
+                image = read_image(path)[None]
+                output = keras.ops.convert_to_numpy(model(image, training=False))[0]
+                results[path.name] = unless("ready", ask(browser, choose, path))
+                results[path.name] += wrong_labels(browser, lines := task.answer(output, 5))
+                results[path.name] += wrong_sources(browser, model, image)
+            said = ask(browser, choose, __file__)
+            results["what is no picture is refused"] = unless("failed", said)
+            for way, how in (("dropped", DROP), ("clicked", CLICK)):
+                asked = ask(browser, webdriver.Chrome.execute_script, how, path.name)
+                results[f"{path.name}, {way}"] = unless("ready", asked)
+                results[f"{path.name}, {way}"] += wrong_labels(browser, lines)
+            results["no request leaves the machine"] = list(strangers(browser, address))
+        finally:
+            browser.quit()
+    return results
+
+
+@contextlib.contextmanager
+def served(folder):
+    """Serve the files of a folder on this machine; gives the address."""
+    handler = functools.partial(Quiet, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+
+    def log_message(self, *arguments):
+        pass
+
+
+def open_browser(profile):
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    for setting in (*SETTINGS, f"--user-data-dir={profile}"):
+        options.add_argument(setting)
+    driver = webdriver.ChromeService(shutil.which("chromedriver"))
+    return webdriver.Chrome(options, driver)
+
+
+def unless(expected, said):
+    return [] if said == expected else [said]
+
+
+def ask(browser, give, *given):
+    """Give the page a picture. Returns the state it ends in."""
+    browser.execute_script("document.getElementById('demo').dataset.state = 'asked'")
+    give(browser, *given)
+    return state(browser)
+
+
+def choose(browser, path):
+    """Give the page a file as a person does."""
+    browser.find_element(By.ID, "file").send_keys(str(path))
+
+
+def state(browser):
+    """What the page says when it has an answer, or none."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        said = browser.find_element(By.ID, "demo").get_attribute("data-state")
+        if said in ("ready", "failed"):
+            return said
+        time.sleep(0.05)
+    return f"{said} after {SECONDS} s: {browser.get_log('browser')}"
+
+
+def wrong_labels(browser, expected):
+    """Lines of `permix predict` and of the page that differ."""
+    shown = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#labels li")]
+    if len(shown) != len(expected):
+        return [f"{len(shown)} labels"]
+    pairs = [[line.split(" %  ") for line in pair] for pair in zip(shown, expected, strict=True)]
+    return [
+        f"{ours} {our_label}, expected {theirs} {their_label}"
+        for (ours, our_label), (theirs, their_label) in pairs
+        if our_label.strip() != their_label or abs(float(ours) - float(theirs)) > CLOSE
+    ]
+
+
+def wrong_sources(browser, model, image):
+    """Layers in which the page's places are no permutation, or not that of the model."""
+    heard = np.array(browser.execute_script(HEARD))  # (layers, tokens, places)
+    depth, width = (model.get_config()[key] for key in ("depth", "width"))
+    if len(heard) != depth or (heard.sum(axis=1) != width).any() or (heard.sum(2) != width).any():
+        yield f"{heard.shape}: every token must take, and every place give, {width} values"
+        return
+    for layer in range(depth):
+        block = model.get_layer(f"block_{layer}")
+        tokens = keras.Model(model.input, block.mixer_norm(block.input))(image)
+        maps = permutation_maps(block.mixer, tokens)  # (batch, channels, tokens, places)
+        apart = abs(heard[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / (2 * heard[layer].sum())
+        if apart > SAME:
+            yield f"layer {layer}: {100 * apart:.2f} % of the values come from elsewhere"
+
+
+def strangers(browser, address):
+    """Addresses beyond the server that the browser asked for."""
+    for entry in browser.get_log("performance"):
+        said = json.loads(entry["message"])["message"]
+        if said["method"] == "Network.requestWillBeSent":
+            url = said["params"]["request"]["url"]
+            if url.startswith(("http", "ws")) and not url.startswith(f"{address}/"):
+                yield url
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
