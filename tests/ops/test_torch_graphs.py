@@ -18,6 +18,17 @@ def sort(x):
     return ops.group_sort(x, 8)
 
 
+def test_a_size_that_is_traced_is_checked():
+    """As an exporter traces sizes that may differ later on."""
+    import torch
+
+    from keras_permix.ops.dispatch.require import require
+
+    assert require(X, torch.tensor(True), "size ", torch.tensor(3)) is X
+    with pytest.raises(ValueError, match="size 3"):
+        require(X, torch.tensor(False), "size ", torch.tensor(3))
+
+
 def test_compiled_sorts_are_numpys():
     import torch
 
