@@ -1,7 +1,7 @@
 """Checks that tests share, one function per kind of thing. They assert by themselves."""
 
 from tests.harness.layers import check_extended, check_layer, functional
-from tests.harness.models import check_model, fit_classifier, fit_once
+from tests.harness.models import check_model, check_precision, fit_classifier, fit_once
 from tests.harness.other_backend import BACKENDS, check_other_backend, other_backend
 from tests.harness.presets import check_preset
 from tests.harness.values import ROOT, assert_close, load_golden, to_numpy
@@ -14,6 +14,7 @@ __all__ = [
     "check_layer",
     "check_model",
     "check_other_backend",
+    "check_precision",
     "check_preset",
     "fit_classifier",
     "fit_once",

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_permix.zoo import MODELS
-from tests.harness import check_model
+from tests.harness import check_model, check_precision
 from tests.zoo.models import TINY, tiny
 
 
@@ -16,6 +16,20 @@ def test_model_keeps_its_promises(class_name):
     check_model(lambda **arguments: tiny(class_name, **arguments))
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mixed_bfloat16",
+        pytest.param("mixed_float16", marks=pytest.mark.once),
+        pytest.param("bfloat16", marks=pytest.mark.once),
+    ],
+)
+@pytest.mark.parametrize("class_name", TINY)
+def test_model_computes_in_low_precision(class_name, policy):
+    check_precision(lambda **arguments: tiny(class_name, **arguments), policy)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("class_name", TINY)
 def test_unknown_argument_is_refused(class_name):
     with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
