@@ -20,6 +20,7 @@ ONCE = (
     "tests/test_examples.py::test_molecules",
     "tests/test_examples.py::test_quickstart",  # on JAX it is `make demo`
     "tests/test_examples.py::test_replace_attention",
+    "tests/test_examples.py::test_swap_mixer",
     "tests/test_examples.py::test_simpletron_from_bert",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.data",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.training",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -64,6 +65,15 @@ def test_anneal_sinkhorn():
     assert min(soft for soft, _ in scores.values()) > 80
     assert abs(scores["annealed"][0] - scores["annealed"][1]) < 2
     assert scores["warm"][0] - scores["warm"][1] > 5
+
+
+def test_swap_mixer():
+    printed = run("swap_mixer.py", "--smoke")
+    before = int(re.search(r"attention in 6 blocks: (\d+)", printed)[1])
+    swaps = re.findall(r"csp from block (\d) on: ([\d,]+) weights, ([\d.]+) % right, ", printed)
+    assert 0 <= before <= 100 and [int(block) for block, *_ in swaps] == [5, 4, 3, 2, 1, 0]
+    counts = [int(count.replace(",", "")) for _, count, _ in swaps]
+    assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # CSPViT's
 
 
 def test_molecules():
