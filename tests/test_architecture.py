@@ -15,7 +15,7 @@ LEAVES += ("_backend", "_command", "_version")
 STOREYS = (
     ("cli",),
     ("training", "bench", "analysis"),
-    ("surgery", "hub"),
+    ("surgery",),
     ("tasks", "zoo"),
     ("data", "layers"),
     ("ops",),
@@ -28,7 +28,7 @@ STOREYS = (
     ("_typing",),
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
-ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it
+ASKS = ("ops.backend",)  # what may ask which backend runs, and name it
 FRAMEWORKS = {"jax", "jaxlib", "flax", "tensorflow", "torch", "triton"}
 # Strings are names as well. Which backends are installed is another question than which one runs.
 WORDS = {*FRAMEWORKS, "KERAS_BACKEND"}

@@ -21,7 +21,7 @@ BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
-# What a layer costs for N tokens; and where it is no public layer, what the table calls it.
+# What a layer costs for N tokens; and what the table calls it, where that is not what is measured.
 COSTS = {
     "CSP": "O(N)",
     "SliceSort": "O(N log N)",

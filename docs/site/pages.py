@@ -135,7 +135,7 @@ def mixer_pages():
     text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
     made = {}
     for name, said in MIXER.findall(text):
-        shown = "".join(f"![{name}]({picture})\n" for picture in PICTURE.findall(said))
+        shown = "".join(f"![{name}]({picture})\n" for picture in reversed(PICTURE.findall(said)))
         body = f"# {name}\n\n{shown}\n`{name}` {PICTURE.sub('', said)}\n"
         page = f"mixers/{name}"
         made[page] = rebased(body, "docs/mixers.md", page) + measured(name)

@@ -155,6 +155,7 @@ FREE = (
     ours.ButterflyLinearMLP,
     ours.ButterflyMLP,
     ours.CSP,
+    ours.GraphEmbedding,
     ours.MixerBlock,
     ours.MLPMixerBlock,
     ours.PatchEmbedding,
@@ -163,9 +164,13 @@ FREE = (
     ours.RandomOrder,
     ours.SimpleAttentionBlock,
     ours.SliceSort,
+    ours.TokenEmbedding,
 )
 # Operations of functional models that do the same, by the names of their classes.
-FREE_OPERATIONS = ("Add", "Concatenate", "GetItem", "Max", "Mean", "Reshape", "Transpose")
+FREE_OPERATIONS = (
+    "Add", "Cast", "Concatenate", "ExpandDims", "GetItem", "Max", "Maximum", "Mean", "OnesLike",
+    "Reshape", "Sum", "Transpose", "ZerosLike",
+)  # fmt: skip
 
 
 def _is_graph(layer):

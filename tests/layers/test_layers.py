@@ -1,4 +1,4 @@
-"""What design.md asks of every layer, for every layer in several configurations."""
+"""What CONTRIBUTING.md asks of every layer, for every layer in several configurations."""
 
 from functools import partial
 

@@ -14,6 +14,8 @@ from tests.harness import assert_close, load_golden, to_numpy
 from tests.oracle import graph as oracle
 from tests.zoo.models import tiny
 
+pytest.importorskip("rdkit", reason="rdkit is not installed")
+
 GOLDEN = load_golden("graphormer")
 SMILES = ["CCO", "c1ccccc1", "C", "[Na+].CC[O-]"]
 

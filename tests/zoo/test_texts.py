@@ -18,6 +18,8 @@ from keras_permix.zoo.texts import make_encoder
 from tests.harness import assert_close
 from tests.zoo.models import edit_json, list_anew, tiny
 
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "##s")
 SPECIAL = {word: {"id": word, "ids": [WORDS.index(word)], "tokens": [word]} for word in WORDS[2:4]}
 

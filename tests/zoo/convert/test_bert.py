@@ -19,6 +19,8 @@ from tests.zoo.convert.berts import (
 )
 from tests.zoo.models import weights
 
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
 INPUTS = {
     "tokens": GOLDEN["token_ids"].astype("int32"),
     "mask": np.ones_like(GOLDEN["mask"]),
