@@ -11,8 +11,8 @@ from keras_permix.layers.parts.projections import projections, set_projections
 from keras_permix.zoo.model import ZooModel
 
 MIXES = (keras.layers.MultiHeadAttention, OneTensor)
-# What makes an attention more than a mixer of the tokens of one tensor, and what it is then.
-BEYOND = {"attention_axes": None, "output_shape": None, "use_gate": False, "sliding_window": None}
+# Arguments that make an attention more than a mixer of tokens, and what they are usually.
+BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
 def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None) -> keras.Model:
@@ -24,7 +24,9 @@ def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None
     copied. Projections to values and back are carried over, and those to queries and keys where
     the new mixer has such. The model given is left as it was.
 
-    A model of the zoo becomes one of the same class with another `mixer` in its config. Another
+    A ViT or an `LRATransformer` of the zoo becomes one of the same class with another `mixer` in
+    its config. (Others have their mixer as a part that cannot be changed, or as an argument: make a
+    new one. `SimpleTRON.with_attention` moves its weights.) Another
     model that is swapped within a layer of its own class, which makes its attention by itself, is
     not made anew from a `.keras` file: swap a fresh one and use `load_weights`.
 
@@ -33,14 +35,14 @@ def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None
         mixer: A name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a dict with that
             `"name"` and arguments of its layer.
         layers: Which of the mixers of the model to swap: their indices, 0-based, negative from the
-            end, or names of the layers. `None`: all.
+            end, or the names of these layers, in a model of the zoo of its blocks. `None`: all.
 
     Returns:
         The new model, not compiled.
 
     Raises:
-        ValueError: for a model without such mixers, one that is not built or cannot be made anew,
-            layers that it has not, or tokens that the mixer does not take.
+        ValueError: for a model without such mixers, one that is quantized, not built or cannot be
+            made anew, layers that it has not, or tokens that the mixer does not take.
         TypeError: for attention to another tensor, with a causal mask, or whatever else the mixer
             has no place for. (Inside a subclassed model, its first call says so.)
 
@@ -58,6 +60,11 @@ def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None
     (315, 171)
     """
     spec = check_mixer(mixer)
+    if any(layer.quantization_mode for layer in model._flatten_layers()):
+        raise ValueError(
+            "`model` must not be quantized: swap first, and quantize the new model. "
+            f"Received: {model.name}"
+        )
     if not model.built:
         raise ValueError(
             "`model` must be built: call it once on inputs. "
@@ -66,19 +73,23 @@ def swap_mixer(model: keras.Model, mixer: str | dict, layers: list | None = None
     if isinstance(model, ZooModel):
         return _swap_in_zoo(model, spec, layers)
     found = find_mixers(model)
-    swapped = {id(found[index]): index for index in _indices(layers, found)}
-    for index in swapped.values():
-        _check_swappable(found[index])
+    chosen = _indices(layers, [layer.name for layer in found])
+    swapped = {id(found[index]): index for index in chosen}
+    for index in chosen:
+        _check_swappable(found[index], spec)
+    made = []
 
     def make(layer):
         """What stands in the new model where `layer` stood."""
         if id(layer) not in swapped:
             return type(layer).from_config(layer.get_config())
         arguments = {**_arguments(layer, spec), "dtype": layer.dtype_policy, "name": layer.name}
-        return make_mixer(spec, swapped[id(layer)], len(found), **arguments)
+        arguments["dropout"] = layer.get_config().get("dropout", 0.0)
+        made.append(make_mixer(spec, swapped[id(layer)], len(found), **arguments))
+        return made[-1]
 
     copy = _copy(model, make)
-    _fill(model, copy, swapped, make, set())
+    _fill(model, copy, swapped, make, made, set())
     if _is_graph(copy):
         sequential = isinstance(copy, keras.Sequential)
         copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)  # or says what not
@@ -107,34 +118,42 @@ def _parts(layer):
     return list(layer._flatten_layers(include_self=False, recursive=False))
 
 
-def _indices(layers, found):
-    """The chosen mixers of a model, by their places in `found`."""
-    names = [layer.name for layer in found]
-    if not found:
+def _indices(layers, names):
+    """The chosen mixers of a model, by their places among all, whose names these are."""
+    if not names:
         raise ValueError(
             "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "
             "Received: a model with neither"
         )
     if layers is None:
-        return list(range(len(found)))
+        return list(range(len(names)))
     chosen = []
-    for layer in layers:
-        known = layer in names if isinstance(layer, str) else -len(found) <= layer < len(found)
-        if not known:
+    for layer in [layers] if isinstance(layers, int | str) else layers:
+        number = isinstance(layer, int) and -len(names) <= layer < len(names)
+        if not number and names.count(layer) != 1:
             raise ValueError(
-                f"`layers` must be names or indices of the {len(found)} mixers of the model, "
-                f"{names}. Received: layers={layers}"
+                f"`layers` must be indices of the {len(names)} mixers of the model, or names that "
+                f"one of them has: {names}. Received: layers={layers}"
             )
-        chosen.append(names.index(layer) if isinstance(layer, str) else layer % len(found))
+        chosen.append(layer % len(names) if number else names.index(layer))
     return chosen
 
 
-def _check_swappable(layer):
-    """Refuse an attention that is more than one over the tokens of one tensor."""
-    config = layer.get_config() if isinstance(layer, keras.layers.MultiHeadAttention) else {}
-    for name, usual in BEYOND.items():
-        given = config.get(name, usual)
-        if given != usual and not (name == "attention_axes" and tuple(given) == (1,)):
+def _check_swappable(layer, spec):
+    """Refuse an attention that is more than one over all tokens of one tensor."""
+    causal = isinstance(layer, OneTensor) and layer.does("use_causal_mask")
+    if causal and not spec.get("causal") and spec.get("bidirectional", True):
+        raise TypeError(
+            "A causal mixer is swapped for one that is causal as well, such as "
+            f'{{"name": "simple_attention", "causal": True}}. Received: {layer.name}, mixer={spec}'
+        )
+    if not isinstance(layer, keras.layers.MultiHeadAttention):
+        return
+    config = layer.get_config()
+    all_axes = tuple(range(1, len(_input_shape(layer)) - 1))
+    for name, usual in {**BEYOND, "attention_axes": all_axes}.items():
+        given = config.get(name) or usual
+        if given != usual and tuple(given) != usual:
             raise ValueError(
                 f"A `MultiHeadAttention` with `{name}` cannot be swapped. "
                 f"Received: {name}={given} of {layer.name}"
@@ -152,9 +171,14 @@ def _arguments(layer, spec):
     if issubclass(kind, TokenMixer):
         sizes = {} if inner == width else {"inner_dim": inner}
         return {**sizes, "use_value_bias": bias is not None}
-    heads = getattr(layer, "num_heads", None)
+    heads = spec.get("num_heads", getattr(layer, "num_heads", None))
     if not issubclass(kind, SelfAttention) or not heads:
         return {}
+    if inner % heads:
+        raise ValueError(
+            f"`num_heads` must divide the {inner} channels of the values of {layer.name}. "
+            f"Received: mixer={spec}"
+        )
     return {"num_heads": heads, "head_dim": inner // heads, "use_qkv_bias": bias is not None}
 
 
@@ -178,23 +202,27 @@ def _copy(model, make):
     return copy
 
 
-def _fill(old, new, swapped, make, seen):
+def _fill(old, new, swapped, make, made, seen):
     """Give the copy the weights, and the mixers that its layers made by themselves anew."""
     if id(old) in seen:
         return
     seen.add(id(old))
+    new.trainable = old.trainable
     for ours, theirs in zip(_variables(new), _variables(old), strict=True):
         ours.assign(theirs)
     for before, after in zip(_parts(old), _parts(new), strict=True):
         if id(before) not in swapped:
-            _fill(before, after, swapped, make, seen)
+            _fill(before, after, swapped, make, made, seen)
             continue
-        if type(after) is type(before) and id(before) not in seen:
+        if id(before) in seen:
+            continue
+        if not any(after is mixer for mixer in made):
             mixer = make(before)
             mixer.build(_input_shape(before))
             _replace(new, after, mixer)
             after = mixer
         seen.add(id(before))
+        after.trainable = before.trainable
         set_projections(after, projections(before))
 
 
@@ -217,7 +245,7 @@ def _replace(owner, layer, other):
             delattr(owner, name)
             setattr(owner, name, other)
             done = True
-        elif isinstance(value, list | dict) and not name.startswith("_"):
+        elif isinstance(value, list | dict) and name not in ("_layers", "_modules"):
             places = enumerate(value) if isinstance(value, list) else value.items()
             for place in [place for place, item in places if item is layer]:
                 value[place] = other
@@ -245,8 +273,9 @@ def _swap_in_zoo(model, spec, layers):
         )
     old = [block.mixer for block in blocks]
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]
-    chosen = _indices(layers, old)
+    chosen = _indices(layers, [block.name for block in blocks])
     for index in chosen:
+        _check_swappable(old[index], spec)
         specs[index] = {**_arguments(old[index], spec), **spec}
     new = type(model).from_config({**config, "mixer": check_mixers(specs, depth)})
     mixers = [new.get_layer(f"block_{index}").mixer for index in range(depth)]
@@ -257,4 +286,7 @@ def _swap_in_zoo(model, spec, layers):
             weight.assign(ops.convert_to_tensor(weights[weight.path]))
     for index in chosen:
         set_projections(mixers[index], projections(old[index]))
+    frozen = {layer.path for layer in model._flatten_layers() if not layer.trainable}
+    for layer in new._flatten_layers(include_self=False):
+        layer.trainable = layer.path not in frozen
     return new

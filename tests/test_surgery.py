@@ -1,12 +1,14 @@
 """Mixers are swapped in people's own models and in the zoo's, with what fits of their weights."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
 from keras import layers, ops
 
 from keras_permix import swap_mixer, zoo
-from keras_permix.layers import CSP, SliceSort
+from keras_permix.layers import CSP, SimpleAttention, SliceSort
 from tests.harness import assert_close, to_numpy
 from tests.oracle import permutations as oracle
 from tests.zoo.models import tiny
@@ -149,9 +151,7 @@ def test_some_layers_only():
     last = swap_mixer(model, "csp", layers=[model.layers[0].more[1].name]).layers[0]
     assert isinstance(last.attention, layers.MultiHeadAttention)
     assert isinstance(last.more[1], CSP)
-    with pytest.raises(
-        ValueError, match=r"`layers` must be names or indices of the 2 mixers.*\[2\]"
-    ):
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=\[2\]"):
         swap_mixer(model, "csp", layers=[2])
 
 
@@ -201,12 +201,70 @@ def without():
     return keras.Sequential([keras.Input((8, 6)), layers.Dense(3)])
 
 
+def test_mixers_are_swapped_for_others_of_their_class():
+    tokens = keras.Input((8, 6))
+    model = keras.Model(tokens, layers.Dense(3)(CSP(use_value_bias=True)(tokens)))
+    swapped = swap_mixer(randomize(model), {"name": "csp", "group_size": 4})
+    assert swapped.layers[1].group_size == 4
+    kernel = to_numpy(model.layers[1].value_dense.kernel)
+    np.testing.assert_array_equal(to_numpy(swapped.layers[1].value_dense.kernel), kernel)
+
+
+@pytest.mark.once
+def test_other_heads_keep_all_projections():
+    model = tiny("ViT")
+    swapped = swap_mixer(model, {"name": "simple_attention", "num_heads": 4})
+    ours, theirs = (m.get_layer("block_0").mixer.qkv_dense.kernel for m in (swapped, model))
+    np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+    with pytest.raises(ValueError, match="`num_heads` must divide the 8 channels"):
+        swap_mixer(model, {"name": "simple_attention", "num_heads": 3})
+
+
+@pytest.mark.once
+def test_what_is_frozen_and_dropped_out_stays_so():
+    model = functional(dropout=0.3)
+    model.layers[1].trainable = False
+    swapped = swap_mixer(model, "csp")
+    assert not swapped.layers[1].trainable and swapped.layers[-1].trainable
+    assert swapped.layers[2].dropout == 0.3
+    vit = tiny("ViT")
+    vit.get_layer("block_0").trainable = False
+    swapped = swap_mixer(vit, "csp", layers="block_1")
+    trained = {weight.path.split("/")[0] for weight in swapped.trainable_weights}
+    assert "block_0" not in trained and "block_1" in trained
+
+
+@pytest.mark.once
+def test_attention_on_maps():
+    maps = keras.Input((4, 4, 6))
+    model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
+    assert swap_mixer(model, "damped_ema").output_shape == (None, 4, 4, 6)
+    model = keras.Model(maps, layers.MultiHeadAttention(2, 3, attention_axes=1)(maps, maps))
+    with pytest.raises(ValueError, match="with `attention_axes` cannot be swapped"):
+        swap_mixer(model, "csp")
+
+
+def only_the_past():
+    tokens = keras.Input((8, 6))
+    return keras.Model(tokens, SimpleAttention(2, causal=True)(tokens))
+
+
+def quantized():
+    model = tiny("ViT", width=32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of layers that stay as they are
+        model.quantize("int8")
+    return model
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
         (cross, TypeError, "`value` must be the first argument itself"),
         (causal, TypeError, "`use_causal_mask` must be False"),
+        (only_the_past, TypeError, "A causal mixer is swapped for one that is causal"),
+        (quantized, ValueError, "`model` must not be quantized"),
         (unbuilt, ValueError, "`model` must be built"),
         (lambda: tiny("MEGA"), ValueError, "The blocks of MEGA are shaped by their mixer"),
         (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no argument `mixer`"),

@@ -109,14 +109,14 @@ def _normalization(layer, x, y):
 
 def _softmax_attention(layer, x, y):
     """Scores, their softmax, and the means of the values."""
-    batch, tokens, channels = x
+    batch, tokens, channels = x[0], math.prod(x[1:-1]), x[-1]
     head_dim = layer.head_dim or channels // layer.num_heads
     return batch * layer.num_heads * tokens**2 * (2 * head_dim + 1)
 
 
 def _simple_attention(layer, x, y):
     """The product of keys and values, and that of it and the queries."""
-    batch, tokens, channels = x
+    batch, tokens, channels = x[0], math.prod(x[1:-1]), x[-1]
     head_dim = layer.head_dim or channels // layer.num_heads
     return batch * layer.num_heads * tokens * 2 * head_dim**2
 

@@ -86,6 +86,7 @@ def make_mixer(
     layers: int = 1,
     inner_dim: int | None = None,
     use_bias: bool | None = None,
+    ragged: bool = False,
     **arguments: Any,
 ) -> Layer:
     """Make a mixer.
@@ -98,6 +99,7 @@ def make_mixer(
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
             `None`: as many as it is given.
         use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
+        ragged: Whether its last group may be shorter, if it has groups and `spec` does not say.
         **arguments: Arguments that all mixers take, such as `dropout` and `dtype`.
 
     Returns:
@@ -117,6 +119,8 @@ def make_mixer(
     known = _arguments(mixer.layer)
     if use_bias is not None:
         arguments |= {name: use_bias for name in known if name.endswith("_bias")}
+    if ragged and "ragged" in known:
+        arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
     place = {"layer": layer, "layers": layers} if mixer.has_place else {}

@@ -132,7 +132,7 @@ class Graphormer(ZooModel):
         return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
 
     def features(self, inputs: Any, layers: Iterable[int] | None = None) -> list:
-        return super().features(self._taken(inputs), layers)
+        return super().features(self._taken(self.encoded(inputs)), layers)
 
     def _taken(self, inputs):
         """The arrays that the model takes, of a dict: Keras would go by their number and order."""

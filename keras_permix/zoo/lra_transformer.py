@@ -52,7 +52,7 @@ class LRATransformer(SequenceClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block.
+            list of these, one per block. (The last group of CSP in a text may be shorter.)
         use_bias: Whether the projections of the mixers have biases.
         activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize what is mixed, and the tokens after the last block
@@ -159,9 +159,10 @@ def _encode(x, mask, config, dtype):
     dropout, depth, feature_maps = config["dropout"], config["depth"], []
     for index in range(depth):
         mixer = make_mixer(
-            mixer_at(config["mixer"], index),
+            _sized(mixer_at(config["mixer"], index), config),
             index,
             depth,
+            ragged=mask is not None,
             inner_dim=config["inner_dim"],
             use_bias=config["use_bias"],
             dropout=dropout,
@@ -182,6 +183,12 @@ def _encode(x, mask, config, dtype):
         x = block(x, mask=mask)
         feature_maps.append(x)
     return feature_maps
+
+
+def _sized(spec, config):
+    """A mixer whose weights are for a longest sequence is made for that of the model."""
+    longest = config["max_length"] + (config["pooling"] == "cls")
+    return {"max_length": longest, **spec} if spec["name"] == "linformer" else spec
 
 
 def _classify(tokens, mask, config, dtype):
@@ -211,4 +218,8 @@ def _pool(tokens, mask, config):
 
 
 def _check_head_dims(dims):
-    return None if dims is None else [check_integer("head_dims", dim) for dim in dims]
+    if dims is None:
+        return None
+    if not isinstance(dims, list | tuple):
+        raise ValueError(f"`head_dims` must be a tuple of integers. Received: head_dims={dims!r}")
+    return [check_integer("head_dims", dim) for dim in dims]

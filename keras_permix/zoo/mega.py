@@ -36,9 +36,9 @@ class MEGA(SequenceClassifier):
     `image_size`. There are no positions but those that the blocks know. Padding changes nothing.
 
     Args:
-        num_classes: Number of logits.
         vocabulary_size: Number of different tokens of a text, padding included.
         max_length: The most tokens of a text. Of images it is the number of pixels.
+        num_classes: Number of logits.
         pairs: Whether the input are pairs of texts.
         image_size: Side of the square image in pixels; `None` for texts.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
@@ -90,9 +90,9 @@ class MEGA(SequenceClassifier):
 
     def __init__(
         self,
-        num_classes: int = 2,
         vocabulary_size: int = 257,
         max_length: int = 4096,
+        num_classes: int = 2,
         pairs: bool = False,
         image_size: int | None = None,
         mean: tuple[float, ...] = (0.5,),
@@ -120,9 +120,9 @@ class MEGA(SequenceClassifier):
     ) -> None:
         check_arguments(type(self), kwargs)
         config = {
-            "num_classes": num_classes,
             "vocabulary_size": vocabulary_size,
             "max_length": max_length,
+            "num_classes": num_classes,
             "pairs": pairs,
             "image_size": image_size,
             "mean": mean,
@@ -192,6 +192,7 @@ class MEGA(SequenceClassifier):
                 f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
             )
         if not ops.is_tensor(tokens):
+            tokens = np.asarray(tokens)
             check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_length": np.inf})
         blocks = [self.get_layer(f"block_{index}") for index in range(config["depth"])]
         state = state or {"blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)}

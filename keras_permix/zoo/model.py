@@ -133,8 +133,10 @@ class ZooModel(CheckedInputs, keras.Model):
         Raises:
             ValueError: for an index that names no block.
         """
+        inputs = self.encoded(inputs)
         depth = len(self._feature_maps)
-        layers = tuple(range(depth)) if layers is None else tuple(layers)
+        layers = range(depth) if layers is None else layers
+        layers = (layers,) if isinstance(layers, int) else tuple(layers)
         for index in layers:
             if not -depth <= index < depth:
                 raise ValueError(

@@ -79,9 +79,8 @@ def padded(inputs, length):
 
 # What the mixers need to be told; and those whose answer depends on the number of tokens itself.
 SPECS = {
-    "csp": {"ragged": True, "align": "reference"},
-    "sinkhorn_csp": {"ragged": True},
-    "linformer": {"max_length": 17, "mixtures": 4},
+    "csp": {"align": "reference"},
+    "linformer": {"mixtures": 4},
     "local_attention": {"block_size": 5},
     "simple_attention": {"scale": "valid"},
 }
@@ -206,7 +205,8 @@ def test_pixels_are_tokens():
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
         (dict(image_size=4, pairs=True), "`pairs` are of texts.*image_size=4"),
-        (dict(mixer={"name": "csp", "group_size": 2}, pairs=True), "`group_size` must divide"),
+        (dict(mixer="csp", image_size=4, vocabulary_size=256), "`group_size` must divide"),
+        (dict(head_dims=8), "`head_dims` must be a tuple of integers.*=8"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):
@@ -217,10 +217,10 @@ def test_wrong_argument_is_named(arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(tokens=np.full((2, 8), 99, "int32")), "must be from 0 to below.*99.*size=20"),
-        (dict(tokens=np.ones((2, 9), "int32"), mask=np.ones((2, 9), bool)), r"max_length=8"),
-        (dict(mask=np.ones((2, 7), bool)), r"`mask` of the same shape.*\(2, 7\)"),
-        (dict(tokens=np.ones((2, 8), "float32")), "must be integers.*float32"),
+        (dict(tokens=np.full((2, 12), 99, "int32")), "must be from 0 to below.*99.*size=20"),
+        (dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)), r"max_length=12"),
+        (dict(mask=np.ones((2, 11), bool)), r"`mask` of the same shape.*\(2, 11\)"),
+        (dict(tokens=np.ones((2, 12), "float32")), "must be integers.*float32"),
     ],
 )
 def test_wrong_inputs_are_named(change, message):

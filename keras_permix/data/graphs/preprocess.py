@@ -100,13 +100,19 @@ def check_graph(
     Raises:
         ValueError: for arrays of another shape, or values out of range.
     """
-    nodes = np.asarray(nodes, "int64")
-    width = 2 + (edge_features or 0)
-    edges = np.asarray(edges, "int64").reshape(len(edges), -1 if len(edges) else width)
+    nodes, width = _integers("nodes", nodes), 2 + (edge_features or 0)
+    edges = _integers("edges", edges).reshape(len(edges), -1 if len(edges) else width)
     _check(nodes, edges, edge_features)
     if edges.shape[1] == 2:
         edges = np.pad(edges, ((0, 0), (0, 1)))
     return nodes.astype("uint16"), edges.astype("uint16")
+
+
+def _integers(name, values):
+    array = np.asarray(values)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"`{name}` must hold integers. Received: {name} of {array.dtype}")
+    return array.astype("int64")
 
 
 def _ids(values):

@@ -148,8 +148,14 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     """
     if all("smiles" in row for row in rows):
         return parse_smiles(str(row["smiles"]).strip() for row in rows)
-    features = [len(edge) - 2 for row in rows for edge in row.get("edges", [])]
-    return [_read_graph(row, max(features, default=edge_features)) for row in rows]
+    features = [_edge_features(row) for row in rows]
+    return [_read_graph(row, max(features, default=0) or edge_features) for row in rows]
+
+
+def _edge_features(row):
+    """Features of a row's edges, the most of any; what else is wrong is found by `_read_graph`."""
+    edges = row.get("edges", []) if isinstance(row, dict) else []
+    return max((len(edge) - 2 for edge in edges if isinstance(edge, list)), default=0)
 
 
 def _read_graph(row, edge_features):

@@ -68,6 +68,8 @@ def attend_by_features(query: Any, key: Any, value: Any, mask: Any = None) -> An
     scale = ops.rsqrt(ops.cast(ops.maximum(ops.shape(key)[1], 1), "float32"))
     key = key * ops.cast(scale, key.dtype)
     memory = ops.einsum("bnhk,bnhv->bhkv", key, value)
+    attended = ops.einsum("bnhk,bhkv->bnhv", query, memory)
+    query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-    norm = ops.maximum(norm, ops.cast(1e-30, norm.dtype))  # where all features vanish
-    return ops.einsum("bnhk,bhkv->bnhv", query, memory) / norm[..., None]
+    norm = ops.maximum(norm, 1e-30)  # where all features vanish, which float16 could not say
+    return ops.cast(ops.cast(attended, "float32") / norm[..., None], value.dtype)

@@ -6,24 +6,22 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import (
-    check_integer,
-    check_positive_or_none,
-    check_rate,
-    check_tokens,
-)
+from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.ops.damped_ema import damped_ema_stream
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class DampedEMA(keras.layers.Layer):
+class DampedEMA(OneTensor):
     """Mix tokens by a moving average of each channel, which decays in `hidden_dim` learned ways.
 
     `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
     are linear in the tokens.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens:
     the others count as zeros in the average.
 
     Args:
@@ -63,7 +61,7 @@ class DampedEMA(keras.layers.Layer):
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape: Shape) -> None:
-        width = check_tokens("DampedEMA", input_shape)[-1]
+        width = tokens_shape("DampedEMA", input_shape)[-1]
         rows = (2 * width if self.bidirectional else width, self.hidden_dim)
         normal = keras.initializers.RandomNormal
         # Never cast to a low precision, in which a slow decay would be none.
@@ -80,8 +78,12 @@ class DampedEMA(keras.layers.Layer):
         return self.delta, self.alpha, self.beta, self.gamma, self.omega
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        averaged = ops.damped_ema(inputs, *self.parameters, truncation=self.truncation, mask=mask)
-        return self.output_dropout(keras.ops.silu(averaged))
+        tokens, mask = flatten_map(inputs, mask)
+        averaged = ops.damped_ema(tokens, *self.parameters, truncation=self.truncation, mask=mask)
+        return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
+
+    def does(self, name: str) -> bool:
+        return name == "use_causal_mask" and not self.bidirectional
 
     def stream(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Take some more tokens of a sequence, one or several, of a causal average.

@@ -2,7 +2,6 @@
 
 from keras_permix.layers.mega.mega_attention import FUNCTIONS
 from keras_permix.layers.mixers import MIXERS, check_mixer, make_mixer
-from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.checks import check_named, check_names
 
@@ -34,7 +33,5 @@ def make_mega_mixer(spec, layer, layers, ragged, **arguments):
     """
     if spec in FUNCTIONS:
         return spec
-    if issubclass(MIXERS[spec["name"]].layer, CSP):
-        arguments["ragged"] = ragged
     arguments |= {"use_value_projection": False, "use_output_projection": False}
-    return make_mixer(spec, layer, layers, **arguments)
+    return make_mixer(spec, layer, layers, ragged=ragged, **arguments)

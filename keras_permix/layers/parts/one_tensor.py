@@ -39,7 +39,7 @@ class OneTensor(keras.layers.Layer):
         inputs, *others = args
         for _ in ("value", "key"):
             others = others[1:] if others and others[0] is inputs else others
-        if others and len(getattr(others[0], "shape", ())) == 3:  # which a mask is not
+        if others and len(getattr(others[0], "shape", ())) == len(inputs.shape):  # unlike a mask
             self._refuse_other("value", others[0])
         for name in ("value", "key"):
             given = kwargs.pop(name, None)

@@ -55,14 +55,15 @@ def set_projections(layer, parts):
         _set(layer.value_dense, parts["value"])
     if isinstance(layer, SelfAttention):
         own = projections(layer)
-        given = {name: parts.get(name, own[name]) for name in NAMES}
-        if all(given[name][0].shape == own[name][0].shape for name in NAMES):
-            kernel = ops.concatenate([given[name][0] for name in NAMES], axis=-1)
-            biases = [
-                ops.zeros_like(given[name][0][0]) if given[name][1] is None else given[name][1]
-                for name in NAMES
-            ]
-            _set(layer.qkv_dense, (kernel, ops.concatenate(biases)))
+        fits = {name for name in NAMES if name in parts and _size(parts, name) == _size(own, name)}
+        given = [parts[name] if name in fits else own[name] for name in NAMES]
+        kernel = ops.concatenate([kernel for kernel, _ in given], axis=-1)
+        biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in given]
+        _set(layer.qkv_dense, (kernel, ops.concatenate(biases)))
+
+
+def _size(parts, name):
+    return tuple(parts[name][0].shape)
 
 
 def _set(dense, part):
