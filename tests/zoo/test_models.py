@@ -6,7 +6,6 @@ from keras_permix.zoo import MODELS
 from tests.harness import check_model, check_precision
 from tests.zoo.models import TINY, tiny
 
-
 # A class that is another with one argument finds what that finds: one backend is enough.
 TWINS = ("ButterflyMixer", "CSPMEGA", "SliceGraphormer", "SliceViT")
 EACH = [pytest.param(name, marks=[pytest.mark.once] * (name in TWINS)) for name in TINY]
