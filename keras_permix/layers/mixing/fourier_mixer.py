@@ -31,7 +31,7 @@ class FourierMixer(OneTensor):
 
     >>> import numpy as np
     >>> from keras_permix.layers import FourierMixer
-    >>> FourierMixer()(np.ones((1, 2, 3), "float32"))[0].numpy().tolist()
+    >>> np.asarray(FourierMixer()(np.ones((1, 2, 3), "float32"))[0]).tolist()
     [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
     Source: Lee-Thorp et al., "FNet", 2021, equation (3).
