@@ -24,7 +24,11 @@ def _registered():
         yield
 
 
-@pytest.fixture(scope="module", params=toys.KINDS)
+# Pairs find what texts find, but for how they are read.
+KINDS = [pytest.param(kind, marks=[pytest.mark.once] * (kind == "pairs")) for kind in toys.KINDS]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def project(request, tmp_path_factory):
     """`(kind, folder, recipe, Trained)` of a run that went through."""
     folder = tmp_path_factory.mktemp(request.param)
