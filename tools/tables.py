@@ -140,6 +140,14 @@ def models():
         yield (*facts, *(f"{row['step_ms']} ({row['vs_attention']}×)" for row in rows))
 
 
+def texts():
+    """One row per case and encoder of texts: milliseconds, and the ratio to its attention twin."""
+    yield ("case", "model", "parameters", "answer, ms", "step, ms", "times as fast a step")
+    for row in read("epyc", "models_text_torch"):
+        facts = [row[name] for name in ("case", "model", "parameters", "forward_ms", "step_ms")]
+        yield (*facts, f"{row['vs_attention']}×")
+
+
 def read(machine, name):
     """Rows of a file of measurements."""
     with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
@@ -160,7 +168,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    for table in (summary, presets, ops, masked, plain, layers, growth, models):
+    for table in (summary, presets, ops, masked, plain, layers, growth, models, texts):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():
