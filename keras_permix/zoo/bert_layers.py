@@ -8,6 +8,7 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAttentionBlock
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 
 
@@ -75,5 +76,4 @@ def classify(first, config, dtype):
         one, other = join_pairs(first)
         first = ops.concatenate([one, other, ops.abs(one - other), one * other], axis=-1)
     first = make_dropout(config["dropout"], dtype=dtype, name="head_dropout")(first)
-    logits = keras.layers.Dense(config["num_classes"], dtype=dtype, name="head")(first)
-    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+    return logits_of(first, config["num_classes"], dtype)
