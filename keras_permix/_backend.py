@@ -7,11 +7,16 @@ import sys
 from pathlib import Path
 
 BACKENDS = ("jax", "tensorflow", "torch")
+DEFAULT = "tensorflow"  # of Keras, where nothing is set
+
+_chosen: str | None = None  # what `choose` has put into `KERAS_BACKEND`
 
 
 def installed_backends():
     """Names of the Keras backends that are installed, none of them imported."""
-    return [name for name in BACKENDS if importlib.util.find_spec(name)]
+    specs = {name: importlib.util.find_spec(name) for name in BACKENDS}
+    # A folder of that name, in which one works, is none: it has no file to import.
+    return [name for name, spec in specs.items() if spec and spec.origin]
 
 
 def choose():
@@ -24,8 +29,10 @@ def choose():
         return
     installed = installed_backends()
     absent = set(BACKENDS) - set(installed)
-    if installed and _backend_of_settings() in absent:
+    if installed and backend_of_settings() in absent:
         os.environ["KERAS_BACKEND"] = installed[0]
+        global _chosen
+        _chosen = installed[0]
 
 
 def check():
@@ -35,26 +42,54 @@ def check():
         ImportError: if no backend is installed.
         ValueError: if `KERAS_BACKEND` names none that is.
     """
+    if "keras" in sys.modules:
+        return
     installed = installed_backends()
     if not installed:
         raise ImportError(
             'Keras needs a backend: pip install "keras_permix[jax]", or [tensorflow], or [torch].'
         )
+    if name := os.environ.get("KERAS_BACKEND"):
+        check_installed("KERAS_BACKEND", name)
+
+
+def set_by_user():
+    """What the user has put into `KERAS_BACKEND`, if anything."""
     name = os.environ.get("KERAS_BACKEND")
-    if name and name not in installed:
+    return None if name == _chosen else name
+
+
+def check_installed(argument, name):
+    """Raise ValueError for a backend that is not installed, the value of an argument."""
+    installed = installed_backends()
+    if name not in installed:
         raise ValueError(
-            f"`KERAS_BACKEND` must be a backend that is installed: {', '.join(installed)}. "
-            f"Received: KERAS_BACKEND={name}"
+            f"`{argument}` must be a backend that is installed: {', '.join(installed)}. "
+            f"Received: {argument}={name}"
         )
 
 
-def _backend_of_settings():
-    """The backend in Keras' file of settings, `keras.json`; TensorFlow if it says none."""
+def settings_file():
+    """Where Keras keeps its settings."""
     home = os.path.expanduser("~")
     folder = Path(home if os.access(home, os.W_OK) else "/tmp", ".keras")
-    folder = Path(os.environ.get("KERAS_HOME", folder)).expanduser()
+    return Path(os.environ.get("KERAS_HOME", folder)).expanduser() / "keras.json"
+
+
+def settings():
+    """What Keras' file of settings holds: nothing if it is absent, `None` if it is damaged."""
     try:
-        settings = json.loads((folder / "keras.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        settings = {}
-    return settings.get("backend", "tensorflow")
+        settings = json.loads(settings_file().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        return None
+    return settings if isinstance(settings, dict) else None
+
+
+def backend_of_settings():
+    """The backend that Keras' settings name, TensorFlow if they name none."""
+    try:
+        return (settings() or {}).get("backend", DEFAULT)
+    except OSError:
+        return DEFAULT

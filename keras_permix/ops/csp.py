@@ -6,7 +6,7 @@ from keras_permix.ops.dispatch.checks import (
     check_align,
     check_groups,
     check_mask,
-    check_tokens,
+    check_sortable,
 )
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
@@ -60,7 +60,7 @@ def csp(
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """
-    x = check_tokens(x)
+    x = check_sortable(x)
     steps = check_steps(steps, x.shape[2])
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(

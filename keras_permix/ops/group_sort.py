@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join
@@ -55,7 +55,7 @@ def group_sort(
 
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
     """
-    x = check_tokens(x)
+    x = check_sortable(x)
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "group_sort",

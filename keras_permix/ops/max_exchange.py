@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
@@ -38,7 +38,7 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """
-    x = check_tokens(x)
+    x = check_sortable(x)
     mask = check_mask(mask, x)
     return dispatch(
         "max_exchange", max_exchange_reference, x, mask=mask, implementation=implementation

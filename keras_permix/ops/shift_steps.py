@@ -69,10 +69,12 @@ def shift_steps(
     return np.array([step % tokens for step in steps], "int64")
 
 
-def check_steps(steps: Steps, channels: int) -> ShiftSchedule | tuple[int, ...]:
+def check_steps(
+    steps: Steps, channels: int, name: str = "steps"
+) -> ShiftSchedule | tuple[int, ...]:
     """Return `steps` as a `ShiftSchedule`, or as a tuple of Python integers, one per channel."""
     if not isinstance(steps, ShiftSchedule):
-        return _integers("steps", steps, channels)
+        return _integers(name, steps, channels)
     if steps.channels != channels:
         raise ValueError(
             "`steps` must be a schedule for the channels that `x` has. "

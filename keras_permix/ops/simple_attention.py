@@ -7,7 +7,7 @@ from keras_permix.ops.dispatch.checks import check_choice, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.precision import full_precision, matmul
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32
@@ -90,8 +90,8 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
 def _attend(query, key, value):
     # Products of matrices with the heads in front, which XLA computes faster than these as sums.
     query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
-    states = ops.matmul(ops.swapaxes(key, 2, 3), value)
-    return ops.swapaxes(ops.matmul(query, states), 1, 2)
+    states = matmul(ops.swapaxes(key, 2, 3), value)
+    return ops.swapaxes(matmul(query, states), 1, 2)
 
 
 def _attend_causally(query, key, value):
@@ -128,12 +128,17 @@ def _check_heads(query, key, value):
     heads = (query, key, value)
     heads = [x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x) for x in heads]
     shapes = [tuple(x.shape) for x in heads]
-    known = [{size for size in sizes if size is not None} for sizes in zip(*shapes, strict=False)]
     four = all(len(shape) == 4 and None not in shape[2:] for shape in shapes)
-    if not four or any(len(sizes) > 1 for sizes in known[:3]) or shapes[0][3] != shapes[1][3]:
+    if not four or not all(map(_agree, *(s[:3] for s in shapes))) or shapes[0][3] != shapes[1][3]:
         raise ValueError(
             "`query`, `key` and `value` must have the shape (batch, tokens, heads, channels) with "
             "known heads and channels, the same but for the channels of `value`. Received: "
             f"query.shape={shapes[0]}, key.shape={shapes[1]}, value.shape={shapes[2]}"
         )
     return heads
+
+
+def _agree(*sizes):
+    """Whether those that are known are one; an exporter's have an equality, but no hash."""
+    known = [size for size in sizes if size is not None]
+    return all(size == known[0] for size in known)

@@ -114,7 +114,7 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
 def _repeat_last(groups, real):
     """Fill padding, which is behind all else, with the greatest real value of its group."""
     lowest = ops.where(real > 0, groups, -float("inf"))
-    greatest = ops.max(lowest, axis=2, keepdims=True)
+    greatest = ops.amax(lowest, axis=2, keepdims=True)
     return ops.where(real > 0, groups, ops.where(greatest > -float("inf"), greatest, 0))
 
 

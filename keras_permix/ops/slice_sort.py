@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
@@ -50,7 +50,7 @@ def slice_sort(
 
     Source: Yuan and Xu, "Sliceformer", 2023.
     """
-    x = check_tokens(x)
+    x = check_sortable(x)
     descending = check_descending(descending, x.shape[2])
     return dispatch(
         "slice_sort",

@@ -1,6 +1,9 @@
 """What tests of kernels share."""
 
+import keras
 import pytest
+
+from keras_permix.ops.dispatch.rows import Place
 
 
 @pytest.fixture
@@ -12,6 +15,40 @@ def triton_launches(monkeypatch):
     for kernel in KERNELS:
         monkeypatch.setattr(kernel, "run", _recorded(kernel, names))
     return names
+
+
+@pytest.fixture(params=("v5e:2x2", "v6e:2x2"))
+def topology(request, monkeypatch):
+    """TPUs that are not there."""
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "localhost")
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+    monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    from jax.experimental import topologies
+
+    return topologies.get_topology_desc(platform="tpu", topology_name=request.param)
+
+
+@pytest.fixture
+def one_device(topology, monkeypatch):
+    """One of the devices, which the ops take for the present one."""
+    from jax.sharding import SingleDeviceSharding
+
+    [device, *_] = topology.devices
+    place = Place(device.platform, chip=device, sure=False)
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.place", lambda x: place)
+    return SingleDeviceSharding(device)
+
+
+@pytest.fixture
+def distribution(topology):
+    """A division of the batch between all of them."""
+    import numpy as np
+    from jax.sharding import Mesh
+
+    devices = np.array(topology.devices)
+    mesh = keras.distribution.DeviceMesh(devices.shape, ["batch"], devices)
+    mesh._backend_mesh = Mesh(devices, ["batch"])  # Keras would look for devices that are here
+    return keras.distribution.DataParallel(mesh)
 
 
 def _recorded(kernel, names):

@@ -16,7 +16,7 @@ STEPS = tuple(range(48))
 GROUPS = (4, 64, 256, 1024, 4096)
 DTYPES = ("float32", "bfloat16")  # float16 and bfloat16 are the same integers
 # The limits of two chips, as NVIDIA's data sheets have them.
-CHIPS = {
+LIMITS = {
     "8.0": dict(name="NVIDIA A100", cores=108, shared=167936, optin=166912, clock=1.41,
                 bandwidth=2039 * 10**9, memory=85100068864, l2=41943040),
     "9.0": dict(name="NVIDIA H200", cores=132, shared=233472, optin=232448, clock=1.98,
@@ -91,8 +91,9 @@ def reports(folder):
 
     from keras_permix import ops
     from keras_permix.ops.backend.jax import rows
+    from tests.accelerators.chips import CHIPS
 
-    rows.device = lambda x: ("gpu", 1)  # which the ops take for the present one
+    rows.place = lambda x: CHIPS["A100"].place()  # which the ops take for the present one
 
     def program(op, arguments, differentiated):
         def value(x):
@@ -104,7 +105,7 @@ def reports(folder):
 
         return jax.jit(both if differentiated else value)
 
-    for capability, limits in CHIPS.items():
+    for capability, limits in LIMITS.items():
         major, minor = capability.split(".")
         target = TARGET.format(major=major, minor=minor, **limits)
         chip = topologies.get_topology_desc("chip", "cuda", target_config=target, topology="1x1x1")

@@ -4,35 +4,109 @@ import keras
 import pytest
 
 from keras_permix import ops
+from tests.accelerators.chips import CHIPS
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 
+OPS = {
+    "channel_shift": ((0,) * 4,),
+    "csp": ((0,) * 4, 2),
+    "group_sort": (2,),
+    "slice_sort": (),
+}
+WHOLE = "it needs a batch that 4 parts divide"
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Take a device for the present one."""
+
+    def here(chip, *facts):
+        place = CHIPS[chip].place(*facts)
+        monkeypatch.setattr("keras_permix.ops.backend.jax.rows.place", lambda x: place)
+
+    return here
+
 
 @pytest.mark.parametrize(
-    ("tokens", "device", "chosen"),
+    ("tokens", "place", "chosen"),
     [
-        (256, ("tpu", 1), "tpu_pallas"),
-        (8192, ("tpu", 1), "tpu_xla"),
-        (256, ("tpu", 4), "tpu_xla"),
-        (4096, ("gpu", 1), "gpu_pallas"),
-        (256, ("gpu", 2), "native"),
-        (8, ("cpu", 1), "native"),
+        (256, ["v5e"], "tpu_pallas"),
+        (8192, ["v5e"], "tpu_xla"),
+        (256, ["v5e", 4], "tpu_pallas"),
+        (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
+        (2048, ["v4"], "tpu_pallas"),
+        (4096, ["H200"], "gpu_pallas"),
+        (256, ["A100", 2], "gpu_pallas"),
+        (256, ["A100", 2, True, WHOLE], "native"),
+        (256, ["T4"], "native"),
+        (256, ["MI300X"], "native"),
     ],
 )
-def test_the_table_chooses(tokens, device, chosen, monkeypatch):
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: device)
+def test_the_table_chooses(tokens, place, chosen, here):
+    here(*place)
     x = keras.ops.zeros((1, tokens, 4))
-    for name, arguments in {
-        "channel_shift": ((0,) * 4,),
-        "csp": ((0,) * 4, 2),
-        "group_sort": (2,),
-        "slice_sort": (),
-    }.items():
+    for name, arguments in OPS.items():
         assert ops.explain(name, x, *arguments).chosen == chosen
 
 
-def test_a_gpu_holds_groups_of_4096(monkeypatch):
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("gpu", 1))
+def test_a_cpu_needs_no_kernel():
+    x = keras.ops.zeros((1, 8, 4))
+    assert {ops.explain(name, x, *given).chosen for name, given in OPS.items()} == {"native"}
+
+
+@pytest.mark.parametrize(
+    ("row", "place", "objection"),
+    [
+        ("gpu_pallas", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
+        ("gpu_pallas", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
+        ("gpu_pallas", ["A100", 4, True, WHOLE], WHOLE),
+        ("tpu_pallas", ["v5e", 4, True, WHOLE], WHOLE),
+    ],
+)
+def test_what_a_kernel_objects_to(row, place, objection, here):
+    here(*place)
+    found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4))).objections[row]
+    assert all(part in found for part in objection.split(".*"))
+
+
+def test_a_group_of_4096_needs_more_memory_than_some_tpus_have(here):
+    here("v4")
+    x = keras.ops.zeros((1, 4096, 4))
+    explanation = ops.explain("slice_sort", x)
+    assert explanation.chosen == "tpu_xla"
+    assert "at most 2048 tokens on a TPU v4" in explanation.objections["tpu_pallas"]
+    assert ops.explain("csp", x, (0,) * 4, 2).chosen == "tpu_pallas"
+
+
+def test_a_program_may_be_for_another_platform(here):
+    x = keras.ops.zeros((1, 8, 4))
+    for sure, expected in ((True, None), (False, "native")):
+        here("v5e", 1, sure)
+        explanation = ops.explain("slice_sort", x)
+        assert (explanation.chosen, explanation.elsewhere) == ("tpu_pallas", expected)
+        assert ("native does where it is compiled for another" in str(explanation)) is not sure
+
+
+@pytest.mark.parametrize("chip", ["A100", "v5e"])
+def test_what_is_taken_for_another_platform_runs_here(chip, here):
+    """As work on the CPU of a machine that has an accelerator, and what is exported for CPUs."""
+    import jax
+    import numpy as np
+
+    here(chip, 1, False)
+    x = np.random.default_rng(0).normal(size=(2, 8, 4)).astype("float32")
+    function = jax.jit(jax.value_and_grad(lambda x: (ops.slice_sort(x)[:, -1] ** 2).sum()))
+    assert "tpu_custom_call" not in function.lower(x).as_text()
+    np.testing.assert_array_equal(jax.jit(ops.slice_sort)(x), np.sort(x, axis=1))
+    largest = np.where(x == x.max(axis=1, keepdims=True), 2 * x, 0)
+    np.testing.assert_array_equal(function(x)[1], largest)
+    exported = jax.export.export(jax.jit(ops.slice_sort))(x)
+    np.testing.assert_array_equal(exported.call(x), np.sort(x, axis=1))
+
+
+def test_a_gpu_holds_groups_of_4096(here):
+    here("A100")
     x = keras.ops.zeros((1, 8192, 4))
     for group_size, chosen in ((4096, "gpu_pallas"), (8192, "native")):
         assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen

@@ -7,6 +7,7 @@ import keras
 import pytest
 
 from keras_permix import ops
+from tests.accelerators.tpu_ahead import kernels_of, program, with_gradient
 
 pytestmark = [
     pytest.mark.ahead_of_time,
@@ -14,7 +15,6 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed"),
 ]
 
-TOPOLOGIES = ("v5e:2x2", "v6e:2x2")
 STEPS = tuple(range(192))
 # function -> (tokens, kernels of the value, kernels of value and gradient)
 CASES = {
@@ -50,65 +50,11 @@ CASES = {
 }
 
 
-@pytest.fixture(params=TOPOLOGIES)
-def topology(request, monkeypatch):
-    """Devices that are not there, which the ops take for the present ones."""
-    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "localhost")
-    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
-    monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("tpu", 1))
-    from jax.experimental import topologies
-
-    return topologies.get_topology_desc(platform="tpu", topology_name=request.param)
-
-
-def program(function, shape, dtype, sharding):
-    """The text of `function` as compiled for the devices of `sharding`."""
-    import jax
-
-    x = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-    return jax.jit(function).lower(x).compile().as_text()
-
-
-def kernels_of(text):
-    """The kernels that a compiled program calls; Mosaic's custom calls and no others."""
-    calls = [line for line in text.splitlines() if 'custom_call_target="tpu_custom_call"' in line]
-    return {name for line in calls for name in re.findall(r"permix_([a-z_]+)", line)}
-
-
-def with_gradient(function):
-    import jax
-
-    def both(x):
-        value, pull = jax.vjp(function, x)
-        return value, pull(x)
-
-    return both
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_compile(case, dtype, topology):
-    from jax.sharding import SingleDeviceSharding
-
+def test_kernels_compile(case, dtype, one_device):
     function, tokens, *kernels = CASES[case]
-    sharding = SingleDeviceSharding(topology.devices[0])
     for compiled, expected in zip((function, with_gradient(function)), kernels, strict=True):
-        text = program(compiled, (2, tokens, len(STEPS)), dtype, sharding)
+        text = program(compiled, (2, tokens, len(STEPS)), dtype, one_device).as_text()
         assert kernels_of(text) == expected
         assert not re.search(r" (gather|scatter)\(", text)
-
-
-def test_several_devices_are_served_by_xla(topology, monkeypatch):
-    import jax
-    import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.device", lambda x: ("tpu", 4))
-    mesh = Mesh(np.array(topology.devices), ("batch",))
-    sharding = NamedSharding(mesh, PartitionSpec("batch"))
-    for function in (lambda x: ops.csp(x, STEPS, 2), ops.group_sort):
-        text = program(with_gradient(function), (8, 64, len(STEPS)), "float32", sharding)
-        assert not re.search(r"all-gather|all-to-all| gather\(", text)
-        assert not kernels_of(text)
-    assert jax.default_backend() == "cpu"

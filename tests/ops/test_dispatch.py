@@ -7,7 +7,7 @@ import pytest
 from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch import dispatch
-from keras_permix.ops.dispatch.rows import Row
+from keras_permix.ops.dispatch.rows import Place, Row
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 
@@ -34,6 +34,14 @@ def served(monkeypatch):
         rows.append(Row(**{**facts, "function": noting(row.name, row.function)}))
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", tuple(rows))
     return names
+
+
+@pytest.mark.parametrize("dtype", ["bool", "complex64"])
+@pytest.mark.parametrize("name", ["csp", "group_sort", "slice_sort", "max_exchange"])
+def test_what_has_no_order_is_refused(name, dtype):
+    arguments = [STEPS, 2] if name == "csp" else []
+    with pytest.raises(ValueError, match=f"`x` must be floating or integer.*x.dtype={dtype}"):
+        getattr(ops, name)(X.astype(dtype), *arguments)
 
 
 def test_an_implementation_is_forced_where_there_is_one(monkeypatch, served):
@@ -115,7 +123,7 @@ def test_a_symbolic_call_knows_what_does_not_depend_on_the_device(monkeypatch):
 
 
 def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
-    monkeypatch.setattr(dispatch.NATIVE, "device", lambda x: ("unknown", 1))
+    monkeypatch.setattr(dispatch.NATIVE, "place", lambda x: Place())
     row = Row("group_sort", "elsewhere", print, devices=("abacus",))
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
     explanation = ops.explain("group_sort", X, 2)

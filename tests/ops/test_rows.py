@@ -5,20 +5,21 @@ from dataclasses import replace
 import pytest
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.rows import Call, Row
+from keras_permix.ops.dispatch.rows import Call, Place, Row
 
 LIMITS = {
     "device": (dict(devices=("cuda",)), "it needs device cuda"),
     "package": (dict(requires="no_such_package"), "it needs the package no_such_package"),
     "group": (dict(max_group=4), "it takes groups of at most 4 tokens"),
     "tokens": (dict(max_tokens=15), "it takes at most 15 tokens"),
-    "none": (dict(requires="keras", max_group=8, max_tokens=16), None),
+    "limit": (dict(limit=lambda call: f"no {call.dtype}"), "no float32"),
+    "none": (dict(requires="keras", max_group=8, max_tokens=16, limit=lambda call: None), None),
 }
 
 
-def call(group_size=None, devices=1):
+def call(group_size=None):
     plan = Plan(group_size=group_size)
-    return Call("sort", "cpu", devices, "float32", (2, 16, 4), False, False, plan, {})
+    return Call("sort", Place("cpu"), "float32", (2, 16, 4), False, False, plan, {})
 
 
 @pytest.mark.parametrize("case", LIMITS)
@@ -31,12 +32,6 @@ def test_what_cannot_be_exported_is_compiled_all_the_same():
     row = Row("sort", "opaque", print, exported=False)
     assert row.objection(call()) is None
     assert row.objection(replace(call(), exporting=True)) == "it cannot be exported"
-
-
-def test_what_no_compiler_divides_needs_a_single_device():
-    row = Row("sort", "kernel", print, one_device=True)
-    assert row.objection(call()) is None
-    assert row.objection(call(devices=2)) == "it needs a single device"
 
 
 def test_without_groups_all_tokens_are_one():

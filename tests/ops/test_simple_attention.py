@@ -52,6 +52,17 @@ def test_values_are_the_golden_ones():
     assert_close(result.reshape(2, 5, 8), golden["core_2heads"])
 
 
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX has no float64 without a flag")
+@pytest.mark.parametrize("causal", [False, True])
+def test_float64_stays(causal):
+    stacked = arrays((2, 40, 2, 3)).astype("float64")
+    result = to_numpy(ops.simple_attention(*stacked, causal=causal))
+    wanted = oracle.simple_attention(*stacked, causal=causal)
+    assert result.dtype == "float64"
+    # Keras' sum over the chunks before is of float32 on PyTorch.
+    np.testing.assert_allclose(result, wanted, atol=1e-6 if causal else 1e-12)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_values_may_have_another_width(causal):
     query, key, _ = arrays((2, 40, 2, 3))

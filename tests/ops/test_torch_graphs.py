@@ -1,12 +1,16 @@
 """PyTorch's graphs: `torch.compile` keeps the fast sort as one op, an exported program has none."""
 
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
 
 from keras_permix import ops
 from keras_permix.layers import CSP
-from tests.harness import to_numpy
+from tests.harness import ROOT, assert_close, to_numpy
 from tests.oracle import permutations as oracle
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's graphs")
@@ -68,7 +72,7 @@ def test_opaque_ops_are_what_they_say():
     """Shapes, strides, dtypes and aliases are those of the fake tensors that compilers see."""
     import torch
 
-    from keras_permix.ops.backend.torch import groups
+    from keras_permix.ops.backend.torch.sort_op import sort_by_numpy
 
     x = torch.from_numpy(X)
     for arguments in (
@@ -78,7 +82,24 @@ def test_opaque_ops_are_what_they_say():
         (x.to(torch.bfloat16), None, 16, False, None, False),
         (-torch.zeros(1, 300, 1), None, 300, False, None, True),
     ):
-        torch.library.opcheck(groups._opaque_by_numpy, arguments)
+        torch.library.opcheck(sort_by_numpy, arguments)
+
+
+def test_the_opaque_op_is_registered_by_what_is_compiled():
+    """To register it takes a tenth of a second, which an import is spared."""
+    code = """
+import torch, keras_permix
+has = lambda: hasattr(torch.ops.keras_permix, "sort_by_numpy")
+before = has()
+sort = torch.compile(lambda x: keras_permix.ops.group_sort(x), backend="eager", fullgraph=True)
+x = torch.tensor([[[2.0], [1.0], [3.0]]])
+print(before, sort(x).flatten().tolist(), has())
+"""
+    environment = {**os.environ, "KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "False [1.0, 2.0, 3.0] True\n", done.stderr
 
 
 class Sort(keras.layers.Layer):
@@ -112,3 +133,50 @@ def test_exported_programs_take_any_batch(strict):
     expected = oracle.values(expected, oracle.slice_sort(expected))
     result = program.module()(torch.from_numpy(many))
     np.testing.assert_array_equal(to_numpy(result), expected)
+
+
+def test_exported_sorts_are_in_onnx():
+    """ONNX has no stable sort, which a layer with weights to train would else leave behind."""
+    import torch
+
+    class Mixer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return ops.slice_sort(x * self.scale)
+
+    program = torch.export.export(Mixer(), (torch.from_numpy(X),))
+    assert "aten.sort.default" in program.graph_module.code
+    assert "aten.sort.stable" not in program.graph_module.code
+
+
+def test_simple_attention_exports_for_any_batch():
+    import torch
+
+    class Mixer(torch.nn.Module):
+        def forward(self, x):
+            return ops.simple_attention(x, x, x)
+
+    batch = {"x": {0: torch.export.Dim("batch")}}
+    x = torch.from_numpy(X)[:, :, None]
+    program = torch.export.export(Mixer(), (x,), dynamic_shapes=batch)
+    many = np.random.default_rng(1).normal(size=(5, *x.shape[1:])).astype("float32")
+    tokens = many[:, :, 0].astype("float64")
+    expected = tokens @ (tokens.swapaxes(1, 2) @ tokens) / 4  # the root of 16 tokens
+    result = to_numpy(program.module()(torch.from_numpy(many)))[:, :, 0]
+    assert_close(result, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of Keras, cached
+@pytest.mark.parametrize("tokens", [6, 7])
+def test_soft_permutations_are_one_graph(tokens):
+    import torch
+
+    def mix(x):
+        return ops.sinkhorn_csp(x, (0, 2, 3), 2, ragged=True)
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, tokens, 3)))
+    mixed = torch.compile(mix, backend="eager", fullgraph=True)(x)
+    np.testing.assert_allclose(to_numpy(mixed), to_numpy(mix(x)), rtol=1e-6)

@@ -122,7 +122,7 @@ def chunks(tokens, size):
     return [slice(start, start + size) for start in range(0, tokens, size)]
 
 
-def mega_block(x, w, mix, *, kind="layernorm", prenorm=True, truncation=None, mask=None):
+def mega_block(x, w, mix, *, kind="layernorm", norm_first=True, truncation=None, mask=None):
     """The whole block; `w` holds lists of weights by layer, `mix(shared, values)` mixes tokens."""
 
     def dense(name, x):
@@ -130,7 +130,7 @@ def mega_block(x, w, mix, *, kind="layernorm", prenorm=True, truncation=None, ma
         return x @ kernel + bias
 
     width, hidden_width = w["hidden"][1].size, w["value"][1].size
-    normed = norm(kind, x, w["norm"]) if prenorm else x
+    normed = norm(kind, x, w["norm"]) if norm_first else x
     values = silu(dense("value", normed))
     averaged = silu(damped_ema(normed, *w["ema"], truncation=truncation, mask=mask))
     gates = dense("gate", averaged)
@@ -139,7 +139,7 @@ def mega_block(x, w, mix, *, kind="layernorm", prenorm=True, truncation=None, ma
     shared, reset = shared_and_reset[..., :-hidden_width], shared_and_reset[..., -hidden_width:]
     hidden = silu(candidate + dense("hidden", mix(shared, values) * reset))
     x = x + update * (hidden - x)
-    x = x if prenorm else norm(kind, x, w["norm"])
-    normed = norm(kind, x, w["feed_forward/norm"]) if prenorm else x
+    x = x if norm_first else norm(kind, x, w["norm"])
+    normed = norm(kind, x, w["feed_forward/norm"]) if norm_first else x
     x = x + dense("feed_forward/mlp_out", silu(dense("feed_forward/mlp_in", normed)))
-    return x if prenorm else norm(kind, x, w["feed_forward/norm"])
+    return x if norm_first else norm(kind, x, w["feed_forward/norm"])

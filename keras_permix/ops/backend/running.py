@@ -1,5 +1,6 @@
 """The backend that runs. Keras chooses it when it is imported, and it stays."""
 
+import contextlib
 from importlib import import_module
 
 import keras
@@ -15,6 +16,23 @@ def name():
 def version():
     """The version of the backend's package."""
     return import_module(name()).__version__
+
+
+def fuses_steps():
+    """Whether Keras has several training steps run as one program."""
+    return name() != "torch"
+
+
+def cpu():
+    """The CPU of this process by the name that `keras.device` takes, whatever others there are."""
+    if name() != "jax":
+        return "cpu"
+    return f"cpu:{import_module('jax').local_devices(backend='cpu')[0].id}"
+
+
+def weights_kept(model):
+    """A context in which a method of Keras that fails leaves a model its weights."""
+    return module("weights").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
 
 
 def module(file):

@@ -58,6 +58,15 @@ def check_tokens(x):
     return x
 
 
+def check_sortable(x):
+    """Return `x` as a tensor of tokens whose numbers have an order."""
+    x = check_tokens(x)
+    dtype = standardize_dtype(x.dtype)
+    if not is_float_dtype(dtype) and "int" not in dtype:
+        raise ValueError(f"`x` must be floating or integer. Received: x.dtype={dtype}")
+    return x
+
+
 def check_mask(mask, x, of="x"):
     """Return `mask` if it marks the tokens of `x`, named `of`: shape (batch, tokens), boolean."""
     if mask is None:

@@ -14,7 +14,7 @@ from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.rows import UNKNOWN, Call
+from keras_permix.ops.dispatch.rows import Call, Place
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
@@ -50,18 +50,18 @@ def dispatch(
     chosen = _choose(call, rows, None if explaining else implementation)
     if explaining:
         objections = {name: row.objection(call) or row.doubt(call) for name, row in rows.items()}
-        return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None})
+        row = rows.get(chosen)
+        elsewhere = row.elsewhere if row and not call.place.sure else None
+        return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
     function = reference if chosen == REFERENCE else rows[chosen].function
     return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
 
 
 def _describe(op, arrays, mask, plan, options):
     x, symbolic = arrays[0], any(map(is_symbolic, (*arrays, mask)))
-    device, devices = (UNKNOWN, 1) if symbolic else NATIVE.device(x)
     return Call(
         op=op,
-        device=device,
-        devices=devices,
+        place=Place() if symbolic else NATIVE.place(x),
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=tuple(x.shape),
         masked=mask is not None,

@@ -18,11 +18,16 @@ class Explanation:
     call: str
     chosen: str | None
     objections: dict[str, str | None]
+    elsewhere: str | None = None
 
     def __str__(self):
         lines = [f"{self.call}"]
         for name, objection in self.objections.items():
-            verdict = "serves this call" if name == self.chosen else objection or "comes later"
+            verdict = objection or "comes later"
+            if name == self.chosen:
+                verdict = "serves this call"
+            if name == self.chosen and self.elsewhere:
+                verdict += f"; {self.elsewhere} does where it is compiled for another platform"
             lines.append(f"  {name}: {verdict}")
         return "\n".join(lines)
 
@@ -46,8 +51,9 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
 
     Returns:
         An `Explanation` with `chosen` (a name, or None if that is known when it runs),
-        `objections` (a reason or None for every implementation, best first) and a readable `str`.
-        Nothing is computed.
+        `objections` (a reason or None for every implementation, best first), `elsewhere` (what
+        serves instead where a compiled function turns out to be for another platform than the
+        default one, or None) and a readable `str`. Nothing is computed.
 
     Raises:
         ValueError: for a name that is no op, or arguments that the op rejects.

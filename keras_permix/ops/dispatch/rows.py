@@ -3,10 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from keras_permix.ops.backend.plan import Plan
 
 UNKNOWN = "unknown"
+
+
+class Place(NamedTuple):
+    """Where a call runs, as far as that is known."""
+
+    platform: str = UNKNOWN  # such as "cpu" or "cuda"
+    devices: int = 1  # among which the compiler may have to divide the call
+    sure: bool = True  # or the program may be compiled for another platform
+    chip: Any = None  # one of the devices, where its kind matters
+    undivided: str | None = None  # why a kernel cannot be called on each of them
 
 
 @dataclass(frozen=True)
@@ -14,8 +25,7 @@ class Call:
     """The static facts of one call, which rows decide by."""
 
     op: str
-    device: str  # the platform, such as "cpu" or "cuda", or unknown
-    devices: int  # among which the compiler may have to divide the call
+    place: Place
     dtype: str
     shape: tuple
     masked: bool
@@ -27,9 +37,9 @@ class Call:
     def __str__(self):
         shown = {k: _shorten(v) for k, v in self.options.items()}
         options = "".join(f", {k}={v}" for k, v in shown.items())
-        several = f" ({self.devices})" if self.devices > 1 else ""
+        several = f" ({self.place.devices})" if self.place.devices > 1 else ""
         return (
-            f"x.shape={self.shape}, dtype={self.dtype}, device={self.device}{several}, "
+            f"x.shape={self.shape}, dtype={self.dtype}, device={self.place.platform}{several}, "
             f"mask={'given' if self.masked else None}{options}"
         )
 
@@ -42,7 +52,8 @@ class Row:
     name: str
     function: Callable
     devices: tuple = ()  # platforms; none given: all
-    one_device: bool = False  # a compiler cannot divide it
+    limit: Callable[[Call], str | None] | None = None  # what else it objects to
+    elsewhere: str | None = None  # the row whose function it compiles for other platforms
     requires: str | None = None  # a package that may be absent
     dtypes: tuple = ()
     aligned: bool = True
@@ -64,11 +75,10 @@ class Row:
         tokens = call.shape[1] if call.shape[1:] else None
         plan = call.plan or Plan()
         group = tokens if plan.group_size is None else plan.group_size
-        if self.devices and call.device not in self.devices and not call.symbolic:
-            unknown = ", and it is not known which it runs on" if call.device == UNKNOWN else ""
+        platform = call.place.platform
+        if self.devices and platform not in self.devices and not call.symbolic:
+            unknown = ", and it is not known which it runs on" if platform == UNKNOWN else ""
             return f"it needs device {' or '.join(self.devices)}{unknown}"
-        if self.one_device and call.devices > 1:
-            return "it needs a single device"
         if not self.installed:
             return f"it needs the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
@@ -91,13 +101,13 @@ class Row:
             return f"it takes at most {self.max_tokens} tokens"
         if call.exporting and not self.exported:
             return "it cannot be exported"
-        return None
+        return self.limit(call) if self.limit and not call.symbolic else None
 
     def doubt(self, call):
         """What leaves open whether this row, which does not object, will serve a symbolic call."""
         if not call.symbolic:
             return None
-        if self.devices or self.one_device:
+        if self.devices:
             return "unknown: it depends on the device, known when it runs"
         if call.shape[1] is None and not self.dynamic:
             return "unknown: it depends on the number of tokens, known when it runs"

@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from keras_permix.ops.reference.precision import matmul
+
 
 def dense(x, kernel, bias, mask):
     """`x @ kernel + bias`, or without the bias where it is None."""
-    product = ops.matmul(x, kernel)
+    product = matmul(x, kernel)
     return product if bias is None else ops.add(product, bias)

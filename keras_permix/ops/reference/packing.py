@@ -49,7 +49,8 @@ def shift_table(x, steps, lengths=None):
     place, tokens = token_range(x), ops.shape(x)[1]
     steps = steps_modulo(steps, tokens if lengths is None else lengths, x.shape[1])
     if lengths is None:
-        return ops.mod(place - steps, ops.maximum(tokens, 1))
+        known = isinstance(tokens, int)  # which a compiler may have as a symbol
+        return ops.mod(place - steps, max(tokens, 1) if known else ops.maximum(tokens, 1))
     source = ops.mod(place - steps, ops.maximum(lengths, 1))
     return ops.where(place < lengths, source, place)
 

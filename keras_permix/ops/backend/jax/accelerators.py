@@ -12,11 +12,14 @@ from importlib import import_module
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from keras_permix.ops.backend.jax import tpu_xla
 from keras_permix.ops.backend.jax.groups import cut, join
 from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
+from keras_permix.ops.backend.jax.permute import permute as permute_natively
 from keras_permix.ops.backend.jax.permute import permute_as
+from keras_permix.ops.backend.jax.places import Division, divided, find_division
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,39 @@ class Pallas:
         functions = import_module(f"{__package__}.{self.device}.functions")
         return functions.Kernels(self.interpret)
 
+    @property
+    def platform(self):
+        """What a program must be lowered for, or None; of GPUs these kernels know NVIDIA's."""
+        return None if self.interpret else {"gpu": "cuda", "tpu": "tpu"}[self.device]
+
 
 def xla_for_tpu():
     return tpu_xla
 
 
-@partial(jax.jit, static_argnames=("plan", "way"))
 def permute(x, mask, plan, way):
     """Permute without a mask; `way` is called for the six functions."""
-    return permute_as(Words(way), x, mask, plan.at(x.shape[1]))
+    if not isinstance(way, Pallas):
+        return _permute(x, plan, Words(way))
+    words = Words(way, find_division(x))
+    return _permute(x, plan, words, way.platform)
+
+
+@partial(jax.jit, static_argnames=("plan", "words", "platform"))
+def _permute(x, plan, words, platform=None):
+    """Permute by `words`, or where those are of one platform and this is another natively.
+
+    The platform is known no sooner than the program is lowered: neither where it is traced nor
+    where the default devices are need be where it runs.
+    """
+
+    def by_words(x):
+        return permute_as(words, x, None, plan.at(x.shape[1]))
+
+    if platform is None:
+        return by_words(x)
+    native = partial(permute_natively, mask=None, plan=plan)
+    return lax.platform_dependent(x, default=native, **{platform: by_words})
 
 
 @dataclass(frozen=True)
@@ -46,22 +73,23 @@ class Words:
     """A kind of permutation, of what the six functions take."""
 
     way: Callable
+    division: Division | None = None  # of the batch, by which each device calls them for its part
 
     def values(self, x, real, plan):
         if _in_pairs(x, plan) or plan.aligned or plan.group_size == 1:
             return self.values_and_trace(x, real, plan)[0]
         bits = self._shift(_to_words(x), plan.steps)
-        groups = self.way().sort(_cut(bits, plan), is_floating(x.dtype))
+        groups = self._call("sort", _cut(bits, plan), floating=is_floating(x.dtype))
         return from_bits(_turn(join(groups, x.shape[1]), plan), x.dtype)
 
     def values_and_trace(self, x, real, plan):
         bits, floating, trace = _to_words(x), is_floating(x.dtype), None
         if _in_pairs(x, plan):
-            bits, trace = self.way().sort_pairs(bits, plan.steps, floating)
+            bits, trace = self._call("sort_pairs", bits, steps=plan.steps, floating=floating)
             return from_bits(bits, x.dtype), trace
         bits = self._shift(bits, plan.steps)
         if plan.group_size > 1:
-            groups = self.way().sort_with_places(_cut(bits, plan), floating)
+            groups = self._call("sort_with_places", _cut(bits, plan), floating=floating)
             groups = _align(*groups) if plan.aligned else groups
             bits, trace = (_turn(join(array, x.shape[1]), plan) for array in groups)
         return from_bits(bits, x.dtype), trace
@@ -69,7 +97,7 @@ class Words:
     def take(self, x, real, trace, plan):
         bits = self._shift(_to_words(x), plan.steps)
         if _in_pairs(x, plan):
-            bits = self.way().unsort_pairs(bits, trace, None)
+            bits = self._call("unsort_pairs", bits, trace, steps=None)
         elif plan.group_size > 1:
             places = cut(trace, plan.group_size, 0).astype("int32")
             bits = jnp.take_along_axis(_cut(bits, plan), places, axis=2)
@@ -80,15 +108,21 @@ class Words:
         bits, tokens = _to_words(grad), grad.shape[1]
         back = plan.steps and tuple(-step % tokens for step in plan.steps)
         if _in_pairs(grad, plan):
-            return from_bits(self.way().unsort_pairs(bits, trace, back), grad.dtype)
+            bits = self._call("unsort_pairs", bits, trace, steps=back)
+            return from_bits(bits, grad.dtype)
         if plan.group_size > 1:
             # Places beyond all others for what fills the last group up.
             places = _cut(trace, plan)
-            bits = join(self.way().unsort(_cut(bits, plan), places), tokens)
+            bits = join(self._call("unsort", _cut(bits, plan), places), tokens)
         return from_bits(self._shift(bits, back), grad.dtype)
 
     def _shift(self, bits, steps):
-        return self.way().shift(bits, steps) if steps else bits
+        return self._call("shift", bits, steps=steps) if steps else bits
+
+    def _call(self, name, *arrays, **options):
+        """Call one of the six functions of these arrays, whose first axis is the batch."""
+        function = partial(getattr(self.way(), name), **options)
+        return divided(function, self.division)(*arrays)
 
 
 def _in_pairs(x, plan):

@@ -37,23 +37,32 @@ def unsort_pairs(bits, swap, steps):
 
 def sort(groups, floating):
     signs = mirror(groups, floating)
-    key = lax.sort(to_key(groups, signs), dimension=2, is_stable=False)
+    [key] = _sort([to_key(groups, signs)], keys=1)
     return to_key(key, signs)
 
 
 def sort_with_places(groups, floating):
     key, minus = _stable_key(groups, floating)
     place = lax.broadcasted_iota("int32", groups.shape, 2)
-    operands = (key.astype("int32"), 2 * place + minus)
-    key, low = lax.sort(operands, dimension=2, num_keys=2, is_stable=False)
+    key, low = _sort([key.astype("int32"), 2 * place + minus], keys=2)
     key = (key - (low & 1)).astype(groups.dtype)
     small = "int16" if groups.shape[2] < 1 << 15 else "int32"
     return to_key(key, mirror(key, floating)), (low >> 1).astype(small)
 
 
 def unsort(groups, places):
-    operands = (places.astype("int32"), groups)
-    return lax.sort(operands, dimension=2, num_keys=1, is_stable=False)[1]
+    return _sort([places.astype("int32"), groups], keys=1)[1]
+
+
+def _sort(operands, keys):
+    """Sort groups along their tokens.
+
+    They are one axis with the batch: by their own XLA may lay them innermost, filled up to 128.
+    """
+    shape = operands[0].shape
+    lines = [array.reshape(-1, *shape[2:]) for array in operands]
+    lines = lax.sort(lines, dimension=1, num_keys=keys, is_stable=False)
+    return [array.reshape(shape) for array in lines]
 
 
 def _stable_key(bits, floating):

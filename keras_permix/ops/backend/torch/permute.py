@@ -12,7 +12,7 @@ from keras_permix.ops.backend.torch import groups, pairs
 from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
 from keras_permix.ops.backend.torch.shifts import shift
-from keras_permix.ops.backend.torch.tracing import compiling
+from keras_permix.ops.backend.torch.tracing import compiling, exporting
 
 
 def permute(x, mask, plan, sort=groups.by_torch):
@@ -20,7 +20,8 @@ def permute(x, mask, plan, sort=groups.by_torch):
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
         return _by_trace(x, None, mask, plan, False)
-    traced = torch.is_grad_enabled() and x.requires_grad
+    # What is exported is differentiated by PyTorch, if at all: a stable sort has no place in ONNX.
+    traced = torch.is_grad_enabled() and x.requires_grad and not exporting()
     if compiling() and not traced:
         return _order(x, mask, plan, sort, traced)[0]
     return _Order.apply(x, mask, plan, sort, traced)[0]

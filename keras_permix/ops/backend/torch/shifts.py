@@ -125,7 +125,7 @@ def _remainders(plan, lengths, most, back, device):
         rest = remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
     else:
         rest = -steps.to(device) % lengths if back else steps.to(device) % lengths
-        rest = rest * (torch.arange(rest.shape[-1], device=device) >= plan.aligned)
+        rest = rest * (torch.arange(rest.shape[-1], device=device) >= int(plan.aligned))
     return rest
 
 

@@ -3,6 +3,8 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from keras_permix.ops.dispatch.rows import Place
+
 
 def compiling():
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
@@ -12,9 +14,9 @@ def exporting():
     return torch.compiler.is_exporting() or torch.jit.is_tracing()
 
 
-def device(x):
-    """The platform, and the number of devices: one, since every process has its own."""
-    return x.device.type if compiling() or has_data(x) else "meta", 1
+def place(x):
+    """Where a call of `x` runs: on one device, since every process has its own."""
+    return Place(x.device.type if compiling() or has_data(x) else "meta")
 
 
 def has_data(x):

@@ -7,6 +7,7 @@ compare whole vectors, but for the few of the last three sizes that cross sublan
 Arrays are (tokens, channels), int16 or int32, of which floats are the bits.
 """
 
+import math
 from functools import partial
 
 import jax
@@ -18,9 +19,10 @@ from jax.experimental.pallas import tpu as pltpu
 from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 LANES, SUBLANES = 128, 8
-MOST_VECTORS = 512  # a block: 4096 tokens, the largest group, 2 MiB of int32
+MOST_VECTORS = 256  # a block: 2048 tokens, 1 MiB of int32; of larger groups each is a block
 MOST_HELD = {1: 32, 2: 16}  # vectors held at a time, by the number of arrays
-VMEM = 64 << 20
+MOST_MOVED = 16  # vectors brought in or back in one turn of a loop, whose turns do not overlap
+VMEM = 16 << 20  # what every TPU has, and such a block needs; larger groups need more
 
 
 def sort(bits, group_size, floating, interpret=False):
@@ -46,9 +48,9 @@ def unsort(bits, places, group_size, interpret=False):
 
 def _call(kernel, name, group_size, arrays, operands, dtypes, interpret):
     tokens, channels = operands[0].shape
-    vectors = min(group_size, MOST_VECTORS)
+    vectors = _vectors(group_size)
     whole = SUBLANES * vectors
-    block = whole * min(MOST_VECTORS // vectors, pl.cdiv(tokens, whole))
+    block = whole * max(min(MOST_VECTORS // vectors, pl.cdiv(tokens, whole)), 1)
     spec = pl.BlockSpec((block, min(LANES, channels)), lambda t, c: (t, c))
     lanes = spec.block_shape[1]
     shapes = [(block, lanes)] * arrays + [(block // SUBLANES, SUBLANES, lanes)] * arrays
@@ -59,10 +61,15 @@ def _call(kernel, name, group_size, arrays, operands, dtypes, interpret):
         out_specs=[spec] * len(dtypes),
         out_shape=[jax.ShapeDtypeStruct((tokens, channels), dtype) for dtype in dtypes],
         scratch_shapes=[pltpu.VMEM(shape, jnp.int32) for shape in shapes],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(block, 2048)),
         interpret=interpret,
         name=f"permix_{name}",
     )(*operands)
+
+
+def _vectors(group_size):
+    """How many vectors hold a group, or as many groups as there are sublanes."""
+    return max(min(group_size, MOST_VECTORS), group_size // SUBLANES)
 
 
 def _sort_kernel(bits, out, key, held, *, group_size, mirror):
@@ -111,7 +118,7 @@ def _two_halves(refs):
 
 def _run_network(tokens, held, group_size):
     """Sort `tokens` in place: by the first array, and where it is equal by the second."""
-    vectors = min(group_size, MOST_VECTORS)
+    vectors = _vectors(group_size)
     most = min(vectors, MOST_HELD[len(held)])
     _for_each_vector(tokens, held, vectors, _take_in)
     for one_pass in _passes(group_size, vectors, most):
@@ -143,14 +150,18 @@ def _run_pass(held, group_size, vectors, sizes, across, steps):
 
 
 def _for_each_vector(tokens, held, vectors, move):
-    def work(vector, _):
-        chunk, part = lax.div(vector, vectors), lax.rem(vector, vectors)
-        place = pl.ds(chunk * (SUBLANES * vectors) + part, SUBLANES, vectors)
-        for pair in zip(tokens, held, strict=True):
-            move(*pair, place, vector)
+    count = held[0].shape[0]
+    at_once = math.gcd(count, MOST_MOVED)
+
+    def work(turn, _):
+        for vector in (turn * at_once + i for i in range(at_once)):
+            chunk, part = lax.div(vector, vectors), lax.rem(vector, vectors)
+            place = pl.ds(chunk * (SUBLANES * vectors) + part, SUBLANES, vectors)
+            for pair in zip(tokens, held, strict=True):
+                move(*pair, place, vector)
         return _
 
-    lax.fori_loop(0, held[0].shape[0], work, 0)
+    lax.fori_loop(0, count // at_once, work, 0)
 
 
 def _take_in(tokens, held, place, vector):
@@ -214,9 +225,9 @@ def _across(held, step):
 
 
 def _exchange(one, two):
-    """The smaller and the larger of each pair."""
-    if len(one) == 1:
-        return [jnp.minimum(*one, *two)], [jnp.maximum(*one, *two)]
-    less = (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
+    """The smaller and the larger of each pair, by one comparison."""
+    less = one[0] < two[0]
+    if len(one) == 2:
+        less |= (one[0] == two[0]) & (one[1] < two[1])
     pairs = list(zip(one, two, strict=True))
     return [jnp.where(less, a, b) for a, b in pairs], [jnp.where(less, b, a) for a, b in pairs]

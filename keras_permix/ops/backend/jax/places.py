@@ -1,0 +1,94 @@
+"""Where a call runs on JAX, and how `keras.distribution` divides its batch between devices.
+
+XLA cannot divide a kernel. `divided` calls it on every device for that device's part of the batch.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import keras
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from keras_permix.ops.dispatch.rows import Place
+
+
+class Division(NamedTuple):
+    """Devices, and the axis of their mesh along which a batch is divided."""
+
+    mesh: Mesh
+    axis: str
+
+
+def place(x):
+    """Where a call of `x` runs.
+
+    Of a function that is being traced it is not known where it will run: by default on the devices
+    of `keras.distribution`, and if none is set on those that are here.
+    """
+    devices, sure = _devices(x), not isinstance(x, jax.core.Tracer)
+    chip = devices[0]
+    if chip.platform == "cpu":
+        return Place("cpu", len(devices), sure)
+    return Place(chip.platform, len(devices), sure, chip, why_undivided(x))
+
+
+def find_division(x):
+    """How the batch of `x` is divided where kernels serve it, or None for one device."""
+    return None if len(_devices(x)) == 1 else _division()
+
+
+def why_undivided(x):
+    """Why a kernel cannot be called on each device for its part of `x`, or None if it can."""
+    devices, division = _devices(x), _division()
+    if len(devices) == 1:
+        return None
+    if division is None:
+        return "it needs a single device, or a `keras.distribution` that divides the batch"
+    if set(devices) != set(division.mesh.devices.flat):
+        return "it needs a tensor on the devices of `keras.distribution`"
+    parts, batch = division.mesh.shape[division.axis], x.shape[0]
+    if not isinstance(batch, int) or batch % parts:
+        return f"it needs a batch that {parts} parts divide, as `keras.distribution` asks for"
+    if any(_sharding(x)[1:]):
+        return "it needs tokens and channels that are not divided between devices"
+    return None
+
+
+def divided(function, division):
+    """`function` of arrays whose first axis is the batch, called for every part of it."""
+    if division is None:
+        return function
+    specs = PartitionSpec(division.axis)
+    # A kernel does not say along which axes of the mesh its results differ, so it is not checked.
+    return partial(jax.shard_map, mesh=division.mesh, in_specs=specs, out_specs=specs)(
+        function, check_vma=False
+    )
+
+
+def _devices(x):
+    if not isinstance(x, jax.core.Tracer):
+        return list(x.devices())
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        devices = list(distribution.device_mesh.backend_mesh.devices.flat)
+    else:
+        default = jax.config.jax_default_device  # None, a device, or the name of a platform
+        devices = jax.devices(getattr(default, "platform", default))
+    inside = jax.sharding.get_abstract_mesh()
+    within_shard_map = inside.shape and set(inside.manual_axes) == set(inside.axis_names)
+    return devices[:1] if within_shard_map else devices
+
+
+def _division():
+    distribution = keras.distribution.distribution()
+    if distribution is None or distribution.batch_dim_name is None:
+        return None
+    return Division(distribution.device_mesh.backend_mesh, distribution.batch_dim_name)
+
+
+def _sharding(x):
+    """Which axes of the mesh divide the axes of `x`, as far as that is known."""
+    traced = isinstance(x, jax.core.Tracer)
+    sharding = jax.typeof(x).sharding if traced else x.sharding
+    return tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()

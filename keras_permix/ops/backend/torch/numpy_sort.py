@@ -1,0 +1,92 @@
+"""Sorting in groups along the tokens by NumPy, of PyTorch's tensors.
+
+NumPy sorts contiguous integers in vector registers, many times faster than PyTorch. Floats become
+integers of the same order. Where places matter, an integer of twice the width holds the value above
+its token, and so a sort that is not stable becomes so.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from keras_permix.ops.backend.torch.keys import WIDER, from_key, small_integer, to_key
+
+HIGH, LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
+WORTH_A_THREAD = 1 << 18  # values
+
+
+def sort_in_numpy(x, lengths, plan, traced):
+    key, packed = to_key(x.detach()), traced or plan.aligned
+    narrow = key.dtype
+    if packed and x.shape[1] - 1 > torch.iinfo(narrow).max:
+        key = key.to(WIDER[narrow])  # else tokens would not fit below
+    # -0.0, whose key is -1, is to equal 0.0; the few tensors that have one fetch it afterwards.
+    minus_zero = packed and x.is_floating_point() and bool((key == -1).any())
+    if minus_zero:
+        key = key.masked_fill(key == -1, 0)
+    keys = _pack(key) if packed else key.transpose(1, 2).contiguous()
+    _sort_(keys, lengths, plan)
+    halves = keys.view(key.dtype).unflatten(2, (-1, 2)) if packed else keys.unsqueeze(3)
+    if plan.aligned:
+        halves = _align(keys, halves[:, 0, :, LOW]).view(key.dtype).unflatten(2, (-1, 2))
+    source = None
+    if traced or minus_zero:
+        source = _tokens_first(halves[..., LOW], counting_to(x.shape[1]))
+    if minus_zero:
+        return x.gather(1, source.long()), source
+    return from_key(_tokens_first(halves[..., HIGH if packed else 0], narrow), x.dtype), source
+
+
+def _pack(key):
+    """Integers of twice the width, (batch, channels, tokens): the key above its token."""
+    key = key.transpose(1, 2)
+    packed = torch.empty((*key.shape, 2), dtype=key.dtype)
+    packed[..., HIGH] = key
+    packed[..., LOW] = torch.arange(key.shape[2], dtype=key.dtype)
+    return packed.view(WIDER[key.dtype]).squeeze(-1)
+
+
+def _sort_(keys, lengths, plan):
+    turn = None
+    if plan.descending is not None:
+        turn = -torch.tensor(plan.descending).to(keys.dtype)[:, None]
+        keys ^= turn
+    threads = max(1, min(torch.get_num_threads(), -(-keys.numel() // WORTH_A_THREAD)))
+    if lengths is None:
+        rows = np.array_split(keys.flatten(0, 1).numpy(), threads)
+    else:
+        rows = [rows[:, :n] for rows, n in zip(keys.numpy(), lengths, strict=True)]
+    size = plan.group_size or keys.shape[2]
+    if threads == 1:
+        for part in rows:
+            _sort_rows_(part, size)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(_sort_rows_, rows, [size] * len(rows)))
+    if turn is not None:
+        keys ^= turn
+
+
+def _sort_rows_(rows, size):
+    """Sort every row in groups of `size`, of which the last may be short."""
+    whole = rows.shape[1] // size * size
+    rows[:, :whole].reshape(len(rows), -1, size).sort()  # a view, since only the last axis is cut
+    rows[:, whole:].sort()
+
+
+def _align(keys, place):
+    """Give the groups of every channel the ranks of those of channel 0, whose tokens these are."""
+    rank = torch.empty(place.shape, dtype=torch.int64)
+    rank.scatter_(1, place.long(), torch.arange(place.shape[1]).expand_as(rank))
+    return keys.gather(2, rank[:, None].expand_as(keys))
+
+
+def _tokens_first(x, dtype):
+    """A contiguous copy, (batch, tokens, channels), of channels before tokens."""
+    return torch.empty((x.shape[0], x.shape[2], x.shape[1]), dtype=dtype).copy_(x.transpose(1, 2))
+
+
+def counting_to(tokens):
+    return small_integer(tokens) if isinstance(tokens, int) else torch.int32

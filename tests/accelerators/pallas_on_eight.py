@@ -1,0 +1,132 @@
+"""Train on eight CPU devices that are taken for GPUs or TPUs, and compare with one CPU device.
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m tests.accelerators.pallas_on_eight
+
+prints lines of JSON: why kernels cannot serve some tensors; then for each kind of device which
+kernels, interpreted, served how many parts of a batch, and how many of the weights and predictions
+differ. All numbers are small integers or sums of few powers of two, so that no order of summation
+can be told from another.
+"""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tests.accelerators.chips import CHIPS
+
+PLATFORMS = {"gpu": "A100", "tpu": "v5e"}
+TOKENS, CHANNELS = 8, 8
+
+
+def main():
+    import keras
+
+    devices = keras.distribution.list_devices()
+    print(json.dumps(objections(devices)), flush=True)
+    alone = trained(devices[:1])
+    for platform, chip in PLATFORMS.items():
+        served = pretend(CHIPS[chip])
+        together = trained(devices)
+        differ = sum(int((a != b).sum()) for a, b in zip(alone, together, strict=True))
+        differ += by_two_axes(devices)
+        report = {"platform": platform, "devices": len(devices), "differ": differ}
+        print(json.dumps(report | {"served": sorted(served)}), flush=True)
+
+
+def objections(devices):
+    """What is said of tensors on eight devices, with a distribution and without."""
+    import jax
+    import keras
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from keras_permix.ops.backend.jax.places import why_undivided
+
+    said = {}
+
+    def traced(x):
+        said["traced" if x.shape[0] == 16 else "traced, 12 samples"] = why_undivided(x)
+        return x
+
+    distribution = keras.distribution.DataParallel(devices=devices)
+    mesh = distribution.device_mesh.backend_mesh
+    for name, axes in {"samples": ("batch",), "channels": (None, None, "batch")}.items():
+        x = jax.device_put(np.zeros((16, 8, 8)), NamedSharding(mesh, PartitionSpec(*axes)))
+        said[f"{name} divided by nobody"] = why_undivided(x)
+        with distribution.scope():
+            said[f"{name} divided"] = why_undivided(x)
+    with distribution.scope():
+        jax.eval_shape(traced, x)
+        jax.eval_shape(traced, x[:12])
+        said["on one device"] = why_undivided(jax.device_put(np.zeros((16, 8, 8))))
+    return said
+
+
+def pretend(chip):
+    """Take CPU devices for others, and interpret their kernels; return what will have served."""
+    from keras_permix.ops.backend.jax import accelerators, places, rows
+    from keras_permix.ops.backend.jax.tpu import sort
+
+    served = set()
+
+    def note(function, division):
+        served.add((function.func.__name__, division.mesh.shape[division.axis]))
+        return places.divided(function, division)
+
+    def place(x):
+        found = places.place(x)
+        return chip.place(found.devices, found.sure, places.why_undivided(x))
+
+    def interpreted(row):
+        if not row.name.endswith("_pallas"):
+            return row
+        way = accelerators.Pallas(row.name.partition("_")[0], interpret=True)
+        return replace(row, function=partial(accelerators.permute, way=way))
+
+    accelerators.divided = note
+    sort.MOST_VECTORS, sort.MOST_HELD = 4, {1: 4, 2: 2}
+    rows.place, rows.ROWS = place, tuple(map(interpreted, rows.ROWS))
+    return served
+
+
+def by_two_axes(devices):
+    """How many values and gradients differ where each part of a batch is on two of the devices."""
+    import keras
+
+    from keras_permix import ops
+    from tests.backends import value_and_gradient
+    from tests.oracle import permutations as oracle
+
+    steps = tuple(range(CHANNELS))
+    x, cotangent = np.random.default_rng(0).normal(size=(2, 8, TOKENS, CHANNELS)).astype("float32")
+    mesh = keras.distribution.DeviceMesh((4, 2), ["batch", "model"], devices)
+    layout = keras.distribution.LayoutMap(mesh)
+    with keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope():
+        value, gradient = value_and_gradient(lambda x: ops.csp(x, steps, 2), x, cotangent)
+    sources = oracle.csp(x, steps, 2)
+    differ = value != oracle.values(x, sources), gradient != oracle.gradient(cotangent, sources)
+    return int(sum(map(np.sum, differ)))
+
+
+def trained(devices):
+    """Weights and predictions after two steps on these devices."""
+    import keras
+
+    from keras_permix import layers
+
+    keras.utils.clear_session()
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+    plain = dict(use_output_projection=False)
+    inputs = keras.Input((TOKENS, CHANNELS))
+    outputs = layers.SliceSort(**plain)(layers.CSP(group_size=2, **plain)(inputs))
+    model = keras.Model(inputs, outputs)
+    model.set_weights([np.eye(CHANNELS) for _ in model.weights])
+    model.compile(keras.optimizers.SGD(2.0**-6), lambda y, p: keras.ops.sum(y * p, axis=(1, 2)))
+    x, y = np.random.default_rng(0).integers(-1, 2, (2, 16, TOKENS, CHANNELS)).astype("float32")
+    model.fit(x, y, batch_size=8, epochs=1, shuffle=False, verbose=0)
+    return [*model.get_weights(), model.predict(x, batch_size=8, verbose=0)]
+
+
+if __name__ == "__main__":
+    main()

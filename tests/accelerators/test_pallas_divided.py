@@ -1,0 +1,51 @@
+"""Pallas's kernels on several devices, each of which serves its part of the batch."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.harness import ROOT
+
+pytestmark = [
+    pytest.mark.interpreted,
+    pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
+]
+
+NOBODY = "it needs a single device, or a `keras.distribution` that divides the batch"
+OBJECTIONS = {
+    "samples divided by nobody": NOBODY,
+    "samples divided": None,
+    "channels divided by nobody": NOBODY,
+    "channels divided": "it needs tokens and channels that are not divided between devices",
+    "traced": None,
+    "traced, 12 samples": "it needs a batch that 8 parts divide, as `keras.distribution` asks for",
+    "on one device": None,
+}
+
+
+def test_eight_devices_train_as_one_does():
+    eight = {
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "JAX_PLATFORMS": "cpu",
+        "KERAS_BACKEND": "jax",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.accelerators.pallas_on_eight"],
+        cwd=ROOT,
+        env={**os.environ, **eight},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    objections, *reports = (json.loads(line) for line in done.stdout.splitlines())
+    assert objections == OBJECTIONS
+    kernels = ("sort", "sort_pairs", "sort_with_places", "unsort", "unsort_pairs")
+    # ModelParallel divided a batch into 4 parts, for pairs, and DataParallel into 8.
+    served = sorted([["sort_pairs", 4], ["unsort_pairs", 4], *([kernel, 8] for kernel in kernels)])
+    expected = [dict(platform=p, devices=8, differ=0, served=served) for p in ("gpu", "tpu")]
+    assert reports == expected

@@ -1,0 +1,111 @@
+"""What four TPUs would run of a divided batch, and its memory, as libtpu compiles it."""
+
+import importlib.util
+import math
+import re
+
+import keras
+import pytest
+
+from keras_permix import ops
+from keras_permix.zoo import CSPViT
+from tests.accelerators.tpu_ahead import CUSTOM_CALL, EXCHANGES, kernels_of, program, with_gradient
+
+pytestmark = [
+    pytest.mark.ahead_of_time,
+    pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
+    pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed"),
+]
+
+STEPS = tuple(range(192))
+SHAPE = (8, 196, 192)
+FUNCTIONS = {
+    "pairs": (lambda x: ops.csp(x, STEPS, 2), {"sort_pairs", "unsort_pairs"}),
+    "shifted groups": (
+        lambda x: ops.csp(x, STEPS, 49),
+        {"shift", "sort_with_places", "unsort"},
+    ),
+}
+MODEL = dict(image_size=32, patch_size=4, num_classes=10, width=128, depth=2, mlp_dim=128)
+GROUPS_BY_XLA = {"49 of 196": (SHAPE, 49), "4 of 256": ((8, 256, 192), 4)}
+
+
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_every_device_calls_the_kernels_for_its_part(case, distribution):
+    function, kernels = FUNCTIONS[case]
+    with distribution.scope():
+        text = program(
+            with_gradient(function), SHAPE, "float32", batch(distribution, "batch")
+        ).as_text()
+    assert kernels_of(text) == kernels
+    assert "s32[2,196,192]" in text and "[8,196,192]" not in text  # two of the eight samples
+    assert not re.search(f"{EXCHANGES}|all-reduce", text)
+
+
+def test_a_batch_that_devices_do_not_divide_is_served_by_xla(distribution):
+    said = []
+
+    def function(x):
+        said.append(ops.explain("csp", x, STEPS, 2))
+        return ops.csp(x, STEPS, 2)
+
+    with distribution.scope():
+        compiled = program(function, (6, *SHAPE[1:]), "float32", batch(distribution))
+    assert not kernels_of(compiled.as_text())
+    assert said[0].chosen == "tpu_xla"
+    assert "a batch that 4 parts divide" in said[0].objections["tpu_pallas"]
+
+
+@pytest.mark.parametrize("case", GROUPS_BY_XLA)
+def test_sorts_by_xla_take_the_memory_of_few_tensors(case, one_device, monkeypatch):
+    monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "tpu_xla")
+    shape, size = GROUPS_BY_XLA[case]
+    function = with_gradient(lambda x: ops.group_sort(x, size))
+    compiled = program(function, shape, "float32", one_device)
+    assert not kernels_of(compiled.as_text())
+    assert compiled.memory_analysis().temp_size_in_bytes < 4 * 4 * math.prod(shape)
+
+
+def test_train_step(distribution):
+    """Gradients are summed, and no activation leaves its device."""
+    model = CSPViT(**MODEL, dtype="mixed_bfloat16")
+    text = train_step(model, 64, distribution).as_text()
+    called = [line for line in text.splitlines() if "permix_" in line and CUSTOM_CALL in line]
+    assert kernels_of(text) == {"sort_pairs", "unsort_pairs"}
+    assert len(called) == 2 * MODEL["depth"]
+    assert "all-reduce" in text
+    assert not re.search(EXCHANGES, text)
+
+
+def train_step(model, samples, distribution):
+    """A step of Keras' own training, compiled for a batch of so many images."""
+    import jax
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(), loss)
+    model.optimizer.build(model.trainable_variables)
+
+    def spec(array, sharding):
+        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+    kinds = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    whole, divided = batch(distribution), batch(distribution, "batch")
+    state = tuple([spec(variable.value, whole) for variable in kind] for kind in kinds)
+    side = model.get_config()["image_size"]
+    images = jax.ShapeDtypeStruct((samples, side, side, 3), "uint8", sharding=divided)
+    labels = jax.ShapeDtypeStruct((samples,), "int32", sharding=divided)
+    with distribution.scope():
+        step = jax.jit(model.train_step, donate_argnums=0)
+        return step.lower(state, (images, labels)).compile()
+
+
+def batch(distribution, *axes):
+    """The sharding of what every device has whole, or of a batch along an axis of the mesh."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(distribution.device_mesh.backend_mesh, PartitionSpec(*axes))
