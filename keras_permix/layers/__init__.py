@@ -24,6 +24,7 @@ from keras_permix.layers.graph.graphormer_bias import GraphormerBias
 from keras_permix.layers.graph.graphormer_block import GraphormerBlock
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_block import MegaBlock
+from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.random_order import RandomOrder
@@ -38,6 +39,7 @@ __all__ = [
     "ButterflyLinearMLP",
     "ButterflyMLP",
     "CSP",
+    "CausalCSP",
     "DampedEMA",
     "FourierMixer",
     "GraphEmbedding",

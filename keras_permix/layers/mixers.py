@@ -1,9 +1,7 @@
 """Token mixers by name: what models, benchmarks and exchanges of mixers choose from."""
 
-import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import keras
 
 from keras_permix._typing import Layer
 from keras_permix.layers.attention.linear_attention import LinearAttention
@@ -14,11 +12,13 @@ from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
 from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.checks import check_named, check_names
+from keras_permix.layers.parts.composite import parameters_of
 
 
 class Mixer(NamedTuple):
@@ -35,6 +35,7 @@ class Mixer(NamedTuple):
 MIXERS = {
     "attention": Mixer(SoftmaxAttention, {}, has_place=False),
     "butterfly_attention": Mixer(ButterflyAttention, {}, has_place=True),
+    "causal_csp": Mixer(CausalCSP, {}, has_place=False),
     "circular_shift": Mixer(CSP, {"group_size": 1}, has_place=True),
     "csp": Mixer(CSP, {}, has_place=True),
     "damped_ema": Mixer(DampedEMA, {"bidirectional": True}, has_place=False),
@@ -54,30 +55,53 @@ def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
     """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
-    check_names(layer.__name__, spec, _arguments(layer).keys() - {"self", "args", "kwargs"})
+    check_names(layer.__name__, spec, arguments_of(spec["name"]))
     return spec
 
 
-def check_mixers(specs: Any, depth: int) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return `specs`, what `check_mixer` takes or a list of that per block, as dicts.
+def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
+    """The same, or `None` for the mixer that a model has by itself."""
+    return None if spec is None else check_mixer(spec)
+
+
+def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mixer) -> Any:
+    """Return `specs`, what `check` takes or a list of that per block, as it returns them.
+
+    Args:
+        specs: One for all blocks, or a list or tuple.
+        depth: Number of blocks.
+        check: Checks one, and gives it in plain values.
+
+    Returns:
+        One where all are alike, else a list.
 
     Raises:
         ValueError: for a list of another length than `depth`.
     """
     if not isinstance(specs, list | tuple):
-        return check_mixer(specs)
+        return check(specs)
     if len(specs) != depth:
         raise ValueError(
             "`mixer` must be one for all blocks, or a list of one per block. "
             f"Received: {len(specs)} in mixer={specs!r}, depth={depth}"
         )
-    specs = [check_mixer(spec) for spec in specs]
+    specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
 
 
-def mixer_at(specs: Any, index: int) -> dict[str, Any]:
+def mixer_at(specs: Any, index: int) -> Any:
     """The mixer of a block, of what `check_mixers` returned."""
     return specs[index] if isinstance(specs, list) else specs
+
+
+def is_causal(spec: dict[str, Any]) -> bool:
+    """Whether a mixer, as `check_mixer` gives it, hears no later token."""
+    return spec["name"] == "causal_csp" or bool(spec.get("causal"))
+
+
+def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
+    """A mixer whose weights are for a longest sequence is made for that of its model."""
+    return {"max_length": longest, **spec} if spec["name"] == "linformer" else spec
 
 
 def make_mixer(
@@ -116,7 +140,7 @@ def make_mixer(
     """
     spec = check_mixer(spec)
     mixer = MIXERS[spec.pop("name")]
-    known = _arguments(mixer.layer)
+    known = parameters_of(mixer.layer)
     if use_bias is not None:
         arguments |= {name: use_bias for name in known if name.endswith("_bias")}
     if ragged and "ragged" in known:
@@ -127,10 +151,9 @@ def make_mixer(
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **place})
 
 
-def _arguments(layer):
-    """The arguments of a layer by their names, with those that it hands on to its own bases."""
-    own = [cls for cls in reversed(layer.__mro__) if issubclass(cls, keras.layers.Layer)]
-    return dict(item for cls in own for item in inspect.signature(cls.__init__).parameters.items())
+def arguments_of(name: str) -> set[str]:
+    """The arguments of the layer of a mixer of `MIXERS`."""
+    return set(parameters_of(MIXERS[name].layer))
 
 
 def _inner(inner_dim, known, spec):

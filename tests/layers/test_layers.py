@@ -13,6 +13,7 @@ from keras_permix.layers import (
     ButterflyLinear,
     ButterflyLinearMLP,
     ButterflyMLP,
+    CausalCSP,
     DampedEMA,
     FourierMixer,
     LinearAttention,
@@ -33,7 +34,7 @@ from tests.harness import check_layer, check_other_backend, to_numpy
 
 SHAPE = (4, 16, 8)
 BARE = dict(use_value_projection=False, use_output_projection=False)
-MEGA = partial(MegaBlock, hidden_dim=12, shared_dim=4, average={"hidden_dim": 4})
+MEGA = partial(MegaBlock, inner_dim=12, shared_dim=4, average={"ema_dim": 4})
 
 
 def butterfly_attention(dropout=0.0, stage=1, axis=1, **dtype):
@@ -92,7 +93,7 @@ CORE = {
     "mega relu2 rotary": partial(
         MEGA, mixer="relu2", attention={"position_bias": "rotary"}, norm="batchnorm"
     ),
-    "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", prenorm=False),
+    "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", norm_first=False),
     "slice_sort": partial(SliceSort),
     "slice_sort selects maxima": partial(SliceSort, "max_exchange"),
     "slice_sort interleave_haar": partial(
@@ -114,6 +115,7 @@ VARIANTS = {
     "csp reference groups of 4": partial(CSP, 4, align="reference", use_value_bias=True),
     "csp reference full sort": partial(CSP, None, align="reference"),
     "csp ragged groups of 3": partial(CSP, 3, ragged=True),
+    "csp causal": partial(CausalCSP, delays=5),
     "csp power": partial(CSP, shift="power", layer=1, layers=3),
     "csp power_code": partial(CSP, 4, "power_code", layer=1, layers=2),
     "csp given steps": partial(CSP, shift=[3, -1, 0, 16, 5, 2, 7, 21]),

@@ -7,8 +7,10 @@ import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.layers.parts.serialize import serialize_unbuilt
 
@@ -21,7 +23,7 @@ ACTIVATIONS = {
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MixerBlock(keras.layers.Layer):
+class MixerBlock(Composite):
     """Mix tokens, then mix channels, each with a residual and a normalization.
 
     With `mlp(x) = dense(activation(dense(x)))` and dropouts left out:
@@ -35,7 +37,8 @@ class MixerBlock(keras.layers.Layer):
     goes to the mixer, and so does an `attention_mask`, to a mixer that takes one.
 
     Args:
-        mixer: The layer that mixes tokens.
+        mixer: The layer that mixes tokens: one of this package, Keras' `MultiHeadAttention`, or any
+            that keeps the shape; a mask goes to one that takes it.
         mlp_dim: Hidden width of the channel mixer.
         norm_first: Whether to normalize what is mixed (pre-norm) or the sum (post-norm).
         extra_skip: `None`; "block", which adds the input of the block to its output; or
@@ -48,6 +51,7 @@ class MixerBlock(keras.layers.Layer):
 
     Raises:
         ValueError: for an argument out of range, or a wrong shape.
+        TypeError: for a `mixer` that is no layer.
 
     Example:
 
@@ -75,7 +79,7 @@ class MixerBlock(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
+        self.mixer = check_inner("mixer", mixer)
         self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm_first = norm_first
         self.extra_skip = check_choice("extra_skip", extra_skip, EXTRA_SKIPS)
@@ -98,13 +102,15 @@ class MixerBlock(keras.layers.Layer):
         for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(input_shape)
         if not self.mixer.built:
-            self.mixer.build(input_shape)
+            self.mixer.build(*as_taken(self.mixer, input_shape))
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = {} if attention_mask is None else {"attention_mask": attention_mask}
+        masks = masks_taken(self.mixer, mask)
+        if attention_mask is not None:
+            masks["attention_mask"] = attention_mask
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
-        tokens = inputs + self.drop_mixed(self.mixer(mixed, mask=mask, **masks))
+        tokens = inputs + self.drop_mixed(self.mixer(*as_taken(self.mixer, mixed), **masks))
         if self.extra_skip == "attention":
             tokens = tokens + inputs
         if self.norm_first:

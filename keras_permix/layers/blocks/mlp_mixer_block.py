@@ -7,7 +7,13 @@ from keras import ops
 
 from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_tokens
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_tokens,
+)
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops.butterfly_stages import two_stage_block
 
@@ -15,7 +21,7 @@ MLPS = ("dense", "butterfly", "butterfly_linear")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MLPMixerBlock(keras.layers.Layer):
+class MLPMixerBlock(Composite):
     """Mix tokens by one MLP and channels by another, each with a residual and a normalization.
 
     `x = x + transpose(mlp(transpose(norm(x))))`, then `x = x + mlp(norm(x))`; the first MLP is
@@ -28,6 +34,8 @@ class MLPMixerBlock(keras.layers.Layer):
             of blocks of the root of the size, or else of the next greater divisor;
             "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
         expansion: Hidden units of an MLP for each of its tokens or channels.
+        token_units, channel_units: Hidden units of the dense MLP across tokens, and of that across
+            channels. `None`: as `expansion` has it.
         epsilon: Epsilon of the layer normalizations.
 
     Raises:
@@ -46,11 +54,25 @@ class MLPMixerBlock(keras.layers.Layer):
     """
 
     def __init__(
-        self, mlp: str = "dense", expansion: int = 2, epsilon: float = 1e-5, **kwargs: Any
+        self,
+        mlp: str = "dense",
+        expansion: int = 2,
+        token_units: int | None = None,
+        channel_units: int | None = None,
+        epsilon: float = 1e-5,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mlp = check_choice("mlp", mlp, MLPS)
         self.expansion = check_integer("expansion", expansion)
+        self.token_units = check_positive_or_none("token_units", token_units)
+        self.channel_units = check_positive_or_none("channel_units", channel_units)
+        if mlp != "dense" and (token_units or channel_units):
+            raise ValueError(
+                '`token_units` and `channel_units` are for `mlp="dense"`; butterflies have '
+                f"`expansion`. Received: mlp={mlp!r}, token_units={token_units}, "
+                f"channel_units={channel_units}"
+            )
         self.epsilon = epsilon
 
     def build(self, input_shape: tuple) -> None:
@@ -65,14 +87,14 @@ class MLPMixerBlock(keras.layers.Layer):
         self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
         for layer in (self.token_norm, self.channel_norm):
             layer.build(input_shape)
-        self.token_mlp = self._make_mlp("token", (batch, width, tokens))
-        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width))
+        self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.token_units)
+        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channel_units)
 
-    def _make_mlp(self, name, shape):
+    def _make_mlp(self, name, shape, units):
         """Built layers that one after the other are an MLP of the last axis."""
         policy, size = self.dtype_policy, shape[-1]
         if self.mlp == "dense":
-            hidden = size * self.expansion
+            hidden = units or size * self.expansion
             first = Dense(hidden, "gelu", dtype=policy, name=f"{name}_in")
             last = Dense(size, dtype=policy, name=f"{name}_out")
             first.build(shape)
@@ -104,5 +126,7 @@ class MLPMixerBlock(keras.layers.Layer):
             **super().get_config(),
             "mlp": self.mlp,
             "expansion": self.expansion,
+            "token_units": self.token_units,
+            "channel_units": self.channel_units,
             "epsilon": self.epsilon,
         }

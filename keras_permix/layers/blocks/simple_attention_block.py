@@ -7,6 +7,7 @@ import keras
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.parts.checks import check_choice
+from keras_permix.layers.parts.composite import Composite
 
 # From names to (use_output_projection, whether there is the extra skip).
 VARIANTS = {
@@ -71,7 +72,14 @@ class SimpleAttentionBlock(MixerBlock):
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         check_choice("extra_skip", extra_skip, ("block", "attention"))
         super().__init__(
-            mixer=None,
+            mixer=SimpleAttention(
+                num_heads=num_heads,
+                use_output_projection=use_output_projection,
+                scale=scale,
+                causal=causal,
+                dtype=kwargs.get("dtype"),
+                name="attention",
+            ),
             mlp_dim=mlp_dim,
             norm_first=False,
             extra_skip=extra_skip if skips else None,
@@ -82,18 +90,10 @@ class SimpleAttentionBlock(MixerBlock):
         )
         self.variant = variant
         self.given_skip = extra_skip  # of no effect in a variant without it
-        self.mixer = SimpleAttention(
-            num_heads=num_heads,
-            use_output_projection=use_output_projection,
-            scale=scale,
-            causal=causal,
-            dtype=self.dtype_policy,
-            name="attention",
-        )
 
     def get_config(self) -> dict[str, Any]:
         return {
-            **keras.layers.Layer.get_config(self),
+            **Composite.get_config(self),
             "num_heads": self.mixer.num_heads,
             "mlp_dim": self.mlp_dim,
             "variant": self.variant,

@@ -56,7 +56,7 @@ class ButterflyAttention(LocalAttention):
         super().__init__(num_heads, block_size, **kwargs)
         check_layer_index(layer, layers)
         self.layer = layer
-        self.layers = layers
+        self.depth = layers
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -86,4 +86,4 @@ class ButterflyAttention(LocalAttention):
         return order(x, size, self.layer, axis=1, cyclic=True)
 
     def get_config(self) -> dict:
-        return {**super().get_config(), "layer": self.layer, "layers": self.layers}
+        return {**super().get_config(), "layer": self.layer, "layers": self.depth}

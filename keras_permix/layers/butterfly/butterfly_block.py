@@ -8,13 +8,13 @@ from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.checks import check_blocks, check_integer
+from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
-
-QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ButterflyBlock(keras.layers.Layer):
+class ButterflyBlock(Composite):
     """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
 
     An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
@@ -40,6 +40,7 @@ class ButterflyBlock(keras.layers.Layer):
     Raises:
         ValueError: for blocks that do not fill the axis, a layer that does not keep it, or a mask
             that the layer does not take.
+        TypeError: for a `block` that is no layer.
 
     Example:
 
@@ -57,7 +58,7 @@ class ButterflyBlock(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.block = keras.layers.deserialize(block) if isinstance(block, dict) else block
+        self.block = check_inner("block", block)
         self.block_size = check_integer("block_size", block_size, least=2)
         if not isinstance(axis, int) or axis == 0:
             raise ValueError(f"`axis` must be an integer other than 0. Received: axis={axis!r}")
@@ -67,7 +68,7 @@ class ButterflyBlock(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         shape, axis = self._block_shape(input_shape)
         if not self.block.built:
-            self.block.build(*self._twice(shape))
+            self.block.build(*as_taken(self.block, shape))
         kept = self._block_output_shape(shape)
         if len(kept) != len(shape) or kept[axis] not in (self.block_size, None):
             raise ValueError(
@@ -77,7 +78,7 @@ class ButterflyBlock(keras.layers.Layer):
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
-        outputs = self.block(*self._twice(self.cut(inputs)), **masks)
+        outputs = self.block(*as_taken(self.block, self.cut(inputs)), **masks)
         return self._join(outputs, inputs)
 
     def cut(self, x: Tensor) -> Tensor:
@@ -106,14 +107,14 @@ class ButterflyBlock(keras.layers.Layer):
     def _masks(self, inputs, mask, attention_mask):
         """The masks as the layer takes them, by the names of its arguments."""
         axis, given = self.axis % len(inputs.shape), {}
-        taken = signature(self.block.call).parameters
         if mask is not None:
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
             mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
-            given = {name: mask for name in ("mask", "value_mask") if name in taken}
+            given = masks_taken(self.block, mask)
         if attention_mask is not None:
-            if "attention_mask" not in taken or len(attention_mask.shape) != 5:
+            taken = "attention_mask" in signature(self.block.call).parameters
+            if not taken or len(attention_mask.shape) != 5:
                 raise ValueError(
                     "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
                     "block_size), and `block` must take one. Received: attention_mask.shape="
@@ -139,10 +140,7 @@ class ButterflyBlock(keras.layers.Layer):
 
     def _block_output_shape(self, shape):
         spec = keras.KerasTensor(shape, self.compute_dtype)
-        return tuple(self.block.compute_output_spec(*self._twice(spec)).shape)
-
-    def _twice(self, x):
-        return (x, x) if isinstance(self.block, QUERY_AND_VALUE) else (x,)
+        return tuple(self.block.compute_output_spec(*as_taken(self.block, spec)).shape)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape, axis = self._block_shape(input_shape)

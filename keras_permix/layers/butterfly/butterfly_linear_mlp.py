@@ -8,11 +8,12 @@ import keras
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops.butterfly import exchange
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ButterflyLinearMLP(keras.layers.Layer):
+class ButterflyLinearMLP(Composite):
     """An MLP of two linear maps, each a product of two block-diagonal ones.
 
     With `channels = b * b` and `h = b * expansion`: `b` blocks `(b, h)` → transpose → `h` blocks

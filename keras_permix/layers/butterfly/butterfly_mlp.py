@@ -7,10 +7,11 @@ import keras
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense
 from keras_permix.layers.parts.checks import check_blocks, check_integer
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
-class Butterfly(keras.layers.Layer):
+class Butterfly(Composite):
     """Mix blocks of channels, one stage after the other, each between two permutations.
 
     A subclass makes its layers in `build` and implements `mix(inputs, stage)`, which mixes runs of

@@ -9,12 +9,13 @@ import keras
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class PatchOnlyMixer(keras.layers.Layer):
+class PatchOnlyMixer(Composite):
     """Mix the pixels and channels of every patch by one MLP, with a residual.
 
     `patches = patchify(images)`, `images + unpatchify(dense(gelu(dense(norm(patches)))))`; the MLP

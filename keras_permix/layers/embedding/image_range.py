@@ -35,6 +35,8 @@ def check_image_range(images):
     some = keras.ops.convert_to_numpy(images[:: -(-len(images) // IMAGES)])
     low, high = float(np.min(some)), float(np.max(some))
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
+    if not np.isfinite(low + high):
+        raise ValueError(f"`x` must hold images of 0–255, of finite numbers. {received}")
     if not (RANGE[0] - OVERSHOOT <= low and high <= RANGE[1] + OVERSHOOT):
         raise ValueError(
             "`x` must hold images of 0–255, which the model itself scales: those of 16 bits are "

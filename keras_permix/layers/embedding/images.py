@@ -114,7 +114,8 @@ def check_images(images, channels, squeezed=False):
     if squeezed and channels == 1 and len(shape) == 3:
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
+        one = " `np.stack` makes a batch of images." if len(shape) == 3 else ""
         raise ValueError(
-            f"`images` must have the shape (batch, height, width, {channels}), channels last. "
+            f"`images` must have the shape (batch, height, width, {channels}), channels last.{one} "
             f"Received: images.shape={shape}"
         )

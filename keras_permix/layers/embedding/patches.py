@@ -6,12 +6,13 @@ import keras
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class PatchEmbedding(keras.layers.Layer):
+class PatchEmbedding(Composite):
     """Cut images into square patches and project each to a token.
 
     Input: `(batch, height, width, channels)`. Output: `(batch, patches, width)`, the patches in

@@ -7,7 +7,10 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.layers.embedding.growth import copy, nearest_on_grid
 from keras_permix.layers.parts.checks import check_positive_or_none, check_tokens
+
+RESIZINGS = ("bicubic", "nearest")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -96,13 +99,14 @@ def prepend(class_token, tokens):
     return ops.concatenate([first, tokens], axis=1)
 
 
-def resize_table(table, before, after):
-    """Resize the square grid of positions of a table bicubically.
+def resize_table(table, before, after, resizing="bicubic"):
+    """Resize the square grid of positions of a table.
 
     Args:
         table: The table of `before`, `(1, rows, width)`.
         before, after: `PositionEmbedding`s, built for the old and for the new number of patches.
             A class token's row, in front of the grid or unused behind it, is kept as it is.
+        resizing: "bicubic", antialiased; or "nearest", which repeats rows and columns.
 
     Returns:
         `(1, rows of after, width)`, or `None` where one has a row for a class token elsewhere.
@@ -113,16 +117,25 @@ def resize_table(table, before, after):
     old, new = (math.isqrt(layer.table.shape[1] - first - last) for layer in (before, after))
     if old == new:
         return ops.convert_to_tensor(table)
-    width = table.shape[2]
     table = ops.cast(table, "float32")
     end = first + old * old
-    grid = ops.reshape(table[:, first:end], (1, old, old, width))
+    grid = table[:, first:end]
+    if resizing == "nearest":
+        grid = copy(grid, nearest_on_grid(old, new), axis=1)
+    else:
+        grid = _resize_bicubically(grid, old, new)
+    return ops.concatenate([table[:, :first], grid, table[:, end:]], axis=1)
+
+
+def _resize_bicubically(grid, old, new):
+    """From `(1, old * old, width)` to `(1, new * new, width)`."""
+    width = grid.shape[2]
+    grid = ops.reshape(grid, (1, old, old, width))
     # Without antialiasing the backends' bicubic filters differ.
     grid = ops.image.resize(
         grid, (new, new), interpolation="bicubic", antialias=True, data_format="channels_last"
     )
-    grid = ops.reshape(grid, (1, new * new, width))
-    return ops.concatenate([table[:, :first], grid, table[:, end:]], axis=1)
+    return ops.reshape(grid, (1, new * new, width))
 
 
 def _extra_rows(layer):

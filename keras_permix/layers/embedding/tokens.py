@@ -8,12 +8,13 @@ from keras import ops
 
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.checks import check_choice, check_integer
+from keras_permix.layers.parts.composite import Composite, policy_at
 
 POSITIONS = (None, "sinusoid", "learned")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Composite):
     """Embed token ids, prepend a class token where one is used, and add positions.
 
     Input: integers `(batch, tokens)` below `vocabulary_size`. Output: `(batch, tokens, width)`, or
@@ -69,7 +70,7 @@ class TokenEmbedding(keras.layers.Layer):
             self.vocabulary_size,
             self.width,
             normal(stddev=self.stddev),
-            dtype=self.dtype_policy,
+            dtype=policy_at(self.dtype_policy, f"{self.path}/tokens"),
             name="tokens",
         )
         self.embedding.supports_masking = True  # The mask is handed on by this layer.

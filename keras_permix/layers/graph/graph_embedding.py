@@ -6,16 +6,16 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.graph_tables import ROWS
 from keras_permix.layers.graph.graphormer_bias import look_up
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.composite import Composite
 
-FEATURE_VALUES = 512  # of one feature of a node
-DEGREES = 512  # rows of a table of degrees, as `pad_graphs` numbers them
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class GraphEmbedding(keras.layers.Layer):
+class GraphEmbedding(Composite):
     """Embed the nodes of graphs by their features and degrees, behind a virtual node.
 
     Input: a dict of arrays as `keras_permix.data.pad_graphs` makes them, 0 for padding; what it
@@ -59,8 +59,8 @@ class GraphEmbedding(keras.layers.Layer):
                 f"`graphs` must be a dict of the arrays {list(AXES)} with {list(AXES.values())} "
                 f"axes, of known features. Received: {input_shape}"
             )
-        rows = {"feature_table": FEATURE_VALUES * shapes["x"][-1] + 1, "virtual_node": 1}
-        rows |= {"in_degree_table": DEGREES, "out_degree_table": DEGREES}
+        rows = {"feature_table": ROWS * shapes["x"][-1] + 1, "virtual_node": 1}
+        rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
             shape = (count, self.width)

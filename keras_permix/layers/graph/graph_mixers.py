@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate, check_tokens
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
@@ -14,7 +15,7 @@ MODES = ("paper", "release")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class GraphAttention(keras.layers.Layer):
+class GraphAttention(Composite):
     """`softmax(query keyᵀ / sqrt(head_dim) + bias) value` per head, and an output projection.
 
     All four projections have biases.
@@ -51,7 +52,7 @@ class GraphAttention(keras.layers.Layer):
         self.supports_masking = True
         self.num_heads = check_integer("num_heads", num_heads)
         self.dropout = check_rate("dropout", dropout)
-        self.layers = layers
+        self.depth = layers
 
     def build(self, tokens_shape, bias_shape):
         width = check_tokens(type(self).__name__, tokens_shape)[-1]
@@ -66,21 +67,25 @@ class GraphAttention(keras.layers.Layer):
                 f"Received: bias.shape={tuple(bias_shape)}, num_heads={self.num_heads}"
             )
         for name in self.projections:
-            dense = make_dense(width, self.layers, dtype=self.dtype_policy, name=name)
+            dense = make_dense(width, self.depth, dtype=self.dtype_policy, name=name)
             dense.build(tokens_shape)
             setattr(self, f"{name}_dense", dense)
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, tokens, bias, tokens_mask=None):
         values = self.value_dense(tokens)
+        weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
+        mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
+        mixed = ops.reshape(mixed, ops.shape(values))
+        return self.output_dense(self.finish(mixed, values, tokens_mask, bias))
+
+    def attention_maps(self, tokens, bias, tokens_mask=None):
+        """The weights `(batch, heads, tokens, tokens)` that the values are given."""
         allowed = bias > -float("inf")
         scores = self.scores(tokens, ops.where(allowed, bias, ops.zeros_like(bias)))
         if tokens_mask is not None:
             allowed = ops.logical_and(allowed, ops.cast(tokens_mask, "bool")[:, None, None, :])
-        weights = self.map_dropout(masked_softmax(scores, allowed))
-        mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
-        mixed = ops.reshape(mixed, ops.shape(values))
-        return self.output_dense(self.finish(mixed, values, tokens_mask, bias))
+        return masked_softmax(scores, allowed)
 
     def scores(self, tokens, bias):
         """What the softmax is taken of."""
@@ -100,7 +105,7 @@ class GraphAttention(keras.layers.Layer):
         return tuple(tokens_shape)
 
     def get_config(self):
-        config = {"num_heads": self.num_heads, "dropout": self.dropout, "layers": self.layers}
+        config = {"num_heads": self.num_heads, "dropout": self.dropout, "layers": self.depth}
         return {**super().get_config(), **config}
 
 
@@ -167,7 +172,7 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        place = dict(layer=self.layer, layers=self.layers, head_dim=channels // self.num_heads)
+        place = dict(layer=self.layer, layers=self.depth, head_dim=channels // self.num_heads)
         return order_to_descending(self.order, channels, **place)
 
     def get_config(self):

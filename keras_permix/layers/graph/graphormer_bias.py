@@ -6,19 +6,19 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.graph_tables import ROWS
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_integer,
     check_positive_or_none,
 )
+from keras_permix.layers.parts.composite import Composite
 
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
-DISTANCES = 512  # rows of the distance table, as `pad_graphs` numbers distances
-EDGE_VALUES = 512  # values of one edge feature
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class GraphormerBias(keras.layers.Layer):
+class GraphormerBias(Composite):
     """Bias of the attention between the nodes of graphs, one per head.
 
     Between nodes: a learned scalar for their distance, and one for the edges on the shortest path
@@ -81,9 +81,9 @@ class GraphormerBias(keras.layers.Layer):
     def build(self, input_shape: dict[str, Shape]) -> None:
         edge_features = self._check(input_shape)
         heads = self.num_heads
-        self.distance_table = self._table("distance_table", (DISTANCES, heads))
+        self.distance_table = self._table("distance_table", (ROWS, heads))
         self.virtual_distance = self._table("virtual_distance", (1, heads))
-        self.edge_table = self._table("edge_table", (EDGE_VALUES * edge_features + 1, heads))
+        self.edge_table = self._table("edge_table", (ROWS * edge_features + 1, heads))
         if self.edges == "multi_hop":
             hops = self.hop_tables or self.max_hops
             self.hop_table = self._table("hop_table", (hops, heads, heads))

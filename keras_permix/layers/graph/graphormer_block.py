@@ -12,13 +12,14 @@ from keras_permix.layers.parts.checks import (
     check_positive_or_none,
     check_rate,
 )
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class GraphormerBlock(keras.layers.Layer):
+class GraphormerBlock(Composite):
     """A pre-norm block on the nodes of graphs, whose mixer knows the bias of the graph.
 
     `x = x + dropout(mixer(norm(x), bias))`, `x = x + dropout(dense(gelu(dense(norm(x)))))`.
@@ -81,7 +82,7 @@ class GraphormerBlock(keras.layers.Layer):
         self.epsilon = epsilon
         check_layer_index(layer, layers)
         self.layer = layer
-        self.layers = layers
+        self.depth = layers
         self.mixer = self._make_mixer()
 
     def _make_mixer(self):
@@ -92,7 +93,7 @@ class GraphormerBlock(keras.layers.Layer):
         return MIXERS[name](
             num_heads=self.num_heads,
             dropout=self.attention_dropout,
-            layers=self.layers,
+            layers=self.depth,
             **arguments,
             dtype=self.dtype_policy,
             name="mixer",
@@ -105,8 +106,8 @@ class GraphormerBlock(keras.layers.Layer):
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = make_dense(hidden, self.layers, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = make_dense(width, self.layers, dtype=policy, name="mlp_out")
+        self.mlp_in = make_dense(hidden, self.depth, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = make_dense(width, self.depth, dtype=policy, name="mlp_out")
         for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(tokens_shape)
         self.mlp_out.build((*tokens_shape[:-1], hidden))
@@ -132,5 +133,5 @@ class GraphormerBlock(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "epsilon": self.epsilon,
             "layer": self.layer,
-            "layers": self.layers,
+            "layers": self.depth,
         }

@@ -15,7 +15,7 @@ from keras_permix.ops.damped_ema import damped_ema_stream
 
 @keras.saving.register_keras_serializable("keras_permix")
 class DampedEMA(OneTensor):
-    """Mix tokens by a moving average of each channel, which decays in `hidden_dim` learned ways.
+    """Mix tokens by a moving average of each channel, which decays in `ema_dim` learned ways.
 
     `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
     are linear in the tokens.
@@ -25,7 +25,7 @@ class DampedEMA(OneTensor):
     the others count as zeros in the average.
 
     Args:
-        hidden_dim: Number of decays per channel.
+        ema_dim: Number of decays per channel.
         bidirectional: Whether to average over the tokens that follow, too.
         truncation: Number of tokens that a token is averaged over in each direction, itself
             included. `None`: all.
@@ -47,7 +47,7 @@ class DampedEMA(OneTensor):
 
     def __init__(
         self,
-        hidden_dim: int = 16,
+        ema_dim: int = 16,
         bidirectional: bool = False,
         truncation: int | None = None,
         dropout: float = 0.0,
@@ -55,14 +55,14 @@ class DampedEMA(OneTensor):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
+        self.ema_dim = check_integer("ema_dim", ema_dim)
         self.bidirectional = bidirectional
         self.truncation = check_positive_or_none("truncation", truncation)
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape: Shape) -> None:
         width = tokens_shape("DampedEMA", input_shape)[-1]
-        rows = (2 * width if self.bidirectional else width, self.hidden_dim)
+        rows = (2 * width if self.bidirectional else width, self.ema_dim)
         normal = keras.initializers.RandomNormal
         # Never cast to a low precision, in which a slow decay would be none.
         self.delta = self.add_weight(rows, normal(0, 0.2), name="delta", autocast=False)
@@ -94,7 +94,7 @@ class DampedEMA(OneTensor):
 
         Returns:
             `(outputs, state)`: what the layer gives for these tokens as part of the whole
-            sequence, and a state `(batch, channels, hidden_dim)` for the next call.
+            sequence, and a state `(batch, channels, ema_dim)` for the next call.
 
         Raises:
             ValueError: for a layer that is bidirectional or truncated.
@@ -109,7 +109,7 @@ class DampedEMA(OneTensor):
             self.build(inputs.shape)
         if state is None:
             batch, _, width = keras.ops.shape(inputs)
-            state = keras.ops.zeros((batch, width, self.hidden_dim))
+            state = keras.ops.zeros((batch, width, self.ema_dim))
         outputs, state = damped_ema_stream(inputs, state, *self.parameters)
         return keras.ops.silu(outputs), state
 
@@ -119,7 +119,7 @@ class DampedEMA(OneTensor):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "hidden_dim": self.hidden_dim,
+            "ema_dim": self.ema_dim,
             "bidirectional": self.bidirectional,
             "truncation": self.truncation,
             "dropout": self.dropout,

@@ -14,6 +14,7 @@ from keras_permix.layers.mega.position_bias import (
     simple_bias_between,
 )
 from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
 from keras_permix.ops.dispatch.require import require
@@ -25,7 +26,7 @@ MEAN, DEVIATION = 0.707107, 0.282095  # with which laplace is nearest to relu2
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MegaAttention(keras.layers.Layer):
+class MegaAttention(Composite):
     """Attend with queries and keys that are one shared representation, scaled and shifted.
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values

@@ -18,13 +18,14 @@ from keras_permix.layers.parts.checks import (
     check_rate,
     check_tokens,
 )
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.serialize import serialize_unbuilt
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MegaBlock(keras.layers.Layer):
+class MegaBlock(Composite):
     """Average tokens, then attend to them or permute them, with gates; then mix channels.
 
     With `x = norm(inputs)` and `averaged = DampedEMA(x)`:
@@ -42,19 +43,19 @@ class MegaBlock(keras.layers.Layer):
     the others are neither averaged nor attended to nor permuted.
 
     Args:
-        hidden_dim: Width of the values. `None`: twice the width of the input.
+        inner_dim: Width of the values. `None`: twice the width of the input.
         shared_dim: Width of what queries and keys are made of.
         mixer: An attention function, "softmax", "laplace" or "relu2" (see `MegaAttention`), or a
-            layer that keeps the shape of the values `(batch, tokens, hidden_dim)` and takes a
+            layer that keeps the shape of the values `(batch, tokens, inner_dim)` and takes a
             mask.
-        mlp_dim: Hidden width of the feed-forward layer. `None`: `hidden_dim`.
-        average: A dict of arguments of `DampedEMA`: `hidden_dim`, `truncation`, `bidirectional`.
+        mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
+        average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
             The average goes in both directions unless `causal` or this dict says otherwise.
         attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_length`,
             `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
         causal: Whether tokens see only those before them. It needs an attention function.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
-        prenorm: Whether norms come before the two halves of the block or after them.
+        norm_first: Whether norms come before the two halves of the block or after them.
         dropout: Rate of the dropouts of the average, the hidden values and the outputs.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.
         drop_unused: Whether a layer as `mixer` does away with the weights of the attention that it
@@ -80,7 +81,7 @@ class MegaBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        hidden_dim: int | None = None,
+        inner_dim: int | None = None,
         shared_dim: int = 64,
         mixer: str | Layer = "softmax",
         mlp_dim: int | None = None,
@@ -88,7 +89,7 @@ class MegaBlock(keras.layers.Layer):
         attention: dict[str, Any] | None = None,
         causal: bool = False,
         norm: str = "layernorm",
-        prenorm: bool = True,
+        norm_first: bool = True,
         dropout: float = 0.0,
         hidden_dropout: float = 0.0,
         drop_unused: bool = True,
@@ -96,7 +97,7 @@ class MegaBlock(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.hidden_dim = check_positive_or_none("hidden_dim", hidden_dim)
+        self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
         self.shared_dim = check_integer("shared_dim", shared_dim)
         mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
         self.attends = not isinstance(mixer, keras.layers.Layer)
@@ -106,7 +107,7 @@ class MegaBlock(keras.layers.Layer):
         self.attention_arguments = dict(attention or {})
         self.causal = causal
         self.norm = check_choice("norm", norm, NORMS)
-        self.prenorm = prenorm
+        self.norm_first = norm_first
         self.dropout = check_rate("dropout", dropout)
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
         self.drop_unused = drop_unused
@@ -141,7 +142,7 @@ class MegaBlock(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         *outer, width = check_tokens("MegaBlock", input_shape)
-        policy, inner = self.dtype_policy, self.hidden_dim or 2 * width
+        policy, inner = self.dtype_policy, self.inner_dim or 2 * width
         shared = 0 if self.attention is None else self.shared_dim
         self.parts = (width, shared, inner, width)  # of the projection of the average
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
@@ -158,7 +159,7 @@ class MegaBlock(keras.layers.Layer):
         self.feed_forward = MegaFeedForward(
             mlp_dim=self.mlp_dim or inner,
             norm=self.norm,
-            prenorm=self.prenorm,
+            norm_first=self.norm_first,
             dropout=self.dropout,
             hidden_dropout=self.hidden_dropout,
             dtype=policy,
@@ -236,7 +237,7 @@ class MegaBlock(keras.layers.Layer):
         return self._end(inputs, update, mixed * reset, candidate, None), state
 
     def _begin(self, inputs, mask):
-        return normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
+        return normalize(self.norm_layer, inputs, mask) if self.norm_first else inputs
 
     def _values(self, x):
         return self.value_dropout(self.value_dense(x))
@@ -250,7 +251,7 @@ class MegaBlock(keras.layers.Layer):
     def _end(self, inputs, update, mixed, candidate, mask):
         hidden = ops.silu(candidate + self.hidden_dense(mixed))
         x = inputs + update * (self.output_dropout(hidden) - inputs)
-        x = x if self.prenorm else normalize(self.norm_layer, x, mask)
+        x = x if self.norm_first else normalize(self.norm_layer, x, mask)
         return self.feed_forward(x, mask=mask)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -259,7 +260,7 @@ class MegaBlock(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "hidden_dim": self.hidden_dim,
+            "inner_dim": self.inner_dim,
             "shared_dim": self.shared_dim,
             "mixer": self.mixer if self.attends else serialize_unbuilt(self.mixer),
             "mlp_dim": self.mlp_dim,
@@ -267,7 +268,7 @@ class MegaBlock(keras.layers.Layer):
             "attention": self.attention_arguments,
             "causal": self.causal,
             "norm": self.norm,
-            "prenorm": self.prenorm,
+            "norm_first": self.norm_first,
             "dropout": self.dropout,
             "hidden_dropout": self.hidden_dropout,
             "drop_unused": self.drop_unused,

@@ -4,12 +4,13 @@ import keras
 
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
+from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MegaFeedForward(keras.layers.Layer):
+class MegaFeedForward(Composite):
     """Mix channels: `x + dense(silu(dense(norm(x))))`, or the norm of that sum.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
@@ -18,7 +19,7 @@ class MegaFeedForward(keras.layers.Layer):
     Args:
         mlp_dim: Hidden width.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
-        prenorm: Whether the norm comes before the first product or after the sum.
+        norm_first: Whether the norm comes before the first product or after the sum.
         dropout: Rate of the dropout after the second product.
         hidden_dropout: Rate of the dropout before it.
 
@@ -36,13 +37,13 @@ class MegaFeedForward(keras.layers.Layer):
     """
 
     def __init__(
-        self, mlp_dim, norm="layernorm", prenorm=True, dropout=0.0, hidden_dropout=0.0, **kwargs
+        self, mlp_dim, norm="layernorm", norm_first=True, dropout=0.0, hidden_dropout=0.0, **kwargs
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm = check_choice("norm", norm, NORMS)
-        self.prenorm = prenorm
+        self.norm_first = norm_first
         self.dropout = check_rate("dropout", dropout)
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
 
@@ -59,9 +60,9 @@ class MegaFeedForward(keras.layers.Layer):
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
 
     def call(self, inputs, mask=None):
-        x = normalize(self.norm_layer, inputs, mask) if self.prenorm else inputs
+        x = normalize(self.norm_layer, inputs, mask) if self.norm_first else inputs
         x = inputs + self.output_dropout(self.mlp_out(self.middle_dropout(self.mlp_in(x))))
-        return x if self.prenorm else normalize(self.norm_layer, x, mask)
+        return x if self.norm_first else normalize(self.norm_layer, x, mask)
 
     def compute_output_shape(self, input_shape):
         return tuple(input_shape)
@@ -71,7 +72,7 @@ class MegaFeedForward(keras.layers.Layer):
             **super().get_config(),
             "mlp_dim": self.mlp_dim,
             "norm": self.norm,
-            "prenorm": self.prenorm,
+            "norm_first": self.norm_first,
             "dropout": self.dropout,
             "hidden_dropout": self.hidden_dropout,
         }

@@ -8,9 +8,10 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.checks import check_integer, check_layer_index
+from keras_permix.layers.parts.checks import check_choice, check_integer, check_layer_index
 from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.ops.dispatch.checks import check_align
+from keras_permix.ops.shift_schedule import SCHEDULES
 from keras_permix.ops.shift_steps import Shift, check_steps
 
 
@@ -28,8 +29,7 @@ class CSP(TokenMixer):
     values become zero before the output projection. The number of tokens may be unknown while
     TensorFlow traces, except with a power schedule.
 
-    It hears later tokens as well as earlier ones, and has no causal form: a permutation that takes
-    every output from its own place or from before moves nothing.
+    It hears later tokens as well as earlier ones; `CausalCSP` hears the earlier ones alone.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
@@ -87,9 +87,12 @@ class CSP(TokenMixer):
         self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
         check_layer_index(layer, layers)
-        self.shift = shift if isinstance(shift, str) else np.asarray(shift).tolist()
+        if isinstance(shift, str):
+            self.shift = check_choice("shift", shift, SCHEDULES)
+        else:
+            self.shift = np.asarray(shift).tolist()
         self.layer = layer
-        self.layers = layers
+        self.depth = layers  # Keras takes a `layers` for a list of those inside
         self.ragged = ragged
 
     def build(self, input_shape: Shape) -> None:
@@ -108,7 +111,7 @@ class CSP(TokenMixer):
             shift = ops.ShiftSchedule(shift, channels, **self._place())
             if tokens is not None:
                 shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
-        self._steps = check_steps(shift, channels)
+        self._steps = check_steps(shift, channels, "shift")
 
     def _steps_of_moves(self, input_shape):
         """The shift with moves on a map as steps along its tokens; another as it is."""
@@ -136,7 +139,7 @@ class CSP(TokenMixer):
 
     def _place(self):
         """What some schedules depend on besides tokens and channels."""
-        return dict(layer=self.layer, layers=self.layers, group_size=self.group_size or 1)
+        return dict(layer=self.layer, layers=self.depth, group_size=self.group_size or 1)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -145,6 +148,6 @@ class CSP(TokenMixer):
             "shift": self.shift,
             "align": self.align,
             "layer": self.layer,
-            "layers": self.layers,
+            "layers": self.depth,
             "ragged": self.ragged,
         }

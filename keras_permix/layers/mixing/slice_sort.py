@@ -70,12 +70,12 @@ class SliceSort(TokenMixer):
         self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
         check_layer_index(layer, layers)
         self.layer = layer
-        self.layers = layers
+        self.depth = layers
         self.head_dim = head_dim
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        place = dict(layer=self.layer, layers=self.layers, head_dim=self.head_dim)
+        place = dict(layer=self.layer, layers=self.depth, head_dim=self.head_dim)
         return order_to_descending(self.order, channels, **place)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
@@ -88,6 +88,6 @@ class SliceSort(TokenMixer):
             **super().get_config(),
             "order": self.order,
             "layer": self.layer,
-            "layers": self.layers,
+            "layers": self.depth,
             "head_dim": self.head_dim,
         }

@@ -37,6 +37,20 @@ def check_positive_or_none(argument, value):
     return None if value is None else check_integer(argument, value, or_none=" or None")
 
 
+def check_floats(argument, values, count, each):
+    """Return `values` as a list of `count` floats, of which each "channel" or the like has one."""
+    try:
+        floats = [float(value) for value in values]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != count:
+        raise ValueError(
+            f"`{argument}` must hold one value per {each}. "
+            f"Received: {argument}={values!r}, {each}s={count}"
+        )
+    return floats
+
+
 def check_rate(argument, value):
     """Return the dropout rate `value` if it is in [0, 1)."""
     if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_permix.layers.parts.composite import policy_at
 from keras_permix.ops import dense
 
 
@@ -11,6 +12,10 @@ class Dense(keras.layers.Dense):
 
     Quantization and LoRA are Keras' own.
     """
+
+    def build(self, input_shape):
+        self._dtype_policy = policy_at(self._dtype_policy, self.path)
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         kernel = keras.ops.convert_to_tensor(self.kernel)

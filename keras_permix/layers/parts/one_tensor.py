@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import keras
-
 from keras_permix._typing import Tensor
+from keras_permix.layers.parts.composite import Composite
 
 # Arguments of `MultiHeadAttention`, and what says of a layer that it does not take them.
 REFUSALS = {
@@ -13,14 +12,15 @@ REFUSALS = {
     "key_mask": "takes one `mask` (batch, tokens) in place of `key_mask`",
     "attention_mask": "makes no map of queries by keys that an `attention_mask` could cut; "
     "`mask` (batch, tokens) says which tokens are real",
-    "use_causal_mask": "hears all tokens, so `use_causal_mask` must be False; "
-    "`SimpleAttention(causal=True)`, `SoftmaxAttention` and `DampedEMA` can hear the past alone",
+    "use_causal_mask": "as it was made hears all tokens, so `use_causal_mask` must be False; "
+    "`CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` and `DampedEMA` can hear the "
+    "past alone",
     "return_attention_scores": "returns its result alone, so `return_attention_scores` must be "
     "False; `keras_permix.analysis` looks inside",
 }
 
 
-class OneTensor(keras.layers.Layer):
+class OneTensor(Composite):
     """A layer of one tensor of tokens, which may be given again as `value` and as `key`.
 
     So it stands where `MultiHeadAttention` attends to its own query; `query` is another name of the

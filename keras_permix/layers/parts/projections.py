@@ -47,6 +47,35 @@ def _of_keras(layer):
     return {**parts, "output": (kernel, dense.bias)}
 
 
+def freeze_projections(layer, other):
+    """Freeze the weights of a mixer's projections that are frozen in another one.
+
+    Queries, keys and values of one kernel are frozen where one of those carried over is.
+    """
+    theirs = _denses(other)
+    for name, ours in _denses(layer).items():
+        for attribute in ("kernel", "bias"):
+            weight = getattr(ours, attribute, None)
+            example = getattr(theirs.get(name), attribute, None)
+            if weight is not None and example is not None and not example.trainable:
+                weight.trainable = False
+
+
+def _denses(layer):
+    """The dense layers of a mixer by what they project to."""
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        denses = (layer._query_dense, layer._key_dense, layer._value_dense, layer._output_dense)
+        return dict(zip((*NAMES, "output"), denses, strict=True))
+    denses = {}
+    if isinstance(layer, SelfAttention):
+        denses = dict.fromkeys(NAMES, layer.qkv_dense)
+    if isinstance(layer, TokenMixer) and layer.use_value_projection:
+        denses["value"] = layer.value_dense
+    if getattr(layer, "use_output_projection", False):
+        denses["output"] = layer.output_dense
+    return denses
+
+
 def set_projections(layer, parts):
     """Give a mixer of this package projections of another, as far as it has such of their size."""
     if "output" in parts and getattr(layer, "use_output_projection", False):

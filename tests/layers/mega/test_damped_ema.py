@@ -39,7 +39,7 @@ def test_impulse_leaves_the_authors_kernel(direction):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     "arguments",
-    [dict(), dict(hidden_dim=3, truncation=4), dict(bidirectional=True, truncation=2)],
+    [dict(), dict(ema_dim=3, truncation=4), dict(bidirectional=True, truncation=2)],
 )
 def test_layer_gives_the_values_of_numpy(arguments, masked):
     layer = DampedEMA(**arguments)
@@ -85,7 +85,7 @@ def test_only_a_causal_average_streams(arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*0"),
+        (dict(ema_dim=0), "`ema_dim` must be a positive integer.*0"),
         (dict(truncation=1.5), "`truncation` must be a positive integer.*1.5"),
     ],
 )

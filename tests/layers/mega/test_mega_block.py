@@ -19,7 +19,7 @@ LENGTHS = np.array([[12], [7], [3]])
 MASK = np.arange(12) < LENGTHS
 ROTARY = dict(position_bias="rotary")
 BARE = dict(use_value_projection=False, use_output_projection=False)
-SMALL = dict(hidden_dim=10, shared_dim=4, average={"hidden_dim": 2})
+SMALL = dict(inner_dim=10, shared_dim=4, average={"ema_dim": 2})
 
 # Of a path in the block, what the golden files call it.
 GOLDEN_NAMES = {
@@ -101,7 +101,7 @@ def expected(block, inputs, mix, mask=None):
         weights_by_layer(block),
         mix,
         kind=block.norm,
-        prenorm=block.prenorm,
+        norm_first=block.norm_first,
         truncation=block.ema.truncation,
         mask=mask,
     )
@@ -161,10 +161,10 @@ ATTENTIONS = {
     "rotary laplace": dict(attention=ROTARY, mixer="laplace", shared_dim=6),
     "causal": dict(causal=True),
     "causal laplace": dict(causal=True, mixer="laplace"),
-    "postnorm": dict(prenorm=False),
+    "postnorm": dict(norm_first=False),
     "truncated": dict(average=dict(truncation=3), mlp_dim=7),
     **{kind: dict(norm=kind) for kind in NORMS},
-    "postnorm batchnorm": dict(norm="batchnorm", prenorm=False),
+    "postnorm batchnorm": dict(norm="batchnorm", norm_first=False),
 }
 
 
@@ -283,11 +283,11 @@ def test_scalenorm_is_the_authors(dtype):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*0"),
+        (dict(inner_dim=0), "`inner_dim` must be a positive integer.*0"),
         (dict(shared_dim=None), "`shared_dim` must be a positive integer.*None"),
         (dict(mixer="linear"), "`mixer` must be one of.*'linear'"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
-        (dict(average=dict(hidden_dim=0)), "`hidden_dim` must be a positive integer.*0"),
+        (dict(average=dict(ema_dim=0)), "`ema_dim` must be a positive integer.*0"),
         (dict(average=dict(truncation=0)), "`truncation` must be a positive integer.*0"),
         (dict(attention=dict(position_bias="sine")), "`position_bias` must be one of.*'sine'"),
         (dict(attention=ROTARY, shared_dim=5), "even `shared_dim`.*shared_dim=5"),
@@ -366,7 +366,7 @@ def test_unknown_length_is_checked_when_it_is_known(attention, message, jit):
 
 
 def test_average_may_go_one_way_where_attention_goes_both():
-    block = make(average=dict(hidden_dim=2, bidirectional=False))
+    block = make(average=dict(ema_dim=2, bidirectional=False))
     wanted = expected(block, X, attending(block, None))
     assert_close(to_numpy(block(X)), wanted)
     assert block.ema.delta.shape == (6, 2)
@@ -375,7 +375,7 @@ def test_average_may_go_one_way_where_attention_goes_both():
 def test_average_gives_the_authors_values():
     """The golden average in one direction is that of a block which attends in both."""
     golden = load_golden("mega_parts")
-    block = MegaBlock(shared_dim=4, average=dict(hidden_dim=2, bidirectional=False))
+    block = MegaBlock(shared_dim=4, average=dict(ema_dim=2, bidirectional=False))
     block.build(golden["x"].shape)
     block.ema.set_weights([golden[f"uni_{weight.name}"] for weight in block.ema.weights])
     assert_close(to_numpy(block.ema(golden["x"].astype("float32"))), golden["uni_out"])

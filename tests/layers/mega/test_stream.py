@@ -10,7 +10,7 @@ from tests.harness import assert_close, to_numpy
 from tests.layers.mega.test_mega_block import X, attending, expected, make
 
 CASES = {
-    "softmax": dict(prenorm=False, norm="batchnorm"),
+    "softmax": dict(norm_first=False, norm="batchnorm"),
     "laplace in chunks": dict(mixer="laplace", attention=dict(chunk_size=5, ragged=True)),
     "rotary relu2": dict(mixer="relu2", attention=dict(position_bias="rotary", max_length=20)),
 }

@@ -63,7 +63,7 @@ def test_layer_gives_the_values_of_numpy(name, masked):
     layer = make(**arguments)
     steps = schedule
     if isinstance(schedule, str):
-        place = (layer.inner_dim or 8, layer.layer, layer.layers, layer.group_size or 1)
+        place = (layer.inner_dim or 8, layer.layer, layer.depth, layer.group_size or 1)
         steps = oracle.schedule(schedule, *place)
     mask = MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, mask))
@@ -108,8 +108,8 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(group_size=0), "`group_size` must be a positive integer.*0"),
         (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
-        (dict(shift="curved"), "`schedule` must be one of.*'curved'"),
-        (dict(shift=[1, 2]), "one integer per channel.*len.steps.=2, channels=8"),
+        (dict(shift="curved"), "`shift` must be one of.*'curved'"),
+        (dict(shift=[1, 2]), "`shift` must hold one integer per channel.*len.shift.=2, ch"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),

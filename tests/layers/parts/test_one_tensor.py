@@ -6,7 +6,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, SimpleAttention, SinkhornCSP, SliceSort, SoftmaxAttention
+from keras_permix.layers import (
+    CSP,
+    CausalCSP,
+    SimpleAttention,
+    SinkhornCSP,
+    SliceSort,
+    SoftmaxAttention,
+)
 from tests.harness import assert_close, to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
@@ -49,7 +56,7 @@ def test_what_is_not_served_is_refused(name):
         "takes one `mask`.*value_mask=a tensor of shape .2, 6": dict(value_mask=X[..., 0] > 0),
         "returns its result alone.*Received: return_att": dict(return_attention_scores=True),
         "makes no map of queries by keys.*shape .1, 6, 6": dict(attention_mask=np.ones((1, 6, 6))),
-        "hears all tokens.*Received: use_causal_mask=True": dict(use_causal_mask=True),
+        "as it was made hears all.*Received: use_causal_mask=True": dict(use_causal_mask=True),
     }
     for message, arguments in cases.items():
         if not arguments.keys() & {*layer.takes}:
@@ -59,8 +66,9 @@ def test_what_is_not_served_is_refused(name):
         layer(X, other)
 
 
-def test_a_causal_layer_does_what_a_causal_mask_asks_for():
-    layer = SimpleAttention(2, causal=True)
+@pytest.mark.parametrize("make", [CausalCSP, partial(SimpleAttention, 2, causal=True)])
+def test_a_causal_layer_does_what_a_causal_mask_asks_for(make):
+    layer = make()
     alone = to_numpy(layer(X))
     np.testing.assert_array_equal(to_numpy(layer(X, X, use_causal_mask=True)), alone)
 

@@ -1,0 +1,113 @@
+"""Channel-wise sample permutation that hears no later token."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_permix import ops
+from keras_permix._typing import Mask, Shape, Tensor
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.maps import tokens_shape
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class CausalCSP(TokenMixer):
+    """Mix tokens with those before them: delay every channel, then sort it in groups of tokens.
+
+    `CSP` for text that is read from its beginning, beyond the papers. Its shifts do not turn
+    around: a channel with delay `d` has at token `t` what stood at `t - d`, and zero at the first
+    `d` tokens. Sorted in groups of `k`, a token hears as far as the last of its group; so every
+    delay is at least `k - 1`, with which the last of a group holds what stood at its first:
+
+        delayed[b, t, c] = values[b, t - delays[c], c] where t >= delays[c], else 0
+        mixed[b, :, c]   = delayed[b, :, c], ascending within tokens 0 … k - 1, k … 2 k - 1, …
+
+    Token `t` depends on tokens `0 … t` alone, and not on how many follow: what the layer gives for
+    the beginning of a text is the beginning of what it gives for the whole. It costs as many tokens
+    more as the longest delay.
+
+    Input and output: `(batch, tokens, channels)`, or maps, whose tokens stand in rows. A mask is
+    True at real tokens: only these are delayed and sorted, as if there were no others, and padded
+    values become zero before the output projection. The number of tokens may be unknown.
+
+    Args:
+        group_size: Tokens in a group, `k`. 1 only delays.
+        delays: One integer per inner channel, from `group_size - 1` on; or one integer, the
+            longest: the channels' delays then run evenly from `group_size - 1` to it.
+        inner_dim, use_value_bias, use_output_projection, dropout: see `TokenMixer`;
+            `inner_dim=None` is the input width.
+        use_value_projection, use_output_bias: As keywords.
+
+    Raises:
+        ValueError: for an argument out of range, among them a delay that would hear a later token.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_permix.layers import CausalCSP
+    >>> layer = CausalCSP(delays=8)
+    >>> text = keras.random.normal((1, 64, 32))
+    >>> whole, beginning = layer(text), layer(text[:, :20])
+    >>> bool(keras.ops.max(keras.ops.abs(whole[:, :20] - beginning)) < 1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        group_size: int = 2,
+        delays: int | list[int] = 64,
+        inner_dim: int | None = None,
+        use_value_bias: bool = False,
+        use_output_projection: bool = True,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            inner_dim=inner_dim,
+            use_value_bias=use_value_bias,
+            use_output_projection=use_output_projection,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.group_size = check_integer("group_size", group_size)
+        ahead = self.group_size - 1
+        if np.ndim(delays):
+            given = np.asarray(delays).tolist()
+            self.delays = [check_integer("delays", delay, ahead) for delay in given]
+        else:
+            self.delays = check_integer("delays", delays, ahead)
+
+    def build(self, input_shape: Shape) -> None:
+        super().build(input_shape)
+        width = tokens_shape(type(self).__name__, input_shape)[-1]
+        self._steps = self.steps(self.inner_dim or width)
+
+    def steps(self, channels: int) -> tuple[int, ...]:
+        """The delay of every inner channel, of so many."""
+        if isinstance(self.delays, int):
+            spread = np.linspace(self.group_size - 1, self.delays, channels)
+            return tuple(spread.round().astype(int).tolist())
+        if len(self.delays) != channels:
+            raise ValueError(
+                "`delays` must have one integer per inner channel. "
+                f"Received: {len(self.delays)} delays, {channels} channels"
+            )
+        return tuple(self.delays)
+
+    def does(self, name: str) -> bool:
+        return name == "use_causal_mask"
+
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
+        # The zeros behind turn around to the front, and fill the last group.
+        behind = max(self._steps) + self.group_size - 1
+        tokens = keras.ops.shape(values)[1]
+        values = keras.ops.pad(values, ((0, 0), (0, behind), (0, 0)))
+        if mask is not None:
+            mask = keras.ops.pad(mask, ((0, 0), (0, behind)), constant_values=True)
+        mixed = ops.csp(values, self._steps, self.group_size, ragged=True, mask=mask)
+        return mixed[:, :tokens]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "group_size": self.group_size, "delays": self.delays}

@@ -1,0 +1,129 @@
+"""What depends on the patches grows by nearest neighbors: as loops of NumPy say, and exactly."""
+
+import numpy as np
+import pytest
+
+from keras_permix.layers import PositionEmbedding
+from keras_permix.layers.embedding.growth import grow_head, nearest, nearest_on_grid
+from keras_permix.layers.embedding.positions import resize_table
+from keras_permix.zoo import LRATransformer
+from tests.harness import assert_close, to_numpy
+from tests.zoo.models import tiny, weights
+
+pytestmark = pytest.mark.once
+
+
+def naive(old, new):
+    """The old place whose center is nearest to that of each new one, the later one at a tie."""
+    near = []
+    for place in range(new):
+        distances = [abs((place + 0.5) / new - (one + 0.5) / old) for one in range(old)]
+        near.append(max(i for i in range(old) if distances[i] < min(distances) + 1e-9))
+    return near
+
+
+def naive_grid(table, old, new):
+    rows = [table[old * row + column] for row in naive(old, new) for column in naive(old, new)]
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize(("old", "new"), [(4, 8), (4, 6), (3, 7), (1, 5), (5, 5), (6, 4), (8, 12)])
+def test_nearest_places(old, new):
+    assert nearest(old, new).tolist() == naive(old, new)
+    grid = np.arange(old**2)
+    assert nearest_on_grid(old, new).tolist() == naive_grid(grid, old, new).tolist()
+
+
+@pytest.mark.parametrize("place", ["class token", "unused", "none"])
+@pytest.mark.parametrize("new", [3, 6, 8])
+def test_position_table(place, new):
+    arguments = {"class token": (True, False), "unused": (False, True), "none": (False, False)}
+    before, after = (PositionEmbedding(*arguments[place]) for _ in range(2))
+    before.build((None, 16, 5))
+    after.build((None, new**2, 5))
+    table = np.random.default_rng(0).normal(size=before.table.shape).astype("float32")
+    resized = to_numpy(resize_table(table, before, after, "nearest"))[0]
+    first, last = place == "class token", place == "unused"
+    grid = naive_grid(table[0, first : 16 + first], 4, new)
+    wanted = np.concatenate([table[0, :first], grid, table[0, 16 + first :]])
+    assert len(wanted) == new**2 + first + last
+    np.testing.assert_array_equal(resized, wanted)
+
+
+def test_head_answers_as_before_to_repeated_tokens():
+    rng = np.random.default_rng(0)
+    kernel, tokens = rng.normal(size=(9 * 4, 3)), rng.normal(size=(9, 4))
+    grown = to_numpy(grow_head(kernel.astype("float32"), 3, 7))
+    repeated = naive_grid(tokens, 3, 7)
+    assert_close(repeated.ravel() @ grown, tokens.ravel() @ kernel)
+
+
+def enlarged(images, factor):
+    """Images whose patches of 2 pixels are plain, and the same with as many more patches."""
+    plain = images[:, ::2, ::2].repeat(2, axis=1).repeat(2, axis=2)
+    return plain, plain.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "arguments"),
+    [
+        ("ButterflyViT", {}),
+        ("MLPMixer", {}),
+        ("ButterflyMixer", {}),
+        ("ButterflyMixer", dict(mlp="butterfly_linear", width=9)),
+    ],
+)
+def test_model_answers_as_before_to_repeated_patches(class_name, arguments, tmp_path):
+    model = tiny(class_name, **arguments)
+    model.save_to_preset(tmp_path / "preset")
+    small, large = enlarged(model.make_inputs(0, 2), 2)
+    grown = type(model).from_preset(tmp_path / "preset", image_size=16)
+    assert_close(to_numpy(grown(large)), to_numpy(model(small)), kind="model")
+    other = type(model).from_preset(tmp_path / "preset", image_size=12)
+    assert np.isfinite(to_numpy(other(large))).all()
+    fresh = type(model).from_preset(tmp_path / "preset", image_size=16, num_classes=5)
+    assert fresh.output_shape == (None, 5)
+    with pytest.raises(ValueError, match="`image_size` can grow, not shrink.*Received.*=4 for"):
+        type(model).from_preset(tmp_path / "preset", image_size=4)
+
+
+def test_pixels_of_patches_alone(tmp_path):
+    model = tiny("PatchOnlyMLPMixer")
+    model.save_to_preset(tmp_path / "preset")
+    grown = type(model).from_preset(tmp_path / "preset", image_size=12)
+    before, after = weights(model), weights(grown)
+    head = before.pop("head/kernel").reshape(36, 3, 3)
+    assert_close(after["head/kernel"].reshape(144, 3, 3), naive_grid(head, 6, 12) / 4)
+    for path, value in before.items():
+        np.testing.assert_array_equal(after[path], value)
+
+
+def test_random_orders_are_refused(tmp_path):
+    model = tiny("ButterflyViT", random_order=1)
+    model.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="with a `random_order` takes no other `image_size`"):
+        type(model).from_preset(tmp_path / "preset", image_size=16)
+
+
+def test_vit_repeats_positions_where_it_is_told_so(tmp_path):
+    model = tiny("ViT")
+    model.save_to_preset(tmp_path / "preset")
+    arguments = dict(image_size=16, position_resizing="nearest")
+    grown = type(model).from_preset(tmp_path / "preset", **arguments)
+    before, after = (one.get_layer("position_embedding").table for one in (model, grown))
+    wanted = naive_grid(to_numpy(before)[0, :16], 4, 8)
+    np.testing.assert_array_equal(to_numpy(after)[0, :64], wanted)
+    with pytest.raises(ValueError, match="`position_resizing` must be one of.*bilinear"):
+        tiny("ViT", position_resizing="bilinear")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_pixels_of_a_sequence_as_for_path_x(pooling, tmp_path):
+    arguments = dict(vocabulary_size=256, image_size=4, num_classes=3, width=8, depth=1, mlp_dim=8)
+    model = LRATransformer(**arguments, positions="learned", pooling=pooling)
+    model.save_to_preset(tmp_path / "preset")
+    grown = LRATransformer.from_preset(tmp_path / "preset", image_size=8)
+    before, after = (weights(one)["embedding/positions"] for one in (model, grown))
+    first = pooling == "cls"
+    np.testing.assert_array_equal(after[:first], before[:first])
+    np.testing.assert_array_equal(after[first:], naive_grid(before[first:], 4, 8))

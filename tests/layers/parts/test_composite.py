@@ -1,0 +1,28 @@
+"""What every layer of others does with arguments that it does not take."""
+
+import pytest
+
+from keras_permix.layers import CSP, MixerBlock, PatchEmbedding, SimpleAttention, SliceSort
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CSP(gruop_size=2), r"^CSP takes .*\blayers, .*Did you mean `group_size`"),
+        (lambda: CSP(num_heads=2), r"^CSP takes the arguments .*align.*Received: \['num_heads'\]"),
+        (lambda: SliceSort(ordr="ascend"), "SliceSort takes .*Did you mean `order`"),
+        (lambda: SimpleAttention(2, key_dim=8), r"SimpleAttention .*head_dim.*\['key_dim'\]"),
+        (lambda: MixerBlock("csp", 8, norm_frist=True), "MixerBlock .*Did you mean `norm_first`"),
+        (lambda: PatchEmbedding(4, 8, widht=2), "PatchEmbedding .*Did you mean `width`"),
+    ],
+)
+def test_an_argument_that_is_not_taken_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_keras_takes_is_taken():
+    layer = CSP(name="mine", trainable=False, dtype="float16", autocast=False)
+    assert layer.name == "mine" and not layer.trainable and layer.compute_dtype == "float16"
