@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,11 +101,18 @@ def recover_folders(parent: StrPath) -> None:
             recover_folder(path.with_name(found["name"]))
 
 
-def sweep(folder: StrPath) -> None:
-    """Remove what killed processes left in a folder in which nobody else writes."""
+def sweep(folder: StrPath, age: float = 0.0) -> None:
+    """Remove what killed processes left in a folder.
+
+    Args:
+        folder: A folder in which nobody else writes now.
+        age: Seconds, where others may write: what was touched since is let be.
+    """
+    now = time.time()
     for path in Path(folder).iterdir():
-        if LEFTOVER.fullmatch(path.name):
-            _remove(path)
+        with contextlib.suppress(FileNotFoundError):  # Others may sweep as well.
+            if LEFTOVER.fullmatch(path.name) and now - path.stat().st_mtime >= age:
+                _remove(path)
 
 
 def hold_folder(folder: StrPath) -> bool:

@@ -105,6 +105,15 @@ def test_only_leftovers_are_swept(tmp_path):
     assert names(tmp_path) == sorted(kept)
 
 
+def test_leftovers_that_others_may_be_writing_stay(tmp_path):
+    young, old = ".a.0123456789ab.new", ".b.0123456789ab.new"
+    for name in (young, old):
+        write_text(tmp_path / name, "")
+    os.utime(tmp_path / old, (0, 0))
+    sweep(tmp_path, age=3600)
+    assert names(tmp_path) == [young]
+
+
 def test_one_writer_waits_for_another(tmp_path, folder):
     begun, order = threading.Event(), []
 

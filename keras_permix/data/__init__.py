@@ -15,11 +15,23 @@ from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.images.sets import load_images
 from keras_permix.data.images.sheet import load_sheet
 from keras_permix.data.images.tfds_images import tfds_images, tfds_source
+from keras_permix.data.lra.listops import (
+    LISTOPS_VOCABULARY,
+    encode_listops,
+    generated_listops,
+    load_listops,
+)
+from keras_permix.data.lra.pathfinder import generated_pathfinder, load_pathfinder
+from keras_permix.data.lra.pixels import load_pixels
+from keras_permix.data.lra.retrieval import load_retrieval
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.data.text.sets import load_texts
+from keras_permix.data.text.token_source import TokenSource
+from keras_permix.data.text.tokenizer import SubwordEncoder, train_tokenizer
 from keras_permix.data.text.tokens import TextSource, encode_bytes, encode_texts, pad_tokens
 
 __all__ = [
+    "LISTOPS_VOCABULARY",
     "Augmentation",
     "Dataset",
     "GraphSource",
@@ -27,15 +39,24 @@ __all__ = [
     "RandAugment",
     "RecordSource",
     "ResizeCrop",
+    "SubwordEncoder",
     "TextSource",
+    "TokenSource",
     "encode_bytes",
+    "encode_listops",
     "encode_texts",
     "folder_images",
     "from_smiles",
     "generated_images",
+    "generated_listops",
+    "generated_pathfinder",
     "listed_images",
     "load_graphs",
     "load_images",
+    "load_listops",
+    "load_pathfinder",
+    "load_pixels",
+    "load_retrieval",
     "load_sheet",
     "load_texts",
     "make_augmentation",
@@ -45,4 +66,5 @@ __all__ = [
     "read_image",
     "tfds_images",
     "tfds_source",
+    "train_tokenizer",
 ]

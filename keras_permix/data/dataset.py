@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set in two parts.
+    """A data set in two parts, or three.
 
     Args:
         name: What the set is called.
@@ -14,21 +14,38 @@ class Dataset:
             has its own targets.
         test: The same, for testing.
         labels: Names of the classes, or of the numbers of a regression, a tuple of str.
+        validation: A part like these to choose a model by, where the set has one; `None`: training
+            is watched on `test`.
     """
 
     name: str
     train: tuple[Any, Any]
     test: tuple[Any, Any]
     labels: tuple[str, ...]
+    validation: tuple[Any, Any] | None = None
 
 
 def first(part, count):
     """The first `count` samples of a part of a `Dataset`; all of them for `None`."""
-    some = slice(count)
-    return tuple(None if values is None else _cut(values, some) for values in part)
+    cut = slice(count)
+    return tuple(None if values is None else _cut(values, cut) for values in part)
 
 
-def _cut(values, some):
+def some(part, count):
+    """`count` samples of a part of a `Dataset`, evenly out of all; all of them for `None`."""
+    total = size_of(part[0])
+    if count is None or count >= total:
+        return part
+    spread = slice(None, None, total // count)
+    return first(tuple(None if values is None else _cut(values, spread) for values in part), count)
+
+
+def size_of(inputs):
+    """The number of samples of an array, a dict of arrays or a source."""
+    return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
+
+
+def _cut(values, cut):
     if isinstance(values, dict):
-        return {name: array[some] for name, array in values.items()}
-    return values[some]
+        return {name: array[cut] for name, array in values.items()}
+    return values[cut]

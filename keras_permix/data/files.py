@@ -52,6 +52,21 @@ def find_folder(data_dir, names):
     return None
 
 
+def need_folder(data_dir, names):
+    """Return the folder that holds the files `names`, as `find_folder` finds it.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    folder = find_folder(data_dir, names)
+    if folder is None:
+        raise FileNotFoundError(
+            f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds "
+            f"{', '.join(dict.fromkeys(names))}. Received: no folder with these files"
+        )
+    return folder
+
+
 def find_forms(data_dir, pieces):
     """Return paths of a set that may come in several forms, or None to use a download.
 

@@ -8,7 +8,7 @@ import lzma
 import zlib
 from pathlib import Path
 
-from keras_permix.data.files import DATA_VARIABLE, find_folder, read_file
+from keras_permix.data.files import need_folder, read_file
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
@@ -21,7 +21,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
     Args:
         name: What the set is called.
-        known: Dict from names of sets to `train`, `test` and `splits` of their files.
+        known: Dict from names of sets to `train`, `test` and `splits` of their files, and to
+            `columns`, their names, where a file has no header.
         data_dir: Folder of the files, or `None`.
         train, test: Files of a set that is not known; they may be the same one.
         splits: What the rows of either part say under "split"; `None`: all rows of the file.
@@ -36,7 +37,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
     if train is None and test is None and name in known:
         files = known[name]
         names = (files["train"], files["test"])
-        return _parts(find_folder(data_dir, names), names, files["splits"])
+        folder = need_folder(data_dir, names)
+        return _parts(folder, names, files["splits"], files.get("columns"))
     if train is None or test is None:
         raise ValueError(
             f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
@@ -45,13 +47,16 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
     return _parts(Path(data_dir or "."), (train, test), splits)
 
 
-def read_rows(path):
-    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`, as dicts."""
+def read_rows(path, columns=None):
+    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`, as dicts.
+
+    The first row of values names the columns, unless `columns` of a `.csv` file do.
+    """
     path = Path(path)
     blob = read_file(path)
     try:
         text = UNPACK.get(path.suffix, bytes)(blob).decode("utf-8")
-        return _rows(text, path)
+        return _rows(text, path, columns)
     except (ValueError, csv.Error, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
             "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
@@ -60,13 +65,8 @@ def read_rows(path):
         ) from error
 
 
-def _parts(folder, names, splits):
-    if folder is None:
-        raise FileNotFoundError(
-            f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds {', '.join(set(names))}. "
-            "Received: no folder with these files"
-        )
-    read = {name: read_rows(folder / name) for name in dict.fromkeys(names)}
+def _parts(folder, names, splits, columns=None):
+    read = {name: read_rows(folder / name, columns) for name in dict.fromkeys(names)}
     parts = [
         [row for row in read[name] if split is None or row.get("split") == split]
         for name, split in zip(names, splits, strict=True)
@@ -79,11 +79,11 @@ def _parts(folder, names, splits):
     return parts
 
 
-def _rows(text, path):
+def _rows(text, path, columns):
     kinds = [suffix for suffix in path.suffixes if suffix not in UNPACK]
     if kinds[-1:] == [".csv"]:
         lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
-        return list(csv.DictReader(lines, strict=True))
+        return list(csv.DictReader(lines, columns, strict=True))
     if kinds[-1:] == [".tsv"]:
         header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
         return [dict(zip(header, row, strict=False)) for row in rows if row != [""]]

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_permix.data.dataset import size_of
+
 # From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
 Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]
 
@@ -18,11 +20,16 @@ class Pipeline(keras.utils.PyDataset):
     workers. `epoch` counts up whenever Keras ends an epoch. Keras also does so once before the
     first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike.
 
+    Of several processes that share each batch, each gives the pipeline its `shard`; their parts,
+    one after the other, are the batch of one process. A source reads the part alone, and where it
+    or `augment` is random, it draws anew for each part. Arrays are augmented as one batch, which
+    is then cut: whatever is random comes out as in one process.
+
     Args:
         inputs: Array `(samples, …)`, a dict of such arrays, anything with `len` and `[index]` that
             gives arrays of one shape, or a source: anything with `len` and
             `read(indices, epoch, index)` that gives `(inputs, targets)` of a batch, such as
-            `RecordSource`.
+            `RecordSource`. It may have `shuffled(rng, batch_size)`, which gives an epoch's order.
         targets: Array `(samples, …)`; `None` with a source, which has its own.
         batch_size: Samples in a batch.
         num_classes: Where targets are classes, their number: they become int32 and are checked.
@@ -32,6 +39,9 @@ class Pipeline(keras.utils.PyDataset):
             batch and its place, such as `make_augmentation` gives.
         drop_remainder: Whether to leave out a last batch that is not full.
         epoch: The epoch to start with.
+        steps: Batches of an epoch. `None`: one pass over the samples. Otherwise epochs are cut out
+            of passes that follow each other, each in an order of its own.
+        shard: `(index, count)`: which of how many parts of each batch to give.
         **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
 
     Returns:
@@ -62,10 +72,12 @@ class Pipeline(keras.utils.PyDataset):
         augment: Augment | None = None,
         drop_remainder: bool = False,
         epoch: int = 0,
+        steps: int | None = None,
+        shard: tuple[int, int] = (0, 1),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _check_sizes(inputs, batch_size, drop_remainder)
+        _check_sizes(inputs, batch_size, drop_remainder, steps)
         if not hasattr(inputs, "read"):
             targets = _checked_targets(inputs, targets, num_classes)
         if seed < 0 or epoch < 0:
@@ -77,7 +89,11 @@ class Pipeline(keras.utils.PyDataset):
         self.shuffle, self.seed = shuffle, seed
         self.augment = augment
         self.drop_remainder = drop_remainder
+        full, rest = divmod(size_of(inputs), batch_size)
+        self._batches_of_a_pass = full + (rest > 0 and not drop_remainder)
+        self._steps = steps or self._batches_of_a_pass
         self.epoch = epoch
+        self.shard = shard
 
     @property
     def epoch(self) -> int:
@@ -87,20 +103,56 @@ class Pipeline(keras.utils.PyDataset):
     @epoch.setter
     def epoch(self, epoch: int) -> None:
         self._epoch = epoch
-        count = _count(self.inputs)
-        rng = np.random.default_rng((self.seed, epoch))
-        self._order = rng.permutation(count) if self.shuffle else np.arange(count)
+        first, last = (self._place(index)[0] for index in (0, len(self) - 1))
+        self._orders = {number: self._order(number) for number in range(first, last + 1)}
+
+    def _order(self, number):
+        """The order of the samples in a pass."""
+        count = size_of(self.inputs)
+        if not self.shuffle:
+            return np.arange(count)
+        rng = np.random.default_rng((self.seed, number))
+        if hasattr(self.inputs, "shuffled"):
+            return self.inputs.shuffled(rng, self.batch_size)
+        return rng.permutation(count)
+
+    def _place(self, index):
+        """The pass that a batch of this epoch is in, and its place there."""
+        return divmod(self.epoch * len(self) + index, self._batches_of_a_pass)
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Which of how many parts of each batch `self[index]` gives."""
+        return self._shard
+
+    @shard.setter
+    def shard(self, shard: tuple[int, int]) -> None:
+        index, count = shard
+        if not 0 <= index < count:
+            raise ValueError(
+                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
+            )
+        self._shard = index, count
 
     def on_epoch_end(self) -> None:
         self.epoch += 1
 
     def __len__(self) -> int:
-        full, rest = divmod(_count(self.inputs), self.batch_size)
-        return full + (rest > 0 and not self.drop_remainder)
+        return self._steps
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        start = index * self.batch_size
-        chosen = self._order[start : start + self.batch_size]
+        number, place = self._place(index)
+        start = place * self.batch_size
+        chosen = self._orders[number][start : start + self.batch_size]
+        part, count = self.shard
+        some = slice(part * len(chosen) // count, (part + 1) * len(chosen) // count)
+        if hasattr(self.inputs, "read") and not hasattr(self.inputs, "shuffled"):
+            return self._augmented(chosen[some], index * count + part)
+        # Sequences are padded by the longest of the whole batch, images mixed with all others.
+        whole = self._augmented(chosen, index)
+        return keras.tree.map_structure(lambda array: array[some], whole)
+
+    def _augmented(self, chosen, index):
         inputs, targets = self._read(chosen, index)
         if self.augment is None:
             return inputs, targets
@@ -112,10 +164,6 @@ class Pipeline(keras.utils.PyDataset):
         return _take(self.inputs, chosen), self.targets[chosen]
 
 
-def _count(inputs):
-    return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
-
-
 def _take(inputs, chosen):
     if isinstance(inputs, dict):
         return {name: array[chosen] for name, array in inputs.items()}
@@ -124,12 +172,14 @@ def _take(inputs, chosen):
     return np.stack([inputs[int(i)] for i in chosen])
 
 
-def _check_sizes(inputs, batch_size, drop_remainder):
+def _check_sizes(inputs, batch_size, drop_remainder, steps):
+    if steps is not None and steps < 1:
+        raise ValueError(f"`steps` must be a positive integer, or None. Received: steps={steps}")
     least = batch_size if drop_remainder else 1
-    if batch_size < 1 or _count(inputs) < least:
+    if batch_size < 1 or size_of(inputs) < least:
         raise ValueError(
             "`batch_size` must be 1 or more, and `inputs` must fill at least one batch. "
-            f"Received: batch_size={batch_size}, {_count(inputs)} inputs, "
+            f"Received: batch_size={batch_size}, {size_of(inputs)} inputs, "
             f"drop_remainder={drop_remainder}"
         )
 
@@ -138,10 +188,10 @@ def _checked_targets(inputs, targets, num_classes):
     targets = np.asarray(targets)
     if num_classes is not None:
         targets = targets.astype("int32").reshape(-1)
-    if _count(inputs) != len(targets):
+    if size_of(inputs) != len(targets):
         raise ValueError(
             "`inputs` and `targets` must be of one length. "
-            f"Received: {_count(inputs)} inputs, {len(targets)} targets"
+            f"Received: {size_of(inputs)} inputs, {len(targets)} targets"
         )
     if num_classes is not None and (targets.min() < 0 or targets.max() >= num_classes):
         raise ValueError(

@@ -49,6 +49,31 @@ def test_an_epoch_has_each_image_once_with_its_label():
     np.testing.assert_array_equal(LABELS[x[:, 0, 0, 0]], y)
 
 
+def test_epochs_of_some_steps_follow_each_other_through_the_passes():
+    numbers = np.arange(12)
+    passes, cut = (
+        Pipeline(
+            numbers, numbers, batch_size=4, num_classes=12, shuffle=True, drop_remainder=True,
+            steps=steps,
+        )
+        for steps in (None, 2)
+    )  # fmt: skip
+    seen = []
+    for epoch in range(3):
+        cut.epoch = epoch
+        assert len(cut) == 2
+        seen += [x for x, _ in cut]
+    for number, (x, _) in enumerate(passes):
+        assert np.array_equal(seen[number], x)
+    passes.epoch = 1
+    for number, (x, _) in enumerate(passes):
+        assert np.array_equal(seen[3 + number], x)
+    longer = Pipeline(numbers, numbers, batch_size=5, num_classes=12, steps=4)
+    assert [x[0] for x, _ in longer] == [0, 5, 10, 0]
+    with pytest.raises(ValueError, match="`steps` must be a positive integer.*Received: steps=0"):
+        Pipeline(numbers, numbers, batch_size=4, steps=0)
+
+
 def test_batches_depend_on_seed_and_epoch_alone():
     first = list(pipeline())
     assert same(first, list(pipeline()))
@@ -61,6 +86,43 @@ def test_batches_depend_on_seed_and_epoch_alone():
 @pytest.mark.parametrize("only", [dict(augment=None), dict(shuffle=False)], ids=str)
 def test_order_and_augmentation_are_each_new_each_epoch(only):
     assert not same(list(pipeline(**only)), list(pipeline(**only, epoch=1)))
+
+
+@pytest.mark.parametrize("source", [False, True], ids=["arrays", "source"])
+def test_shards_are_the_batches_of_one_process_cut_in_parts(source):
+    class Source:
+        """What is read, and nothing else, of 50 records."""
+
+        def __init__(self):
+            self.seen = []
+
+        def __len__(self):
+            return 50
+
+        def read(self, indices, epoch, index):
+            self.seen.append(index)
+            return IMAGES[indices], LABELS[indices]
+
+    def of(shard):
+        if source:
+            return pipeline(Source(), None, augment=None, shard=shard)
+        return pipeline(shard=shard)  # augmented: crops and flips are those of the whole batch
+
+    parts = [of((part, 3)) for part in range(3)]
+    for index, (x, y) in enumerate(of((0, 1))):
+        shared = [batches[index] for batches in parts]
+        assert max(len(y) for _, y in shared) <= -(-len(y) // 3)
+        np.testing.assert_array_equal(np.concatenate([x for x, _ in shared]), x)
+        np.testing.assert_array_equal(np.concatenate([y for _, y in shared]), y)
+    if source:
+        draws = [index for batches in parts for index in batches.inputs.seen]
+        assert len(set(draws)) == len(draws), "each part has random numbers of its own"
+
+
+@pytest.mark.parametrize("shard", [(2, 2), (-1, 2), (0, 0)])
+def test_shard_out_of_range(shard):
+    with pytest.raises(ValueError, match=r"0 <= index < count. Received: shard=\("):
+        pipeline(shard=shard)
 
 
 def test_the_next_epoch_is_the_one_of_a_fresh_pipeline():

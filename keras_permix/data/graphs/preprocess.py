@@ -7,9 +7,9 @@ import numpy as np
 
 from keras_permix.data.graphs.pad import MAX_HOPS, attention_bias
 from keras_permix.data.graphs.paths import edges_on_paths, longest_path, shortest_paths
+from keras_permix.graph_tables import ROWS
 
-TABLE = 512  # values of one feature
-LARGEST = TABLE - 3  # so that an edge's, which is counted up thrice, is none of the next feature
+LARGEST = ROWS - 3  # so that an edge's, which is counted up thrice, is none of the next feature
 PREPROCESSED = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
@@ -116,7 +116,7 @@ def _integers(name, values):
 
 
 def _ids(values):
-    return TABLE * np.arange(values.shape[1], dtype="int32") + values
+    return ROWS * np.arange(values.shape[1], dtype="int32") + values
 
 
 def _check(nodes, edges, edge_features):

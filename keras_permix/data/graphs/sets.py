@@ -8,7 +8,9 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
+from keras_permix.data.graphs.flat import FlatGraphs, flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
+from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
 from keras_permix.data.lines import read_parts
@@ -29,6 +31,7 @@ TARGETS = {
         "dipole": ("Dipole_debye", 1.0),
         "polarizability": ("Polarizability_bohr3", 1.0),
     },
+    **{name: {"gap": ("homolumogap", 1.0)} for name in FOLDERS},
 }
 
 
@@ -38,14 +41,15 @@ class GraphSource:
     `source[start:stop]` is a source of some of the graphs, `len(source)` their number.
 
     Args:
-        graphs: A list of pairs of int arrays, the `nodes` and `edges` of `preprocess_graph`.
+        graphs: A list, or another sequence that takes slices, of pairs of int arrays, the `nodes`
+            and `edges` of `preprocess_graph`.
         targets: float array `(graphs, targets)`.
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
     """
 
     def __init__(
         self,
-        graphs: list[dict[str, Any]],
+        graphs: Any,
         targets: Any,
         nodes: int | None = None,
         hops: int | None = None,
@@ -83,18 +87,22 @@ def load_graphs(
     `"qm9"` are 130,831 molecules of up to 9 atoms other than hydrogen, with "gap" (between HOMO
     and LUMO, in eV), "homo", "lumo" (eV), "dipole" (debye) and "polarizability" (bohr³); `"esol"`
     are 1,128 molecules with "log_solubility" in water (log10 of mol/l). Neither has an official
-    split: a tenth, drawn by `split_seed`, is for testing.
+    split: a tenth, drawn by `split_seed`, is for testing. `"pcqm4m"` and `"pcqm4m_v2"` are the 3.8
+    and 3.7 million molecules of OGB-LSC with their "gap" (eV), in the folders that its archives
+    become; their validation part is for testing, since the answers to others are not given away.
 
     Another set names its files, of JSON lines or of values under a header. A row says either
     "smiles", a molecule; or "nodes", a list of each node's features, and "edges", a list of
     `[node, node, feature, …]`, each edge once, of integers 0 … 509. And under each name of
     `labels` a number to be predicted.
 
+    Ten thousand molecules and more are parsed once, and then read from Keras' cache.
+
     Args:
         name: What the set is called.
         data_dir: Folder that the files are relative to; `None`: that of `KERAS_PERMIX_DATA` for
-            the two sets above, else the current one.
-        labels: Names of the targets. `None`: "gap" of QM9, "log_solubility" of ESOL, else "y".
+            the sets above, else the current one.
+        labels: Names of the targets. `None`: "gap", "log_solubility" of ESOL, "y" of another set.
         hops: Edges to keep of a path, as in `pad_graphs`; a model needs no more than its
             `max_hops`. `None`: those of the longest that there may be, at most 20.
         split_seed: Integer ≥ 0, of the split of QM9 and ESOL.
@@ -110,30 +118,45 @@ def load_graphs(
 
     Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
     molecules", 2014; Delaney, "ESOL: Estimating aqueous solubility directly from molecular
-    structure", 2004.
+    structure", 2004; Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs",
+    2021.
     """
-    own = bool(files) or name not in FILES
+    own = bool(files) or name not in TARGETS
     columns = {} if own else TARGETS[name]
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if not own and not set(labels) <= set(columns):
         raise ValueError(
             f"`labels` of {name} must be of {', '.join(columns)}. Received: labels={labels}"
         )
-    train, test = read_parts(name, FILES, data_dir, **files)
-    rows = [*train, *test] if own else train
-    graphs = read_graphs(rows)
+    if own or name in FILES:
+        train, test = read_parts(name, FILES, data_dir, **files)
+    else:
+        train, test = read_pcqm4m(name, data_dir)
+    is_split = own or name not in FILES
+    rows = [*train, *test] if is_split else train
+    graphs = _graphs(name, rows)
     targets = [[_number(row, *columns.get(y, (y, 1.0))) for y in labels] for row in rows]
     nodes = max(len(atoms) for atoms, _ in graphs)
     hops = hops or min(max(nodes - 1, 1), MAX_HOPS)
     count = len(rows)
-    order = np.arange(count) if own else np.random.default_rng(split_seed).permutation(count)
-    cut = len(train) if own else count - round(TEST_FRACTION * count)
+    order = np.arange(count) if is_split else np.random.default_rng(split_seed).permutation(count)
+    cut = len(train) if is_split else count - round(TEST_FRACTION * count)
     parts = (
-        GraphSource([graphs[i] for i in some], [targets[i] for i in some], nodes, hops)
+        GraphSource(_chosen(graphs, some), [targets[i] for i in some], nodes, hops)
         for some in (order[:cut], order[cut:])
     )
     train, test = ((part, None) for part in parts)
     return Dataset(name, train, test, labels)
+
+
+def _graphs(name, rows):
+    if all("smiles" in row for row in rows):
+        return flat_molecules(name, (str(row["smiles"]).strip() for row in rows))
+    return read_graphs(rows)
+
+
+def _chosen(graphs, order):
+    return graphs[order] if isinstance(graphs, FlatGraphs) else [graphs[i] for i in order]
 
 
 def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:

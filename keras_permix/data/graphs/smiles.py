@@ -7,6 +7,8 @@ import numpy as np
 
 from keras_permix.data.graphs.preprocess import batch_graphs
 
+FEATURE_VERSION = "1"  # Another one whenever the same SMILES give other arrays.
+
 
 class Feature(NamedTuple):
     """What RDKit's `method` says of an atom or bond: the index of its answer in `known`.
@@ -94,6 +96,14 @@ def from_smiles(
 
 def parse_smiles(smiles: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
     """The atoms and bonds of molecules, as `check_graph` gives them; raises as `from_smiles`."""
+    flat = parse_flat(smiles)
+    ends_of_nodes, ends_of_edges = np.cumsum(flat["sizes"], axis=0).T
+    nodes = np.split(flat["nodes"], ends_of_nodes)[:-1]
+    return list(zip(nodes, np.split(flat["edges"], ends_of_edges)[:-1], strict=True))
+
+
+def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
+    """Molecules in the arrays of `FlatGraphs`; raises as `from_smiles`."""
     if isinstance(smiles, str):
         raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
     chem, silence = _rdkit()
@@ -116,9 +126,7 @@ def parse_smiles(smiles: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
             sizes.append(count)
     nodes, edges = _indices(atoms, ATOM_FEATURES, chem), _indices(bonds, BOND_FEATURES, chem)
     edges = np.hstack([np.array(ends, "uint16").reshape(-1, 2), edges])
-    ends_of_nodes, ends_of_edges = np.cumsum(np.array(sizes, int).reshape(-1, 2), axis=0).T
-    parts = np.split(nodes, ends_of_nodes)[:-1], np.split(edges, ends_of_edges)[:-1]
-    return list(zip(*parts, strict=True))
+    return {"nodes": nodes, "edges": edges, "sizes": np.array(sizes, int).reshape(-1, 2)}
 
 
 def _read(chem, text, position):

@@ -1,11 +1,13 @@
 """Augmentation of batches of images, as a recipe writes it.
 
-Crop and flip are NumPy (`crop_flip.py`); mixing and erasing are Keras' layers; RandAugment is
-ours (`rand_augment.py` says why). Keras' layers are driven by their `get_random_transformation`
-and `transform_*`, as Keras' own composed layers drive them: so the random numbers of a batch
-come from a seed made for that batch, and no layer keeps a state.
+Crop and flip are NumPy (`crop_flip.py`), RandAugment is Pillow (`rand_augment.py`: Keras' own, as
+of 3.15, draws one operation for a whole batch), mixing and erasing are Keras' layers. These are
+driven by their `get_random_transformation` and `transform_*`, as Keras' own composed layers drive
+them: so the random numbers of a batch come from a seed made for that batch, and no layer keeps a
+state.
 """
 
+import contextlib
 from typing import Any
 
 import keras
@@ -14,6 +16,7 @@ from keras import ops
 
 from keras_permix.data.images.crop_flip import random_crop, random_flip
 from keras_permix.data.images.rand_augment import RandAugment
+from keras_permix.ops.backend import running
 
 # Keeps the numbers of the augmentation apart from those of the order, for the same seed.
 STREAM = 1
@@ -68,7 +71,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     unknown = sorted(set(spec) - set(RULES))
     if unknown:
         raise ValueError(
-            f"`spec` may have the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
+            f"An augmentation has the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
         )
     spec = {key: value for key, value in spec.items() if value is not None and value != 0}
     for key, value in spec.items():
@@ -118,10 +121,9 @@ class Augmentation:
         self.seed, self.num_classes = seed, num_classes
         self.crop_padding = spec.get("crop_padding", 0)
         self.flip = spec.get("flip", False)
+        self.rand_augment = RandAugment(**spec["randaugment"]) if "randaugment" in spec else None
         self.image_layers, self.mixers = [], []
         # In float32 whatever the dtype policy: levels up to 255 need it.
-        if "randaugment" in spec:
-            self.image_layers.append(RandAugment(**spec["randaugment"], dtype="float32"))
         if "erasing" in spec:
             # Keras draws the probability between two numbers: they are the same one here.
             factor = (spec["erasing"], spec["erasing"])
@@ -140,23 +142,26 @@ class Augmentation:
 
         Args:
             images: uint8 or float array `(batch, height, width, channels)`, levels 0 to 255.
+                RandAugment takes images with one channel or three, and rounds floats.
             labels: int array `(batch,)`.
             epoch: int ≥ 0.
             index: int ≥ 0.
 
         Returns:
-            `(images, labels)`. Images keep their dtype after crop and flip, and are float32
-            after the others. Labels that were mixed are float32 `(batch, num_classes)`, and
-            each row sums to one.
+            `(images, labels)`. Images keep their dtype after crop and flip, are uint8 after
+            RandAugment and float32 after the others. Labels that were mixed are float32
+            `(batch, num_classes)`, and each row sums to one.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
         if self.crop_padding:
             images = random_crop(images, rng, self.crop_padding)
         if self.flip:
             images = random_flip(images, rng)
+        if self.rand_augment:
+            images = self.rand_augment(images, rng)
         if not self.image_layers and not self.mixers:
             return images, labels
-        with keras.device("cpu"):
+        with _for_itself():
             return self._apply_layers(images, labels, rng)
 
     def _apply_layers(self, images, labels, rng):
@@ -172,6 +177,18 @@ class Augmentation:
             one_hot = ops.convert_to_tensor(np.eye(self.num_classes, dtype="float32")[labels])
             labels = ops.convert_to_numpy(layer.transform_labels(one_hot, drawn))
         return ops.convert_to_numpy(images), labels
+
+
+@contextlib.contextmanager
+def _for_itself():
+    """Compute on this process's CPU, also where a run is shared by devices."""
+    shared = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        with keras.device(running.cpu()):
+            yield
+    finally:
+        keras.distribution.set_distribution(shared)
 
 
 def _keras_layer(make, **kwargs):

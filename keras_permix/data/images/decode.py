@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from PIL import Image, ImageOps
 
 from keras_permix._typing import StrPath
-from keras_permix.data.images.pillow import pillow_image
 
 SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one wide channel
 
@@ -24,7 +24,6 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
         A uint8 array `(height, width, channels)`, 0–255.
 
     Raises:
-        ImportError: if Pillow is not installed.
         FileNotFoundError: if there is no such file.
         ValueError: if the file is no image, or a damaged one, or `channels` are not 1 or 3.
 
@@ -36,12 +35,14 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """
     if channels not in (1, 3):
         raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")
-    library = pillow_image()
     if not Path(path).is_file():
-        raise FileNotFoundError(f"The image file must exist. Received: {path}")
+        found = "the folder " if Path(path).is_dir() else ""
+        raise FileNotFoundError(
+            f"An image must be a file that exists, one at a time. Received: {found}{path}"
+        )
     try:
-        with library.open(path) as file:
-            image = _flat(_upright(file), library)
+        with Image.open(path) as file:
+            image = _flat(ImageOps.exif_transpose(file))
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     except Exception as error:  # Each decoder has exceptions of its own.
         raise ValueError(
@@ -50,22 +51,16 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-def _upright(image):
-    from PIL import ImageOps
-
-    return ImageOps.exif_transpose(image)
-
-
-def _flat(image, library):
+def _flat(image):
     """An image of 8 bits without transparency."""
     if image.mode in SIXTEEN_BITS:
-        return library.fromarray(_eight_bits(np.asarray(image)))
+        return Image.fromarray(_eight_bits(np.asarray(image)))
     if image.mode == "F":
         raise ValueError("pixels are floats, whose range is not known")
     if not image.has_transparency_data:
         return image
     image = image.convert("RGBA")
-    return library.alpha_composite(library.new("RGBA", image.size, "white"), image)
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
 
 
 def _eight_bits(pixels):

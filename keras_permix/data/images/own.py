@@ -53,8 +53,9 @@ def folder_images(
 
     Raises:
         FileNotFoundError: for a folder that is not there.
-        ValueError: for a class without images, fewer than two classes, one for testing alone, or a
-            `test_fraction` that leaves a class without an image.
+        ValueError: for a class without images, or whose first one cannot be read, fewer than two
+            classes, one for testing alone, or a `test_fraction` that leaves a class without an
+            image.
 
     Example:
 
@@ -145,6 +146,8 @@ def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep
             f"Received: name={name!r}, {labels[:10]} for training, "
             f"{sorted(parts[1])[:10]} for testing"
         )
+    for files in parts[0].values():  # What a folder is full of is seen in its first file.
+        read_image(files[0], channels)
     train, test = (
         RecordSource(_records(part, labels, channels), ResizeCrop(image_size, cut, keep), seed)
         for part, cut in zip(parts, (random_crop, False), strict=True)
@@ -165,6 +168,11 @@ def _files_by_class(folder):
             f"`test_fraction` in one folder. Received: no folder {folder}"
         )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not classes:
+        raise ValueError(
+            "Images lie in a folder per class, and its name is that of the class. "
+            f"Received: {folder} without a folder, and with {len(_images_in(folder))} images"
+        )
     found = {path.name: _images_in(path) for path in classes}
     if empty := [str(folder / name) for name, files in found.items() if not files]:
         raise ValueError(

@@ -1,208 +1,115 @@
-"""RandAugment with operations drawn for each image, as a Keras layer.
-
-Keras' own `RandAugment` (as of 3.15) draws one operation for a whole batch, equalizes the
-batch's histogram instead of the image's, and computes every operation to keep one. Here each
-image takes at most one of three roads: a warp, a blend with a duller copy of itself, or a new
-table of levels. Shapes never depend on what was drawn, so nothing compiles twice.
-"""
+"""RandAugment: each image is changed by operations of its own, which are Pillow's."""
 
 import math
-from typing import Any
+from collections.abc import Callable
 
-import keras
-from keras import ops
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
 
-from keras_permix._typing import Shape, Tensor
-
-KINDS = (
-    "identity", "auto_contrast", "equalize", "rotate", "solarize", "color", "posterize",
-    "contrast", "brightness", "sharpness", "shear_x", "shear_y", "translate_x", "translate_y",
-)  # fmt: skip
 # What full strength means, from table 6 of AutoAugment (https://arxiv.org/abs/1805.09501).
 ROTATE, SHEAR, TRANSLATE, BLEND, POSTERIZE = math.radians(30), 0.3, 0.45, 0.9, 4
-FILL = 128.0
-LEVELS = 256
+FILL = 128
 
 
-@keras.saving.register_keras_serializable("keras_permix")
-class RandAugment(keras.layers.Layer):
+class RandAugment:
     """Change each image by operations of its own, drawn at random.
 
-    Input and output are images `(batch, height, width, channels)` with levels from 0 to 255;
-    output is in the layer's compute dtype.
-
     Args:
-        num_ops: operations applied to an image, one after another.
-        factor: strength, from 0 to 1; 0.3 is strength 9 of 30 in the paper.
-        seed: int, or None for a random one.
+        num_ops: Operations applied to an image, one after another: an integer of 1 or more.
+        factor: Strength, from 0 to 1; 0.3 is strength 9 of 30 in the paper.
 
     Raises:
-        ValueError: if `num_ops` or `factor` is out of range.
+        ValueError: if an argument is out of range.
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_permix.data import RandAugment
     >>> images = np.zeros((8, 32, 32, 3), "uint8")
-    >>> RandAugment(num_ops=2, factor=0.3, seed=0)(images, training=True).shape == images.shape
-    True
+    >>> RandAugment(num_ops=2, factor=0.3)(images, np.random.default_rng(0)).shape
+    (8, 32, 32, 3)
 
     Source: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """
 
-    def __init__(
-        self, num_ops: int = 2, factor: float = 0.3, seed: int | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, num_ops: int = 2, factor: float = 0.3) -> None:
         if not (isinstance(num_ops, int) and num_ops >= 1 and 0 <= factor <= 1):
             raise ValueError(
                 "`num_ops` must be an int of 1 or more, and `factor` from 0 to 1. "
                 f"Received: num_ops={num_ops!r}, factor={factor!r}"
             )
-        self.num_ops, self.factor, self.seed = num_ops, factor, seed
-        self.generator = keras.random.SeedGenerator(seed)
+        self.num_ops, self.factor = num_ops, factor
 
-    def call(self, images: Tensor, training: bool | None = False) -> Tensor:
-        if not training:
-            return ops.cast(images, self.compute_dtype)
-        drawn = self.get_random_transformation(images, seed=self.generator)
-        return self.transform_images(images, drawn)
-
-    def get_random_transformation(
-        self, images: Tensor, training: bool | None = True, seed: Any = None
-    ) -> tuple[Tensor, Tensor]:
-        """Draw the kind of each operation, and its strength with a sign."""
-        seed = self.generator if seed is None else seed
-        shape = (self.num_ops, ops.shape(images)[0])
-        kinds = keras.random.randint(shape, 0, len(KINDS), seed=seed)
-        signs = keras.random.randint(shape, 0, 2, seed=seed) * 2 - 1
-        return kinds, self.factor * ops.cast(signs, self.compute_dtype)
-
-    def transform_images(
-        self, images: Tensor, transformation: tuple[Tensor, Tensor], training: bool | None = True
-    ) -> Tensor:
-        """Apply operations as drawn."""
-        images = ops.cast(images, self.compute_dtype)
-        kinds, amounts = transformation
-        for step in range(self.num_ops):
-            images = apply_kinds(images, kinds[step], amounts[step])
-        return images
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"num_ops": self.num_ops, "factor": self.factor, "seed": self.seed}
-        return {**super().get_config(), **own}
+    def __call__(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Change images `(batch, height, width, channels)` of 0–255, gray or RGB, to such uint8."""
+        if images.ndim != 4 or images.shape[-1] not in (1, 3):
+            raise ValueError(
+                "RandAugment takes images (batch, height, width, channels), gray or RGB. "
+                f"Received: images.shape={images.shape}"
+            )
+        if images.dtype != np.uint8:
+            images = np.clip(np.rint(images), 0, 255).astype("uint8")
+        kinds = rng.integers(len(KINDS), size=(len(images), self.num_ops))
+        amounts = self.factor * rng.choice((-1.0, 1.0), size=kinds.shape)
+        changes = zip(images, kinds, amounts, strict=True)
+        return np.array([_changed(*each) for each in changes], "uint8").reshape(images.shape)
 
 
-def apply_kinds(images, kinds, amounts):
-    """Apply to each image the operation of its own kind.
-
-    Args:
-        images: float `(batch, height, width, channels)`, levels 0 to 255.
-        kinds: int `(batch,)`, indices into `KINDS`.
-        amounts: float `(batch,)`, strength from -1 to 1.
-
-    Returns:
-        Images of the same shape.
-    """
-    amounts = amounts[:, None, None, None]
-
-    def chosen(name):
-        return ops.equal(kinds, KINDS.index(name))[:, None, None, None]
-
-    return _relevel(_blend(_warp(images, chosen, amounts), chosen, amounts), chosen, amounts)
+def _changed(image, kinds, amounts):
+    gray = image.shape[-1] == 1
+    picture = Image.fromarray(image[..., 0] if gray else image)
+    for kind, amount in zip(kinds, amounts, strict=True):
+        picture = OPERATIONS[kind](picture, float(amount))
+    return np.asarray(picture).reshape(image.shape)
 
 
-def _warp(images, chosen, amounts):
-    def amount(name, full):
-        return ops.where(chosen(name), full * amounts, 0.0)[:, 0, 0, 0]
-
-    _, height, width, _ = images.shape
-    middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
-    angle = amount("rotate", ROTATE)
-    xx, xy = ops.cos(angle), amount("shear_x", SHEAR) - ops.sin(angle)
-    yx, yy = amount("shear_y", SHEAR) + ops.sin(angle), ops.cos(angle)
-    x = middle_x - xx * middle_x - xy * middle_y + amount("translate_x", TRANSLATE * width)
-    y = middle_y - yx * middle_x - yy * middle_y + amount("translate_y", TRANSLATE * height)
-    none = ops.zeros_like(x)
-    matrices = ops.stack([xx, xy, x, yx, yy, y, none, none], axis=1)
-    warped = ops.image.affine_transform(
-        images, matrices, "bilinear", "constant", FILL, data_format="channels_last"
-    )
-    changed = chosen("rotate")
-    for name in ("shear_x", "shear_y", "translate_x", "translate_y"):
-        changed = ops.logical_or(changed, chosen(name))
-    return ops.where(changed, warped, images)
+def _enhanced(enhancer):
+    return lambda picture, amount: enhancer(picture).enhance(1 + BLEND * amount)
 
 
-def _blend(images, chosen, amounts):
-    gray = _gray(images)
-    contrast = ops.mean(gray, axis=(1, 2, 3), keepdims=True)
-    for name, dull in (
-        ("brightness", ops.zeros_like(images)),
-        ("color", gray),
-        ("contrast", contrast),
-        ("sharpness", _smooth(images)),
-    ):
-        blended = ops.clip(images + BLEND * amounts * (images - dull), 0.0, 255.0)
-        images = ops.where(chosen(name), blended, images)
-    return images
+def _mapped(picture, across, down):
+    """A pixel at (x, y) from the middle becomes what is at `(across, down) @ (x, y, 1)`."""
+    x, y = picture.width / 2, picture.height / 2
+    rows = [(a, b, c + middle - a * x - b * y) for (a, b, c), middle in ((across, x), (down, y))]
+    fill = (FILL,) * len(picture.getbands())
+    return picture.transform(
+        picture.size, Image.Transform.AFFINE, (*rows[0], *rows[1]), Image.Resampling.BILINEAR,
+        fillcolor=fill if len(fill) > 1 else FILL,
+    )  # fmt: skip
 
 
-def _gray(images):
-    """Luma of ITU-R BT.601 for three channels, else the mean of the channels."""
-    if images.shape[-1] != 3:
-        return ops.mean(images, axis=-1, keepdims=True)
-    return ops.sum(images * ops.convert_to_tensor([0.299, 0.587, 0.114], images.dtype), -1, True)
+def _rotated(picture, amount):
+    cos, sin = math.cos(ROTATE * amount), math.sin(ROTATE * amount)
+    return _mapped(picture, (cos, -sin, 0), (sin, cos, 0))
 
 
-def _smooth(images):
-    """Mean of 3 x 3 pixels, the middle one counting five times; the border stays."""
-    height, width = images.shape[1:3]
-    total = 4 * images[:, 1:-1, 1:-1]
-    for row in range(3):
-        for column in range(3):
-            total = total + images[:, row : row + height - 2, column : column + width - 2]
-    inner = ops.pad(total / 13, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    inside = ops.pad(ops.ones_like(total), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    return ops.where(inside > 0, inner, images)
+def _solarized(picture, amount):
+    return ImageOps.solarize(picture, round(256 * (1 - abs(amount))))
 
 
-def _relevel(images, chosen, amounts):
-    strength = ops.abs(amounts)
-    steps = 2 ** ops.round(POSTERIZE * strength)
-    solarized = ops.where(images >= 255 * (1 - strength), 255 - images, images)
-    for name, levels in (
-        ("posterize", ops.floor(images / steps) * steps),
-        ("solarize", solarized),
-        ("auto_contrast", _auto_contrast(images)),
-        ("equalize", _equalize(images)),
-    ):
-        images = ops.where(chosen(name), levels, images)
-    return images
+def _posterized(picture, amount):
+    return ImageOps.posterize(picture, 8 - round(POSTERIZE * abs(amount)))
 
 
-def _auto_contrast(images):
-    low = ops.min(images, axis=(1, 2), keepdims=True)
-    high = ops.max(images, axis=(1, 2), keepdims=True)
-    scale = 255 / ops.maximum(high - low, 1)
-    return ops.where(high > low, (images - low) * scale, images)
-
-
-def _equalize(images):
-    """Spread the levels of each channel of each image evenly; the sums are integers."""
-    batch, height, width, channels = ops.shape(images)
-    levels = ops.cast(ops.round(images), "int32")
-    rows = ops.reshape(ops.arange(batch * channels, dtype="int32"), (batch, 1, 1, channels))
-    places = ops.reshape(levels + LEVELS * rows, (-1,))
-    counts = ops.segment_sum(ops.ones_like(places), places, batch * channels * LEVELS)
-    counts = ops.reshape(counts, (batch, channels, LEVELS))
-    highest = ops.max(levels, axis=(1, 2))[:, :, None]
-    at_highest = ops.equal(ops.arange(LEVELS, dtype="int32"), highest)
-    last = ops.sum(ops.where(at_highest, counts, 0), axis=-1, keepdims=True)
-    step = (height * width - last) // 255
-    below = ops.cumsum(counts, axis=-1) - counts
-    table = ops.clip((step // 2 + below) // ops.maximum(step, 1), 0, 255)
-    spread = ops.reshape(ops.take(ops.reshape(table, (-1,)), places), ops.shape(images))
-    even = ops.reshape(step, (batch, 1, 1, channels)) > 0
-    return ops.where(even, ops.cast(spread, images.dtype), images)
+# From a picture and a strength between -1 and 1 to a picture.
+KINDS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
+    "identity": lambda picture, _: picture,
+    "auto_contrast": lambda picture, _: ImageOps.autocontrast(picture),
+    "equalize": lambda picture, _: ImageOps.equalize(picture),
+    "solarize": _solarized,
+    "posterize": _posterized,
+    "color": _enhanced(ImageEnhance.Color),
+    "contrast": _enhanced(ImageEnhance.Contrast),
+    "brightness": _enhanced(ImageEnhance.Brightness),
+    "sharpness": _enhanced(ImageEnhance.Sharpness),
+    "rotate": _rotated,
+    "shear_x": lambda picture, amount: _mapped(picture, (1, SHEAR * amount, 0), (0, 1, 0)),
+    "shear_y": lambda picture, amount: _mapped(picture, (1, 0, 0), (SHEAR * amount, 1, 0)),
+    "translate_x": lambda picture, amount: _mapped(
+        picture, (1, 0, TRANSLATE * amount * picture.width), (0, 1, 0)
+    ),
+    "translate_y": lambda picture, amount: _mapped(
+        picture, (1, 0, 0), (0, 1, TRANSLATE * amount * picture.height)
+    ),
+}
+OPERATIONS = tuple(KINDS.values())

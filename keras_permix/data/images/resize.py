@@ -4,8 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-
-from keras_permix.data.images.pillow import pillow_image
+from PIL import Image
 
 ATTEMPTS = 10
 
@@ -47,9 +46,8 @@ class ResizeCrop:
         height, width, channels = image.shape
         box = self._random_box(height, width, rng) if self.random else None
         box = self._middle_box(height, width) if box is None else box
-        library = pillow_image()
-        picture = library.fromarray(image[..., 0] if channels == 1 else image)
-        picture = picture.resize((self.size, self.size), library.Resampling.BICUBIC, box=box)
+        picture = Image.fromarray(image[..., 0] if channels == 1 else image)
+        picture = picture.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box)
         return np.asarray(picture).reshape(self.size, self.size, channels)
 
     def _middle_box(self, height, width):

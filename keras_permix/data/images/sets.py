@@ -1,4 +1,4 @@
-"""CIFAR-10, CIFAR-100 and MNIST as arrays."""
+"""CIFAR-10, CIFAR-100, MNIST and Tiny-ImageNet as arrays."""
 
 import gzip
 import zlib
@@ -11,6 +11,7 @@ from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
+from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
 from keras_permix.ops.dispatch.checks import check_choice
 
 
@@ -18,27 +19,30 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     """Load an image set into memory.
 
     The files are looked for in `data_dir`, else in the folder that the environment variable
-    `KERAS_PERMIX_DATA` names, else had through Keras' own download (kept in Keras' cache).
+    `KERAS_PERMIX_DATA` names, else had through Keras' own download (kept in Keras' cache; there is
+    none of Tiny-ImageNet).
     A folder holds them as their authors give them away: `cifar-10-python.tar.gz`,
     `cifar-10-binary.tar.gz`, the same for CIFAR-100, or the folder that one is unpacked to;
     `train-images-idx3-ubyte` and the other three of MNIST, with or without `.gz`. Or smaller:
-    `cifar10.zip` (lossless WebP strips; needs Pillow), `mnist-train-images-idx3-ubyte.gz`.
+    `cifar10.zip` (lossless WebP strips), `mnist-train-images-idx3-ubyte.gz`.
+    Of Tiny-ImageNet it is the folder `tiny-imagenet-200`, whose images are decoded once and then
+    read from Keras' cache (1.4 GB); its validation images are for testing.
     Archives are checked against their SHA-256; from pickles nothing but arrays and lists is read.
 
     Args:
-        name: `"cifar10"`, `"cifar100"` or `"mnist"`.
+        name: `"cifar10"`, `"cifar100"`, `"mnist"` or `"tiny_imagenet"`.
         data_dir: folder of the files, or None.
 
     Returns:
         A `Dataset` of parts `(x, y)`: x uint8 `(images, height, width, channels)`, levels 0 to
-        255; y int32 `(images,)`, an index into `labels`. MNIST images are `(28, 28, 1)`, the
-        others `(32, 32, 3)`.
+        255; y int32 `(images,)`, an index into `labels`. MNIST images are `(28, 28, 1)`, those of
+        Tiny-ImageNet `(64, 64, 3)`, the others `(32, 32, 3)`.
 
     Raises:
         ValueError: for an unknown name, or a damaged file.
-        FileNotFoundError: if `data_dir` is given and lacks the set, or a file of it.
+        FileNotFoundError: if `data_dir` is given and lacks the set, or a file of it; without
+            Tiny-ImageNet.
         ConnectionError: if the download fails.
-        ImportError: if `cifar10.zip` is to be read and Pillow is missing.
 
     Example:
 
@@ -47,13 +51,14 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     ((60000, 28, 28, 1), (60000,))
 
     Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
-    [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST.
+    [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST,
+    [Le and Yang, 2015](http://vision.stanford.edu/teaching/cs231n/reports/2015/pdfs/yle_project.pdf)
+    for Tiny-ImageNet.
     """
     labels, pieces, read, module = SETS[check_choice("name", name, SETS)]
     found = find_forms(data_dir, pieces)
-    parts = _download(name, module) if found is None else read(*found)
-    train, test = (_standardized(*part) for part in parts)
-    return Dataset(name, train, test, labels)
+    train, test, *own = _download(name, module) if found is None else read(*found)
+    return Dataset(name, _standardized(*train), _standardized(*test), *(own or [labels]))
 
 
 def _standardized(x, y):
@@ -63,6 +68,11 @@ def _standardized(x, y):
 
 
 def _download(name, module):
+    if module is None:
+        raise FileNotFoundError(
+            f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds {FOLDER}: {name} is not "
+            "downloaded. Received: no folder with it"
+        )
     try:
         parts = module.load_data()
     except Exception as error:  # Keras raises a bare Exception where the network fails.
@@ -105,4 +115,5 @@ SETS = {
     "cifar10": (CIFAR10_LABELS, (CIFAR10_FILES,), read_cifar, keras.datasets.cifar10),
     "cifar100": (CIFAR100_LABELS, (CIFAR100_FILES,), read_cifar, keras.datasets.cifar100),
     "mnist": (MNIST_LABELS, MNIST_FILES, _read_mnist, keras.datasets.mnist),
+    "tiny_imagenet": (None, ((FOLDER,),), read_tiny_imagenet, None),
 }

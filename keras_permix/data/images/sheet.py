@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from keras_permix._typing import StrPath
-from keras_permix.data.images.pillow import pillow_image
 
 
 def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -25,7 +25,6 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     Raises:
         FileNotFoundError: if one of the two files is missing.
         ValueError: if they do not fit each other.
-        ImportError: if Pillow is missing.
 
     Example:
 
@@ -39,7 +38,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
             )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
-    with pillow_image().open(path) as picture:
+    with Image.open(path) as picture:
         sheet = np.asarray(picture.convert("RGB"))
     height, width, _ = sheet.shape
     if height % tile or width % tile or (height // tile) * (width // tile) < len(y):

@@ -13,6 +13,10 @@ from keras_permix.data.text.tokens import TextSource, encode_texts
 SENTIMENT = ("negative", "positive")
 # name -> files, and what the rows of each part say under "split"
 FILES = {
+    "ag_news": {
+        "train": "ag_news_csv/train.csv", "test": "ag_news_csv/test.csv", "splits": (None, None),
+        "columns": ("class", "title", "description"),
+    },
     "imdb": {
         "train": "imdb_train.jsonl.xz", "test": "imdb_test.jsonl.xz", "splits": (None, None)
     },
@@ -20,7 +24,8 @@ FILES = {
         "train": "sst2.jsonl.xz", "test": "sst2.jsonl.xz", "splits": ("train", "validation")
     },
 }  # fmt: skip
-LABELS = {"imdb": SENTIMENT, "sst2": SENTIMENT}
+TOPICS = ("World", "Sports", "Business", "Sci/Tech")
+LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
 
 
 def load_texts(
@@ -30,6 +35,9 @@ def load_texts(
     *,
     fields: Sequence[str] = ("text",),
     encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
+    validation: int = 0,
+    split_seed: int = 0,
+    pad_to: Sequence[int] = (),
     **files: Any,
 ) -> Dataset:
     """Load a set of labeled texts, unless told otherwise as bytes.
@@ -38,25 +46,35 @@ def load_texts(
     from 0, or a name.
 
     Args:
-        name: `"imdb"`, `"sst2"`, or a name of your own with the files `train` and `test`.
+        name: `"ag_news"` (title and description as one text; its files `train.csv` and `test.csv`
+            lie in the sub-folder `ag_news_csv`, as its archive has them), `"imdb"`, `"sst2"`, or a
+            name of your own with the files `train` and `test`.
         max_length: Tokens of a padded row; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         fields: `("text",)`, or two names for pairs of texts.
         encode: Function from a list of texts and `max_length` to the arrays of a batch, such as
-            the `text_encoder()` of a model.
+            the `text_encoder()` of a model, or a `SubwordEncoder`.
+        validation: How many of the training texts are for validation instead. 0: there is no such
+            part; so has it the Long Range Arena with IMDB, where training is watched on the test.
+        split_seed: Integer ≥ 0, of the draw of these.
+        pad_to: Lengths that batches are padded to, as in `TextSource`.
         **files: `train`, `test` and `splits`, as in `read_parts`.
 
     Returns:
         A `Dataset` whose parts are `(TextSource, None)`.
 
     Raises:
-        ValueError: for an unknown name, a damaged file, or a row without a text or a label.
+        ValueError: for an unknown name, a damaged file, a row without a text or a label, or a
+            `validation` that leaves no text for training.
         FileNotFoundError: for a missing file.
 
-    Source: [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
+    Source: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
+    [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
     parts = read_parts(name, FILES, data_dir, **files)
+    if name == "ag_news" and not files:
+        parts = [[_news(row) for row in rows] for rows in parts]
     for row in (row for rows in parts for row in rows):
         _check_row(row, fields)
     given = [str(row["label"]) for rows in parts for row in rows]
@@ -64,15 +82,31 @@ def load_texts(
     labels = labels or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
-    train, test = (_source(rows, numbers, fields, max_length, encode) for rows in parts)
-    return Dataset(name, (train, None), (test, None), tuple(labels))
+    rows, tests = parts
+    rows, held = _held_out(rows, validation, split_seed)
+    train, watched, test = (
+        (_source(part, numbers, fields, max_length, encode, pad_to), None)
+        for part in (rows, held, tests)
+    )
+    return Dataset(name, train, test, tuple(labels), watched if held else None)
 
 
-def _source(rows, numbers, fields, max_length, encode):
+def _held_out(rows, count, seed):
+    """Rows without `count` that are drawn from them, and these, in the order of the file."""
+    if not 0 <= count < len(rows):
+        raise ValueError(
+            f"`validation` must be from 0 to {len(rows) - 1}. Received: validation={count}"
+        )
+    drawn = set(np.random.default_rng(seed).permutation(len(rows))[:count].tolist())
+    kept = [row for number, row in enumerate(rows) if number not in drawn]
+    return kept, [rows[number] for number in sorted(drawn)]
+
+
+def _source(rows, numbers, fields, max_length, encode, pad_to):
     texts = [tuple(row[field] for field in fields) for row in rows]
     texts = [text[0] for text in texts] if len(fields) == 1 else texts
     labels = [numbers[str(row["label"])] for row in rows]
-    return TextSource(texts, labels, max_length, encode)
+    return TextSource(texts, labels, max_length, encode, pad_to)
 
 
 def _label_names(given):
@@ -85,6 +119,18 @@ def _label_names(given):
 def _numbers(count, given):
     """What a label that is a number means, where labels are numbers."""
     return {label: int(label) for label in set(given) if label.isdecimal() and int(label) < count}
+
+
+def _news(row):
+    """A row of AG News as one of any set; a backslash there stands for the end of a line."""
+    values = [row[column] for column in FILES["ag_news"]["columns"]]
+    if values[0] not in {"1", "2", "3", "4"} or None in values or None in row:
+        raise ValueError(
+            "A row of AG News must be a class from 1 to 4, a title and a description. "
+            f"Received: {str(row)[:200]}"
+        )
+    text = " ".join(values[1:]).replace("\\n", " ").replace("\\", " ")
+    return {"text": text, "label": TOPICS[int(values[0]) - 1]}
 
 
 def _check_row(row, fields):

@@ -1,9 +1,11 @@
 """Texts as sub-words, by a `tokenizer.json` of the `tokenizers` library."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from keras_permix._typing import StrPath
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -27,7 +29,7 @@ class SubwordEncoder:
         ValueError: for a text that it cannot read.
     """
 
-    def __init__(self, tokenizer: str, max_length: int, joined: bool = False):
+    def __init__(self, tokenizer: str, max_length: int, joined: bool = False) -> None:
         self.joined = joined
         self._tokenizer = _parse(tokenizer)
         self._tokenizer.enable_truncation(max_length)
@@ -43,7 +45,7 @@ class SubwordEncoder:
             self._tokenizer.enable_truncation(max_length)
         if not self.joined:
             return encode_texts(texts, max_length, self._ids)
-        found = [self._tokenizer.encode(*pair) for pair in texts]
+        found = self._tokenizer.encode_batch(texts)
         types = pad_tokens([one.type_ids for one in found], max_length)["tokens"]
         return {**pad_tokens([one.ids for one in found], max_length), "token_types": types}
 
@@ -51,7 +53,51 @@ class SubwordEncoder:
         return self._tokenizer.encode(text).ids
 
 
-def tokenizer_text(tokenizer: str | Path | None) -> str | None:
+def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
+    """The text of a `tokenizer.json` of byte-pair encoding, made for texts; the same for the same.
+
+    Words are those of BERT: lower case, without accents, each punctuation mark for itself. Id 0 is
+    "[PAD]", which no text has, and 1 "[UNK]", a character that `texts` lack.
+
+    Args:
+        texts: Those to train on.
+        vocabulary_size: Number of ids; there are fewer where `texts` give no more.
+
+    Returns:
+        A str, for the `tokenizer` of a model or a `SubwordEncoder`.
+
+    Raises:
+        ImportError: if the package `tokenizers` is absent.
+        ValueError: for a `vocabulary_size` that does not hold the characters of `texts`.
+
+    Example:
+
+    >>> from keras_permix.data import SubwordEncoder, train_tokenizer
+    >>> encode = SubwordEncoder(train_tokenizer(["low lower lowest"], 20), max_length=4)
+    >>> encode(["Low"], 4)["mask"].tolist()
+    [[True, False, False, False]]
+
+    Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
+    """
+    library = _library()
+    made = library.Tokenizer(library.models.BPE(unk_token="[UNK]"))
+    made.normalizer = library.normalizers.BertNormalizer()
+    made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    made.train_from_iterator(
+        texts,
+        library.trainers.BpeTrainer(
+            vocab_size=vocabulary_size, special_tokens=["[PAD]", "[UNK]"], show_progress=False
+        ),
+    )
+    if made.get_vocab_size() > vocabulary_size:
+        raise ValueError(
+            "`vocabulary_size` must hold each character of `texts`, and two more. "
+            f"Received: vocabulary_size={vocabulary_size}, which gave {made.get_vocab_size()}"
+        )
+    return made.to_str()
+
+
+def tokenizer_text(tokenizer: StrPath | None) -> str | None:
     """The text of a `tokenizer.json`, which is given as such or by its path.
 
     Raises:
@@ -74,7 +120,7 @@ def tokenizer_text(tokenizer: str | Path | None) -> str | None:
     return text
 
 
-def _parse(text: str) -> Any:
+def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
@@ -82,8 +128,13 @@ def _parse(text: str) -> Any:
             'Texts are cut into sub-words by tokenizers: pip install "keras_permix[text]". '
             "Received: an environment without it"
         ) from error
+    return tokenizers
+
+
+def _parse(text: str) -> Any:
+    library = _library()
     try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
+        tokenizer = library.Tokenizer.from_str(text)
     except Exception as error:  # which is all that the library raises
         raise ValueError(
             "`tokenizer` must be a `tokenizer.json` that the library tokenizers reads. "

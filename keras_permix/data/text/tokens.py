@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
+
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 
 
@@ -96,6 +98,11 @@ class TextSource:
         labels: int array `(texts,)`.
         max_length: Tokens of a padded row.
         encode: Function from a list of texts and `max_length` to the arrays of a batch.
+        pad_to: Lengths below `max_length` that a batch of shorter texts is padded to instead. Then
+            texts of a batch have similar lengths where `Pipeline` shuffles. Not for pairs.
+
+    Raises:
+        ValueError: if `pad_to` does not rise to less than `max_length`, or is given for pairs.
 
     Example:
 
@@ -111,9 +118,13 @@ class TextSource:
         labels: Sequence[int] | np.ndarray,
         max_length: int,
         encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
+        pad_to: Sequence[int] = (),
     ) -> None:
         self.texts, self.labels = texts, np.asarray(labels, "int32")
         self.max_length, self.encode = max_length, encode
+        self.pad_to = check_lengths(pad_to, max_length)
+        if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
+            raise ValueError(f"`pad_to` must be empty for pairs. Received: pad_to={pad_to}")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -129,4 +140,11 @@ class TextSource:
         """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         labels = self.labels[np.asarray(indices, int)]
-        return self.encode(texts, self.max_length), labels
+        inputs = self.encode(texts, self.max_length)
+        return trim(inputs, self.pad_to) if len(self.pad_to) > 1 else inputs, labels
+
+    def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """The order of an epoch, an int array `(texts,)`."""
+        if len(self.pad_to) == 1:
+            return rng.permutation(len(self))
+        return similar_lengths(rng, [len(text) for text in self.texts], batch_size)

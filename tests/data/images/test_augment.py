@@ -142,7 +142,7 @@ def test_levels_stay_float32_under_mixed_precision():
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [
-        (dict(crop=4), "may have the keys crop_padding, .* Received: crop$"),
+        (dict(crop=4), "An augmentation has the keys crop_padding, .* Received: crop$"),
         (dict(crop_padding=-1), "`crop_padding` must be"),
         (dict(crop_padding=1.5), "`crop_padding` must be"),
         (dict(flip="yes"), "`flip` must be"),

@@ -1,6 +1,5 @@
 """CIFAR and MNIST, from files and from Keras."""
 
-import sys
 
 import keras
 import numpy as np
@@ -81,11 +80,3 @@ def test_a_download_becomes_the_same_arrays(data_format, monkeypatch, no_folder)
     np.testing.assert_array_equal(data.train[0], x)
     np.testing.assert_array_equal(data.test[1], [3, 99, 0, 7])
     assert (data.labels[0], data.labels[99], len(set(data.labels))) == ("apple", "worm", 100)
-
-
-def test_cifar10_without_pillow_says_how_to_get_it(tmp_path, monkeypatch):
-    write_cifar10(tmp_path)
-    trust(monkeypatch, tmp_path)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match="pip install pillow"):
-        load_images("cifar10", tmp_path)

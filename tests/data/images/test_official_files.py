@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_permix.data import load_images
-from keras_permix.data.images.unpickle import unpickle_arrays
+from keras_permix.data.unpickle import unpickle_arrays
 from tests.data.images.miniature import trust, write_mnist
 from tests.data.images.miniature_cifar import ARCHIVES, pickled, write_archive
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_permix.data import Pipeline, encode_bytes, load_texts, pad_tokens
+from keras_permix.data import (
+    Pipeline,
+    encode_bytes,
+    load_texts,
+    pad_tokens,
+)
 from keras_permix.data.dataset import first
 from tests.data.images.miniature import trust
 
@@ -100,10 +105,45 @@ def test_known_set_of_one_file_and_two_splits(tmp_path, monkeypatch):
     ]
     (tmp_path / "sst2.jsonl.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
     trust(monkeypatch, tmp_path)
-    data = load_texts("sst2", 4, tmp_path)
+    data = load_texts("sst2", 4, tmp_path, pad_to=(2,))
     assert data.train[0].texts == ["tra", "tra"] and data.test[0].texts == ["val"]
     assert data.train[0].labels.tolist() == [1, 0]
     assert data.labels == ("negative", "positive")
+
+
+NEWS = """"3","Mills hire","A second ""shift"" begins,
+at both mills."
+"1","Talks end\\nearly","No word\\from either side"
+"4","Probe lands","It sent a picture."
+"2","Rowers first","By a length."
+"""
+
+
+def test_ag_news_as_its_archive_has_it(tmp_path):
+    folder = tmp_path / "ag_news_csv"
+    folder.mkdir()
+    (folder / "train.csv").write_text(NEWS)
+    (folder / "test.csv").write_text('"2","Draw","No goals."\n')
+    data = load_texts("ag_news", 9, tmp_path)
+    assert data.labels == ("World", "Sports", "Business", "Sci/Tech")
+    (train, _), (test, _) = data.train, data.test
+    assert train.texts == [
+        'Mills hire A second "shift" begins,\nat both mills.',
+        "Talks end early No word from either side",
+        "Probe lands It sent a picture.",
+        "Rowers first By a length.",
+    ]
+    assert train.labels.tolist() == [2, 0, 3, 1]
+    assert test.texts == ["Draw No goals."] and test.labels.tolist() == [1]
+
+
+@pytest.mark.parametrize("row", ['"5","a","b"', '"1","a"', '"1","a","b","c"', '"x","a","b"'])
+def test_a_wrong_row_of_ag_news(tmp_path, row):
+    (tmp_path / "ag_news_csv").mkdir()
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / "ag_news_csv" / name).write_text(row)
+    with pytest.raises(ValueError, match="a class from 1 to 4, a title and a description"):
+        load_texts("ag_news", 9, tmp_path)
 
 
 def test_first_of_a_part(tmp_path):
@@ -119,10 +159,34 @@ def test_first_of_a_part(tmp_path):
 BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
 
 
+def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
+    texts = [f"text {number}" for number in range(20)]
+    write(tmp_path / "a.jsonl", [(text, n % 2) for n, text in enumerate(texts)])
+    data = load_texts("mine", 5, tmp_path, **BOTH, validation=5)
+    train, held = data.train[0].texts, data.validation[0].texts
+    assert len(held) == 5 and sorted(train + held) == sorted(texts)
+    assert train == sorted(train, key=texts.index)
+    assert [texts.index(text) % 2 for text in held] == data.validation[0].labels.tolist()
+    again, other = (
+        load_texts("mine", 5, tmp_path, **BOTH, validation=5, split_seed=seed).validation[0].texts
+        for seed in (0, 1)
+    )
+    assert again == held != other
+    assert data.test[0].texts == texts
+    assert load_texts("mine", 5, tmp_path, **BOTH).validation is None
+    with pytest.raises(ValueError, match="`validation` must be from 0 to 19. .*=20"):
+        load_texts("mine", 5, tmp_path, **BOTH, validation=20)
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "error", "rule"),
     [
-        ("{}", {}, ValueError, r"`name` must be one of imdb, sst2, or .* Received: name='mine'"),
+        (
+            "{}",
+            {},
+            ValueError,
+            r"`name` must be one of ag_news, imdb, sst2, or .* Received: name='mine'",
+        ),
         ("{}", {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
         ('{"text": "a"}', BOTH, ValueError, "and a `label`"),
         ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),

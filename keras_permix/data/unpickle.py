@@ -1,7 +1,7 @@
 """Pickles of arrays and plain containers, read without running anything that they name.
 
 A pickle may name any function and have it called. Here it gets stand-ins that note what an array is
-made of, for the three names that NumPy's arrays need, and nothing for any other name.
+made of, for the names that NumPy's arrays need, and nothing for any other name.
 """
 
 import io
@@ -26,7 +26,7 @@ def unpickle_arrays(blob):
     Example:
 
     >>> import pickle
-    >>> from keras_permix.data.images.unpickle import unpickle_arrays
+    >>> from keras_permix.data.unpickle import unpickle_arrays
     >>> unpickle_arrays(pickle.dumps({"labels": [3, 1]}))
     {'labels': [3, 1]}
     """
@@ -42,14 +42,21 @@ def unpickle_arrays(blob):
         ) from error
 
 
-def _plain(value):
-    """A value with arrays in the place of their stand-ins."""
+def _plain(value, made=None):
+    """A value with arrays in the place of their stand-ins; what is there twice is made once."""
+    made = {} if made is None else made
+    if id(value) not in made:
+        made[id(value)] = _made_plain(value, made)
+    return made[id(value)]
+
+
+def _made_plain(value, made):
     if isinstance(value, _Array):
         return value.array()
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _plain(part, made) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
+        return type(value)(_plain(part, made) for part in value)
     if not isinstance(value, bytes | str | int | float | None):
         raise pickle.UnpicklingError(f"a {type(value).__name__}")
     return value
@@ -85,11 +92,26 @@ class _Dtype:
         return np.dtype(self.order + self.code)
 
 
+class _Encode:
+    """The bytes of an array, which Python 3 writes as a text for Python 2."""
+
+    __slots__ = ()
+
+    def __call__(self, text, encoding):
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
+        return text.encode("latin1")
+
+    def __setstate__(self, state):
+        raise pickle.UnpicklingError("one that changes a function")
+
+
 class _Reader(pickle.Unpickler):
     KNOWN = {
         "numpy.core.multiarray._reconstruct": _Array,
         "numpy.dtype": _Dtype,
         "numpy.ndarray": "ndarray",  # an argument of the first, of no use here
+        "_codecs.encode": _Encode(),
     }
 
     def find_class(self, module, name):

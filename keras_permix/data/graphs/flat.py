@@ -1,0 +1,66 @@
+"""Many graphs in two arrays: all nodes, and all edges, one graph's after the other's."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+
+from keras_permix.data.cached import cached_samples
+from keras_permix.data.graphs.smiles import FEATURE_VERSION, parse_flat
+
+
+class FlatGraphs:
+    """Graphs as pairs of arrays, the `nodes` and `edges` of `preprocess_graph`, by index.
+
+    Of an index it gives a graph; of a slice or an array of indices, these graphs.
+
+    Args:
+        nodes, edges: Arrays `(all nodes, …)` and `(all edges, …)`.
+        sizes: int array `(graphs, 2)`, the numbers of nodes and edges of each.
+
+    Example:
+
+    >>> from keras_permix.data.graphs.flat import FlatGraphs
+    >>> nodes, edges = np.arange(3)[:, None], np.array([[0, 1, 0]])
+    >>> graphs = FlatGraphs(nodes, edges, sizes=np.array([[1, 0], [2, 1]]))
+    >>> nodes, edges = graphs[1]
+    >>> nodes.tolist(), edges.tolist()
+    ([[1], [2]], [[0, 1, 0]])
+    """
+
+    def __init__(self, nodes: np.ndarray, edges: np.ndarray, sizes: np.ndarray) -> None:
+        self.nodes, self.edges = np.asarray(nodes), np.asarray(edges)
+        self.ends = np.concatenate([np.zeros((1, 2), int), np.cumsum(sizes, axis=0)])
+        self.chosen = np.arange(len(sizes))
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice | np.ndarray):
+            return self._some(index)
+        number = self.chosen[index]
+        (node, edge), (last_node, last_edge) = self.ends[number : number + 2]
+        return self.nodes[node:last_node], self.edges[edge:last_edge]
+
+    def _some(self, index: Any) -> Self:
+        some = copy.copy(self)
+        some.chosen = self.chosen[index]
+        return some
+
+
+def flat_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
+    """The graphs of molecules; many are parsed once and then read from a cache.
+
+    Args:
+        name: What their set is called.
+        smiles: Strings.
+
+    Raises:
+        As `from_smiles`, where it parses.
+    """
+    smiles = list(smiles)
+    content = "\n".join([FEATURE_VERSION, *smiles]).encode()
+    arrays = cached_samples(len(smiles), name, content, lambda: parse_flat(smiles))
+    return FlatGraphs(**arrays)

@@ -1,0 +1,265 @@
+"""Paths of dashes drawn at random, dash by dash, for many pictures at once.
+
+Every path bends at random and turns away from the others, from itself and from the border. The
+first axis of all arrays are the pictures; points are `(y, x)` in pixels. Arrays of pixels have a
+frame around the picture, for what is outside of it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Directions of a dash, of which the first that is free is taken; the later bend the more.
+TRIES = 16
+WIDER = np.linspace(1, 4, TRIES)
+ROUNDS = 3  # how often a distractor is begun anew, on average
+
+
+class Rules(NamedTuple):
+    """What a picture consists of, in pixels and dashes."""
+
+    image_size: int
+    contour_length: int  # dashes of a long path
+    distractors: int
+    distractor_length: int  # dashes
+    dash_length: float
+    dash_thickness: float
+    gaps: tuple[float, ...]  # between the dashes of a path, one for each picture
+    dot_radius: float
+    seed_distance: float  # between the beginnings of the two long paths
+    contrast: float  # brightness of dashes, where that of dots is 1
+    bend: float  # standard deviation of the angle between one dash and the next, in radians
+
+    @property
+    def clearance(self) -> float:
+        """From one path to another, center to center: more than dashes of one path are apart."""
+        return max(3.0, max(self.gaps) + self.dash_thickness + 1)
+
+    @property
+    def frame(self) -> int:
+        """Width of what arrays of pixels have around the picture."""
+        return 2 + int(self.clearance + self.dot_radius)
+
+    @property
+    def side(self) -> int:
+        """Of the arrays of pixels."""
+        return self.image_size + 2 * self.frame
+
+
+class Pictures(NamedTuple):
+    """Where things are in pictures.
+
+    `starts` and `ends` are float arrays `(pictures, paths, dashes, 2)`; the two long paths come
+    first. A distractor that found no room, and what a shorter path lacks, is NaN. `dots` is
+    `(pictures, 2, 2)`, `labels` whether these are the ends of one path.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    dots: np.ndarray
+    labels: np.ndarray
+
+
+def draw_paths(rng: np.random.Generator, pictures: int, rules: Rules) -> Pictures:
+    """Draw pictures, and keep those in which the two long paths found room.
+
+    Whether the dots are on one path is drawn last, and has no influence on the paths.
+    """
+    gaps = rng.choice(rules.gaps, pictures)
+    (first, first_zone), (second, second_zone), whole = _two_paths(rng, gaps, rules)
+    whole &= _apart(first, second, rules) & _apart(second, first, rules)
+    first, second, gaps = first[whole], second[whole], gaps[whole]
+    taken = _border(rules) | (first_zone[whole] > 0) | (second_zone[whole] > 0)
+    for tip in (first[:, 0, 0], first[:, -1, 1], second[:, 0, 0], second[:, -1, 1]):
+        _stamp(taken, tip[:, None], True, rules.clearance + rules.dot_radius, rules)
+    paths = [first, second, *_distractors(rng, gaps, taken, rules)]
+    dashes = np.full((len(gaps), len(paths), rules.contour_length, 2, 2), np.nan)
+    for number, path in enumerate(paths):
+        dashes[:, number, : path.shape[1]] = path
+    labels = rng.integers(0, 2, len(gaps), "int32")
+    far = np.where(labels[:, None] == 1, first[:, -1, 1], second[:, -1, 1])
+    dots = np.stack([first[:, 0, 0], far], axis=1)
+    return Pictures(dashes[..., 0, :], dashes[..., 1, :], dots, labels)
+
+
+def _two_paths(rng, gaps, rules):
+    """The long paths, grown in turns; what each keeps others from; and which pictures are whole."""
+    count, size = len(gaps), rules.image_size
+    near = rng.uniform(0, size - 1, (count, TRIES, 2))
+    first = _Path(rng, count, gaps, rules)
+    border = _border(rules)
+    first.begin(near, border)
+    angle = rng.uniform(0, 2 * np.pi, (count, TRIES))
+    near = first.dashes[0][:, None, 0] + rules.seed_distance * _direction(angle)
+    second = _Path(rng, count, gaps, rules)
+    second.begin(near, border | (first.zone > 0))
+    for _ in range(rules.contour_length - 1):
+        first.extend(border | (second.zone > 0))
+        second.extend(border | (first.zone > 0))
+    paths = ((path.array(), path.zone) for path in (first, second))
+    return *paths, first.whole & second.whole
+
+
+def _distractors(rng, gaps, taken, rules):
+    """Short paths, as many as find room; `taken` is what they keep away from."""
+    count, size = len(gaps), rules.image_size
+    found = np.zeros(count, int)
+    shape = (rules.distractors, count, rules.distractor_length, 2, 2)
+    kept = np.full(shape, np.nan)
+    for _ in range(ROUNDS * rules.distractors):
+        path = _Path(rng, count, gaps, rules)
+        path.begin(rng.uniform(0, size - 1, (count, TRIES, 2)), taken)
+        for _ in range(rules.distractor_length - 1):
+            path.extend(taken)
+        good = np.flatnonzero(path.whole & (found < rules.distractors))
+        kept[found[good], good] = path.array()[good]
+        taken[good] |= path.zone[good] > 0
+        found[good] += 1
+        if found.min(initial=rules.distractors) == rules.distractors:
+            break
+    return kept
+
+
+class _Path:
+    """One path in each picture: its dashes so far, and the zone that it keeps others from.
+
+    A pixel of `zone` says with which dash it came, counted from 1. What came with the last few is
+    no obstacle to the path itself.
+    """
+
+    def __init__(self, rng, count, gaps, rules):
+        self.rng, self.gaps, self.rules = rng, gaps, rules
+        self.zone = np.zeros((count, rules.side, rules.side), "uint8")
+        self.whole = np.ones(count, bool)
+        self.dashes = []
+        reach = rules.clearance / (rules.dash_length + min(rules.gaps))
+        self.lag = 2 + int(np.ceil(reach))
+
+    def begin(self, near, obstacles):
+        """Lay the first dash from one of the points `near`, `(pictures, tries, 2)`."""
+        angles = self.rng.uniform(0, 2 * np.pi, near.shape[:2])
+        self._lay(near, angles, np.zeros(len(near)), obstacles)
+
+    def extend(self, obstacles):
+        """Lay a dash behind the last one, at some angle to it."""
+        old = max(0, 1 + len(self.dashes) - self.lag)
+        obstacles = obstacles | ((self.zone > 0) & (self.zone <= old))
+        bends = self.rng.normal(0, self.rules.bend * WIDER, (len(self.gaps), TRIES))
+        tails = np.repeat(self.dashes[-1][:, None, 1], TRIES, axis=1)
+        self._lay(tails, self.angles[:, None] + bends, self.gaps, obstacles)
+
+    def array(self):
+        """The dashes, `(pictures, dashes, 2, 2)`: of each the start and the end."""
+        return np.stack(self.dashes, axis=1)
+
+    def _lay(self, tails, angles, gaps, obstacles):
+        steps = gaps + self.rules.dash_length
+        points = _between(tails, angles, np.zeros_like(steps), steps)  # (pictures, tries, n, 2)
+        free = ~_at(obstacles, points, self.rules).any(axis=-1)
+        pictures, chosen = np.arange(len(tails)), free.argmax(axis=1)
+        self.whole &= free.any(axis=1)
+        self.angles = angles[pictures, chosen]
+        tail, way = tails[pictures, chosen], _direction(self.angles)
+        ends = [tail + gaps[:, None] * way, tail + steps[:, None] * way]
+        self.dashes.append(np.stack(ends, axis=1))
+        line = points[pictures, chosen][:, ::-2]  # the end, and every second one before
+        _stamp(self.zone, line, len(self.dashes), self.rules.clearance, self.rules)
+
+
+def _direction(angles):
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+
+
+def _between(tails, angles, begins, ends):
+    """Points on lines, one pixel or less from each other: one more axis, before the last."""
+    count = 2 + int(np.ceil(np.max(ends - begins, initial=0)))
+    share = np.linspace(0, 1, count)
+    along = begins[:, None] + (ends - begins)[:, None] * share
+    return tails[..., None, :] + along[:, None, :, None] * _direction(angles)[..., None, :]
+
+
+def _border(rules):
+    """Which pixels no path may go through: the frame, and the outermost of the picture."""
+    near, margin = np.ones((1, rules.side, rules.side), bool), rules.frame + 1
+    near[:, margin:-margin, margin:-margin] = False
+    return near
+
+
+def _pixels(points, rules):
+    """Where points are in arrays of pixels; those outside the picture are at its edge."""
+    near = np.clip(np.rint(points), -1, rules.image_size)
+    return near.astype("int32") + rules.frame
+
+
+def _at(array, points, rules):
+    """The values of `array`, one for all pictures or one for each, at `(pictures, …, 2)`."""
+    found = _pixels(points, rules)
+    pictures = np.arange(len(array)).reshape(-1, *(1,) * (points.ndim - 2))
+    return array[pictures, found[..., 0], found[..., 1]]
+
+
+def _stamp(array, points, value, radius, rules):
+    """Write `value` around points `(pictures, n, 2)`, where nothing was written before."""
+    reach, side, found = int(radius), rules.side, _pixels(points, rules)
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
+    disc = (y * side + x)[y**2 + x**2 <= radius**2].astype("int32")
+    pictures = np.arange(len(points), dtype="int32")[:, None]
+    middles = (pictures * side + found[..., 0]) * side + found[..., 1]
+    where, flat = middles[..., None] + disc, array.reshape(-1)
+    before = flat[where]
+    flat[where] = np.where(before == 0, np.asarray(value, array.dtype), before)
+
+
+def _apart(path, other, rules):
+    """Whether the dots that the ends of a path may get leave the other path alone."""
+    tips = np.stack([path[:, 0, 0], path[:, -1, 1]], axis=1)
+    points = other.reshape(len(other), -1, 2)
+    distances = np.linalg.norm(tips[:, :, None] - points[:, None], axis=-1)
+    near = rules.dot_radius + rules.dash_length / 2 + rules.dash_thickness + 1
+    return distances.min(axis=(1, 2)) > near
+
+
+def draw_pixels(pictures: Pictures, rules: Rules) -> np.ndarray:
+    """The pictures as uint8 images `(pictures, size, size, 1)`, 0–255, black where nothing is."""
+    size = rules.image_size
+    canvas = np.zeros((len(pictures.labels), size, size), "float32")
+    index, path, dash = np.nonzero(~np.isnan(pictures.starts[..., 0]))
+    starts, ends = (places[index, path, dash] for places in (pictures.starts, pictures.ends))
+    _lines(canvas, index, starts, ends, rules.dash_thickness / 2, rules.contrast)
+    dots = pictures.dots.reshape(-1, 2)
+    _lines(canvas, np.repeat(np.arange(len(canvas)), 2), dots, dots, rules.dot_radius, 1.0)
+    return np.rint(255 * canvas[..., None]).astype("uint8")
+
+
+def _lines(canvas, index, starts, ends, radius, brightness):
+    """Draw lines with round ends, each brighter than what is there; edges are smooth."""
+    size, middles = canvas.shape[-1], np.rint((starts + ends) / 2)
+    longest = np.linalg.norm(ends - starts, axis=-1).max(initial=0)
+    reach = int(np.ceil(longest / 2 + radius + 1))
+    offsets = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1).T
+    pixels = middles[:, None] + offsets  # (lines, pixels, 2)
+    to, way = pixels - starts[:, None], (ends - starts)[:, None]
+    length = np.maximum((way**2).sum(axis=-1), 1e-9)
+    share = np.clip((to * way).sum(axis=-1) / length, 0, 1)
+    distances = np.linalg.norm(to - share[..., None] * way, axis=-1)
+    values = brightness * np.clip(radius + 0.5 - distances, 0, 1)
+    inside = ((pixels >= 0) & (pixels < size)).all(axis=-1) & (values > 0)
+    row, _ = np.nonzero(inside)
+    y, x = pixels[inside].astype(int).T
+    np.maximum.at(canvas, (index[row], y, x), values[inside].astype("float32"))
+
+
+def path_masks(pictures: Pictures, rules: Rules) -> np.ndarray:
+    """Which path goes through each pixel, gaps included: uint8, 1 and 2 for the long ones."""
+    size = rules.image_size
+    masks = np.zeros((len(pictures.labels), size, size), "uint8")
+    corners = np.stack([pictures.starts, pictures.ends], axis=3)
+    count, paths = corners.shape[:2]
+    corners = corners.reshape(count, paths, -1, 2)
+    share = np.linspace(0, 1, 4 + 4 * int(rules.dash_length + max(rules.gaps)))[:, None]
+    points = corners[:, :, :-1, None] * (1 - share) + corners[:, :, 1:, None] * share
+    for path in reversed(range(paths)):
+        index, *_ = where = np.nonzero(~np.isnan(points[:, path, ..., 0]))
+        y, x = np.rint(points[:, path][tuple(where)]).astype(int).T
+        masks[index, y, x] = path + 1
+    return masks

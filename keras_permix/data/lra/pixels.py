@@ -1,0 +1,59 @@
+"""CIFAR-10 as the Long Range Arena has it: gray, pixel by pixel."""
+
+import numpy as np
+
+from keras_permix._typing import StrPath
+from keras_permix.data.dataset import Dataset
+from keras_permix.data.images.sets import load_images
+
+LUMINANCE = np.array([0.2989, 0.587, 0.114], "float32")  # of red, green and blue
+
+
+def gray(images: np.ndarray) -> np.ndarray:
+    """The luminance of colors.
+
+    Args:
+        images: uint8 `(…, 3)`, 0–255.
+
+    Returns:
+        uint8 `(…, 1)`, 0–255, as TensorFlow's `rgb_to_grayscale` rounds it.
+    """
+    scaled = (images.astype("float32") / 255) @ LUMINANCE
+    return (scaled * 255.5).astype("uint8")[..., None]
+
+
+def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> Dataset:
+    """Load CIFAR-10 in gray, with a validation part.
+
+    To `LRATransformer` each pixel is a token whose id is its level; `MEGA` normalizes the levels.
+    Both take the images as they are, and read them row by row.
+
+    Args:
+        data_dir: Folder of the files, as for `load_images`, or `None`.
+        validation: How many of the 50,000 training images, the last ones, are for validation.
+
+    Returns:
+        A `Dataset` whose parts are `(images, labels)`, as `load_images` gives them, but of one
+        channel: 45,000 images for training, 5,000 for validation and 10,000 for testing.
+
+    Raises:
+        ValueError: if `validation` leaves nothing for training; else as `load_images` does.
+
+    Example:
+
+    >>> load_pixels().train[0].shape  # doctest: +SKIP
+    (45000, 32, 32, 1)
+
+    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which draws
+    its validation part otherwise.
+    """
+    data = load_images("cifar10", data_dir)
+    images, labels = data.train
+    cut = len(labels) - validation
+    if not 0 < cut < len(labels):
+        raise ValueError(
+            f"`validation` must be from 1 to {len(labels) - 1}. Received: validation={validation}"
+        )
+    images, tests = gray(images), (gray(data.test[0]), data.test[1])
+    train, held = (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
+    return Dataset("cifar10_gray", train, tests, data.labels, held)

@@ -1,0 +1,74 @@
+"""Retrieval: whether one of two papers cites the other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix._typing import StrPath
+from keras_permix.data.dataset import Dataset
+from keras_permix.data.files import need_folder, read_file
+from keras_permix.data.text.tokens import TextSource, encode_texts
+
+FILES = ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv")
+CLASSES = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
+RETRIEVAL_LABELS = ("unrelated", "cited")
+
+
+def load_retrieval(
+    max_length: int,
+    data_dir: StrPath | None = None,
+    *,
+    encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
+) -> Dataset:
+    """Load the pairs of papers of the Long Range Arena, unless told otherwise as bytes.
+
+    The files are `new_aan_pairs.train.tsv`, `.eval.tsv` and `.test.tsv`, of 147,086, 18,090 and
+    17,437 lines, each of five values with tabs between: the class (0 or 1, perhaps with ".0"), two
+    ids, and two texts. There is no header, and quotes mean nothing.
+
+    Args:
+        max_length: Tokens of a padded row; longer texts are cut.
+        data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
+        encode: Function from a list of pairs of texts and `max_length` to the arrays of a batch,
+            such as the `text_encoder()` of a model.
+
+    Returns:
+        A `Dataset` whose parts are `(TextSource, None)`, with a `validation` part.
+
+    Raises:
+        ValueError: for a damaged file, or a line without five values or with another class.
+        FileNotFoundError: for a missing file.
+
+    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006); the texts are
+    of the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
+    """
+    folder = need_folder(data_dir, FILES)
+    pairs = [_read(Path(folder) / name) for name in FILES]
+    train, validation, test = (
+        (TextSource(texts, classes, max_length, encode), None) for texts, classes in pairs
+    )
+    return Dataset("retrieval", train, test, RETRIEVAL_LABELS, validation)
+
+
+def _read(path):
+    """The pairs of texts of a file, and their classes."""
+    try:
+        text = read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"A file of pairs must be in UTF-8. Received: {path} ({error})") from error
+    pairs, classes = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        values = line.removesuffix("\r").split("\t")
+        if values == [""]:
+            continue
+        if len(values) != 5 or values[0] not in CLASSES:
+            raise ValueError(
+                "A line must have a class of 0 or 1, two ids and two texts, with tabs between. "
+                f"Received: {line[:100]!r}, line {number} of {path}"
+            )
+        pairs.append((values[3], values[4]))
+        classes.append(CLASSES[values[0]])
+    if not pairs:
+        raise ValueError(f"A file of pairs must hold a line. Received: {path} without any")
+    return pairs, classes

@@ -1,0 +1,84 @@
+"""Labeled rows of token ids, held in one array."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
+
+
+class TokenSource:
+    """Labeled rows of token ids that are padded when a batch wants them, for `Pipeline`.
+
+    `source[start:stop]` is a source of some of the rows, `len(source)` their number.
+
+    Args:
+        tokens: Integers `(tokens,)`, the rows one after the other; their dtype may be small.
+        lengths: int array `(rows,)`, tokens of each row.
+        labels: int array `(rows,)`.
+        max_length: Tokens of a padded row; longer ones are cut.
+        pad_to: Lengths below `max_length` that a batch of shorter rows is padded to instead. Then
+            rows of a batch have similar lengths where `Pipeline` shuffles.
+
+    Raises:
+        ValueError: if the sizes do not fit each other, or `pad_to` does not rise to less than
+            `max_length`.
+
+    Example:
+
+    >>> from keras_permix.data import TokenSource
+    >>> inputs, labels = TokenSource([5, 6, 7], [2, 1], [0, 1], max_length=3).read([1, 0])
+    >>> inputs["tokens"].tolist(), labels.tolist()
+    ([[7, 0, 0], [5, 6, 0]], [1, 0])
+    """
+
+    def __init__(
+        self,
+        tokens: Any,
+        lengths: Any,
+        labels: Any,
+        max_length: int,
+        pad_to: Sequence[int] = (),
+    ) -> None:
+        self.tokens, self.lengths = np.asarray(tokens), np.asarray(lengths, "int64")
+        self.labels, self.max_length = np.asarray(labels, "int32"), max_length
+        if self.lengths.sum() != len(self.tokens) or len(self.lengths) != len(self.labels):
+            raise ValueError(
+                "`lengths` must add up to the number of `tokens`, and be as many as `labels`. "
+                f"Received: {self.lengths.sum()} in {len(self.lengths)} rows, {len(self.tokens)} "
+                f"tokens, {len(self.labels)} labels"
+            )
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        self.pad_to = check_lengths(pad_to, max_length)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, part: slice) -> Self:
+        some = copy.copy(self)
+        some.lengths, some.labels = self.lengths[part], self.labels[part]
+        some._starts = self._starts[part]
+        return some
+
+    def row(self, index: int) -> np.ndarray:
+        """The token ids of one row, without padding."""
+        start = self._starts[index]
+        return self.tokens[start : start + self.lengths[index]]
+
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Read rows as one batch: `("tokens" and "mask" of pad_tokens, int32 labels)`."""
+        chosen, columns = np.asarray(indices, int), np.arange(self.max_length)
+        mask = columns < self.lengths[chosen, None]
+        tokens = np.zeros(mask.shape, "int32")
+        tokens[mask] = self.tokens[(self._starts[chosen, None] + columns)[mask]]
+        return trim({"tokens": tokens, "mask": mask}, self.pad_to), self.labels[chosen]
+
+    def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """The order of an epoch, an int array `(rows,)`."""
+        if len(self.pad_to) == 1:
+            return rng.permutation(len(self))
+        return similar_lengths(rng, self.lengths, batch_size)

@@ -1,0 +1,68 @@
+"""Molecules in flat arrays, which many of them keep in a cache."""
+
+import numpy as np
+import pytest
+
+from keras_permix.data import cached, load_graphs
+from keras_permix.data.graphs import flat
+from keras_permix.data.graphs.smiles import parse_smiles
+
+pytest.importorskip("rdkit", reason="rdkit is not installed")
+
+SMILES = ["CCO", "C", "c1ccccc1", "C#N"]
+
+
+@pytest.fixture
+def parsed(tmp_path, monkeypatch):
+    """The lists of SMILES that were parsed; three molecules and more are kept."""
+    lists, parse = [], flat.parse_flat
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(cached, "MANY", 3)
+    monkeypatch.setattr(flat, "parse_flat", lambda smiles: (lists.append(smiles), parse(smiles))[1])
+    return lists
+
+
+def check(graphs, smiles):
+    assert len(graphs) == len(smiles)
+    for graph, expected in zip(graphs, parse_smiles(smiles), strict=True):
+        for array, wanted in zip(graph, expected, strict=True):
+            np.testing.assert_array_equal(array, wanted)
+            assert array.dtype == wanted.dtype
+
+
+def test_graphs_by_index_slice_and_order(parsed):
+    graphs = flat.flat_molecules("some", SMILES)
+    check(graphs, SMILES)
+    check(graphs[1:], SMILES[1:])
+    check(graphs[np.array([3, 0])], [SMILES[3], SMILES[0]])
+    check(graphs[np.array([3, 0, 2])][1:], [SMILES[0], SMILES[2]])
+    assert graphs[-1][0].shape == (2, 9)
+
+
+def test_many_molecules_are_parsed_once(parsed, tmp_path, monkeypatch):
+    for _ in range(2):
+        check(flat.flat_molecules("some", iter(SMILES)), SMILES)
+    assert parsed == [SMILES]
+    check(flat.flat_molecules("some", SMILES[::-1]), SMILES[::-1])
+    monkeypatch.setattr(flat, "FEATURE_VERSION", "another")
+    flat.flat_molecules("some", SMILES)
+    assert parsed == [SMILES, SMILES[::-1], SMILES]
+
+
+def test_few_molecules_are_not_kept(parsed, tmp_path):
+    for _ in range(2):
+        check(flat.flat_molecules("some", SMILES[:2]), SMILES[:2])
+    assert len(parsed) == 2 and not (tmp_path / "home").exists()
+
+
+def test_batches_from_the_cache_are_those_of_parsed_molecules(parsed, tmp_path):
+    lines = "\n".join(f"{smiles},{number}" for number, smiles in enumerate(SMILES))
+    (tmp_path / "a.csv").write_text("smiles,y\n" + lines)
+    batches = [
+        load_graphs("mine", tmp_path, train="a.csv", test="a.csv").train[0].read([2, 0])
+        for _ in range(2)
+    ]
+    assert len(parsed) == 1
+    for name, array in batches[0][0].items():
+        np.testing.assert_array_equal(batches[1][0][name], array)
+    assert batches[1][1].tolist() == [[2], [0]] and (batches[0][0]["x"][0] > 0).all(1).sum() == 6

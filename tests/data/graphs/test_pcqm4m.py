@@ -1,0 +1,99 @@
+"""PCQM4M's files are read as OGB writes them: molecules of QM9 in their form."""
+
+import csv
+import gzip
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_permix.data import from_smiles, load_graphs
+from keras_permix.data.unpickle import unpickle_arrays
+
+pytest.importorskip("rdkit", reason="rdkit is not installed")
+torch = pytest.importorskip("torch", reason="OGB writes its split with PyTorch")
+
+SAMPLE = Path(__file__).parent / "qm9_sample.csv"
+ROWS = list(csv.DictReader(SAMPLE.read_text(encoding="utf-8").splitlines()))[:12]
+SMILES = [row["smiles"] for row in ROWS]
+GAPS = np.linspace(2, 8, 12)
+SPLIT = {
+    "train": np.array([7, 1, 4, 0, 9]),
+    "valid": np.array([3, 11]),
+    "test-dev": np.array([2, 5, 6]),
+    "test-challenge": np.array([8, 10]),
+}
+
+
+def write(folder, split=SPLIT, gaps=GAPS):
+    """The files of the second version: what is not given away is left out."""
+    raw = folder / "pcqm4m-v2/raw"
+    raw.mkdir(parents=True)
+    known = {*SPLIT["train"], *SPLIT["valid"]}
+    lines = [f"{i},{SMILES[i]},{gaps[i] if i in known else ''}\n" for i in range(12)]
+    text = "idx,smiles,homolumogap\n" + "".join(lines)
+    (raw / "data.csv.gz").write_bytes(gzip.compress(text.encode()))
+    torch.save(split, folder / "pcqm4m-v2/split_dict.pt")
+    return folder
+
+
+def test_training_and_validation_parts(tmp_path):
+    data = load_graphs("pcqm4m_v2", write(tmp_path))
+    assert data.labels == ("gap",)
+    for (source, _), part in ((data.train, "train"), (data.test, "valid")):
+        inputs, gaps = source.read(range(len(source)))
+        np.testing.assert_allclose(gaps[:, 0], GAPS[SPLIT[part]], rtol=1e-6)
+        expected = from_smiles([SMILES[i] for i in SPLIT[part]], nodes=inputs["x"].shape[1])
+        np.testing.assert_array_equal(inputs["x"], expected["x"])
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ({"train": SPLIT["train"]}, "KeyError: 'valid'"),
+        ({**SPLIT, "valid": np.array([12])}, "places other than those of 12 molecules"),
+        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "places other than"),
+        ({**SPLIT, "valid": np.arange(12) == 3}, "places other than"),
+        ({**SPLIT, "more": np.zeros(1 << 16)}, "bytes for 12 molecules"),
+        ({**SPLIT, "valid": [3, 11]}, "AttributeError"),
+        ({**SPLIT, "valid": torch.tensor([3])}, "asks for torch"),
+    ],
+)
+def test_another_split_is_refused(split, message, tmp_path):
+    with pytest.raises(ValueError, match=f"must hold arrays `train` and `valid`.*{message}"):
+        load_graphs("pcqm4m_v2", write(tmp_path, split))
+
+
+def test_files_that_are_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="pcqm4m_kddcup2021/raw/data.csv.gz"):
+        load_graphs("pcqm4m")
+    folder = write(tmp_path)
+    (folder / "pcqm4m-v2/split_dict.pt").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="must hold arrays.*split_dict.pt .BadZipFile"):
+        load_graphs("pcqm4m_v2", folder)
+
+
+@pytest.mark.parametrize(
+    ("pickled", "message"),
+    [
+        (b"c_codecs\nencode\n(Vabc\nVrot13\ntR.", "bytes encoded as 'rot13'"),
+        (b"c_codecs\nencode\n(N(dV__defaults__\n(Vrot\ntstb.", "changes a function"),
+    ],
+)
+def test_nothing_that_a_split_names_is_run(pickled, message, tmp_path):
+    folder = write(tmp_path)
+    with zipfile.ZipFile(folder / "pcqm4m-v2/split_dict.pt", "w") as archive:
+        archive.writestr("split_dict/data.pkl", pickled)
+    with pytest.raises(ValueError, match=message):
+        load_graphs("pcqm4m_v2", folder)
+
+
+def test_what_is_named_again_and_again_is_read_once():
+    """Twenty-five lists, each of the one before twice: 33 million if each were copied."""
+    value = []
+    for _ in range(25):
+        value = [value, value]
+    assert len(unpickle_arrays(pickle.dumps({"x": value}))["x"]) == 2

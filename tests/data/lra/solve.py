@@ -1,0 +1,28 @@
+"""ListOps solved token by token, with a stack: what the generator is compared with."""
+
+import statistics
+
+SOLVE = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": lambda numbers: int(statistics.median(numbers)),
+    "[SM": lambda numbers: sum(numbers) % 10,
+}
+
+
+def solve(text):
+    """`(answer, depth, most arguments)` of a text of ListOps, which must be a whole one."""
+    stack, depth, most = [[]], 1, 0
+    for token in text.replace("(", " ").replace(")", " ").split():
+        if token in SOLVE:
+            stack.append([token])
+        elif token == "]":
+            operator, *numbers = stack.pop()
+            assert len(numbers) >= 2, text
+            stack[-1].append(SOLVE[operator](numbers))
+            most = max(most, len(numbers))
+        else:
+            stack[-1].append(int(token))
+        depth = max(depth, len(stack))
+    ((answer,),) = stack
+    return answer, depth, most

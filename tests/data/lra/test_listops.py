@@ -1,0 +1,203 @@
+"""ListOps: what is made obeys the rules, and what is read is what the file says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_permix.data import (
+    LISTOPS_VOCABULARY,
+    Pipeline,
+    TokenSource,
+    cached,
+    encode_listops,
+    generated_listops,
+    load_listops,
+)
+from keras_permix.data.lra import listops, rounds
+from keras_permix.data.lra.listops_trees import draw_listops
+from tests.data.lra.solve import solve
+
+SAMPLE = Path(__file__).parent / "listops"
+SMALL = dict(train=60, validation=20, test=20, min_tokens=10, max_tokens=40, max_depth=4)
+
+
+def texts(source):
+    return [" ".join(LISTOPS_VOCABULARY[i] for i in source.row(n)) for n in range(len(source))]
+
+
+def parts(data):
+    return [data.train[0], data.validation[0], data.test[0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("( ( ( ( [MIN 4 ) 3 ) 9 ) ] )", (3, 2, 3)),
+        ("[MED 1 4 ]", (2, 2, 2)),
+        ("[MED 9 1 [SM 7 6 ] ]", (3, 3, 3)),
+        ("[MAX 0 [MIN 8 9 ] 1 2 ]", (8, 3, 4)),
+    ],
+)
+def test_the_oracle_on_what_was_solved_by_hand(text, found):
+    assert solve(text) == found
+
+
+def test_each_answer_is_right():
+    data = generated_listops(64, **SMALL, max_arguments=5)
+    for source in parts(data):
+        solved = [solve(text) for text in texts(source)]
+        assert [answer for answer, _, _ in solved] == source.labels.tolist()
+        assert max(depth for _, depth, _ in solved) == 4
+        assert max(most for _, _, most in solved) == 5
+        assert source.lengths.min() >= 10 and source.lengths.max() <= 40
+    assert [len(source) for source in parts(data)] == [60, 20, 20]
+    assert (data.name, data.labels) == ("listops", tuple("0123456789"))
+
+
+def test_the_size_of_the_long_range_arena():
+    data = generated_listops(2000, train=30, validation=5, test=5)
+    solved = [solve(text) for text in texts(data.train[0])]
+    assert [answer for answer, _, _ in solved] == data.train[0].labels.tolist()
+    assert max(depth for _, depth, _ in solved) == 10 == max(most for _, _, most in solved)
+    lengths = data.train[0].lengths
+    assert 500 < lengths.min() and lengths.max() < 2000 and 800 < lengths.mean() < 1250
+
+
+def test_what_is_drawn_is_spread_as_the_rules_say():
+    """Of trees two deep, all kept: numbers of arguments, operators, digits, and what is nested."""
+    rules = dict(min_tokens=4, max_tokens=999, max_depth=3, max_arguments=6, nesting=0.3)
+    tokens, lengths, _ = draw_listops(np.random.default_rng(0), 4000, **rules)
+    assert len(lengths) == 4000
+    rows = [row.tolist() for row in np.split(tokens, np.cumsum(lengths)[:-1])]
+    arguments, nested = np.zeros(7), 0
+    for row in rows:
+        inner = [i for i, token in enumerate(row[1:], 1) if token > 10 and token != 15]
+        nested += len(inner)
+        inside = sum(row.index(15, i) - i for i in inner)
+        arguments[len(row) - 2 - inside] += 1
+    np.testing.assert_allclose(arguments[2:], 800, atol=120)
+    np.testing.assert_allclose(nested / (4000 * 4), 0.3, atol=0.02)
+    counts = np.bincount(tokens, minlength=16)
+    np.testing.assert_allclose(counts[1:11] / counts[1:11].mean(), 1, atol=0.06)
+    np.testing.assert_allclose(counts[11:15] / counts[11:15].mean(), 1, atol=0.06)
+    assert counts[0] == 0 and counts[15] == counts[11:15].sum()
+
+
+def test_no_sequence_comes_twice():
+    data = generated_listops(8, train=400, validation=50, test=50, min_tokens=4, max_tokens=5)
+    all_texts = [text for source in parts(data) for text in texts(source)]
+    assert len(set(all_texts)) == len(all_texts) == 500
+
+
+def test_only_the_seed_and_the_rules_decide(monkeypatch):
+    first = texts(generated_listops(64, **SMALL).train[0])
+    assert texts(generated_listops(64, **SMALL, seed=1).train[0]) != first
+    monkeypatch.setattr(rounds.os, "cpu_count", lambda: 1)
+    assert texts(generated_listops(64, **SMALL).train[0]) == first
+    # How the sequences are shared out is no part of what they are.
+    assert texts(generated_listops(64, **{**SMALL, "train": 30, "test": 50}).train[0]) == first[:30]
+
+
+def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    generated_listops(64, **SMALL)
+    assert not list(tmp_path.rglob("*"))  # A small one is.
+    monkeypatch.setattr(cached, "MANY", 1)
+    made = generated_listops(64, **SMALL)
+    with monkeypatch.context() as context:
+        context.setattr(listops, "draw_listops", None)
+        read = generated_listops(64, **SMALL)
+    for ours, theirs in zip(parts(read), parts(made), strict=True):
+        assert texts(ours) == texts(theirs) and ours.labels.tolist() == theirs.labels.tolist()
+    other = generated_listops(64, **SMALL, seed=1)
+    assert texts(other.test[0]) != texts(made.test[0])
+
+
+def test_batches_are_padded_with_a_mask():
+    source = TokenSource(np.array([5, 6, 7, 8], "uint8"), [3, 1], [4, 9], 4)
+    inputs, labels = Pipeline(source, batch_size=2)[0]
+    assert inputs["tokens"].tolist() == [[5, 6, 7, 0], [8, 0, 0, 0]]
+    assert inputs["mask"].sum(axis=1).tolist() == [3, 1] and labels.tolist() == [4, 9]
+    assert (inputs["tokens"].dtype, inputs["mask"].dtype) == ("int32", bool)
+    source.max_length = 2
+    assert source[1:].read([0])[0]["tokens"].tolist() == [[8, 0]]
+    assert source.read([0])[0]["tokens"].tolist() == [[5, 6]]
+    with pytest.raises(ValueError, match="`lengths` must add up.*5 in 2 rows, 4 tokens"):
+        TokenSource([1, 2, 3, 4], [3, 2], [0, 0], 4)
+
+
+def test_files_of_the_long_range_arena():
+    data = load_listops(64, SAMPLE)
+    assert [len(source) for source in parts(data)] == [6, 3, 3]
+    for name, source in zip(listops.FILES, parts(data), strict=True):
+        lines = (SAMPLE / name).read_text().splitlines()[1:]
+        rows = [line.split("\t") for line in lines]
+        plain = [" ".join(text.replace("(", "").replace(")", "").split()) for text, _ in rows]
+        assert texts(source) == plain
+        assert source.labels.tolist() == [int(target) for _, target in rows]
+        assert source.labels.tolist() == [solve(text)[0] for text, _ in rows]
+
+
+GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (
+            "Source\tTarget\n[FIRST 1 2 ]\t1\n",
+            r"line 2 of .*\(ListOps must be of the tokens .*'\[FIRST'",
+        ),
+        (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*line 3 of .*basic_val.tsv'),
+        (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
+        (GOOD + "\t3\n", '"Source" of tokens'),
+        ("Source\tTarget\n", "must hold a row"),
+        ("[MIN 1 2 ]\t1\n[MIN 1 2 ]\t1\n", '"Source" of tokens and a "Target"'),
+    ],
+)
+def test_damaged_files(tmp_path, content, rule):
+    for name in listops.FILES:
+        (tmp_path / name).write_text(content if name == "basic_val.tsv" else GOOD)
+    with pytest.raises(ValueError, match=rule):
+        load_listops(64, tmp_path)
+
+
+def test_missing_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* basic_train.tsv"):
+        load_listops(64)
+    with pytest.raises(FileNotFoundError, match="must exist. Received: .*basic_train.tsv"):
+        load_listops(64, tmp_path)
+    with pytest.raises(ValueError, match="max_length=8, and a sequence of"):
+        load_listops(8, SAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        (dict(train=0), "must be 1 or more.*0, 20, 20"),
+        (dict(seed=-1), "`seed` 0 or more"),
+        (dict(min_tokens=3), "4 ≤ `min_tokens`"),
+        (dict(min_tokens=41), "Received: 41, 40, 64"),
+        (dict(max_tokens=65), "Received: 10, 65, 64"),
+        (dict(max_depth=1), "`max_depth` must be 2"),
+        (dict(max_arguments=1), "`max_arguments` from 2 to 100"),
+        (dict(nesting=1.5), "`nesting` must be from 0 to 1"),
+        (
+            dict(max_depth=2, max_arguments=2, min_tokens=4, train=1000),
+            "different sequences.*: 400 of",
+        ),
+    ],
+)
+def test_bad_numbers(changes, rule):
+    with pytest.raises(ValueError, match=rule):
+        generated_listops(64, **{**SMALL, **changes})
+
+
+def test_unknown_tokens():
+    assert encode_listops("[SM 0 9 ]").tolist() == [14, 1, 10, 15]
+    with pytest.raises(ValueError, match=r"\['MIN'\] in 'MIN 1 2 X'|\['MIN', 'X'\]"):
+        encode_listops("MIN 1 2 X")
+    with pytest.raises(ValueError, match="must be of the tokens"):
+        encode_listops("( )")

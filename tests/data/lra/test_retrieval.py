@@ -1,0 +1,58 @@
+"""Pairs of papers are read as the Long Range Arena writes them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline, load_retrieval
+from keras_permix.data.lra.retrieval import FILES
+
+SAMPLE = Path(__file__).parent / "aan"
+
+
+def padded(text, length):
+    row = [byte + 1 for byte in text.encode("utf-8")][:length]
+    return row + [0] * (length - len(row))
+
+
+def test_pairs():
+    data = load_retrieval(16, SAMPLE)
+    parts = [data.train[0], data.validation[0], data.test[0]]
+    assert [source.labels.tolist() for source in parts] == [[0, 1, 0], [1], [0, 1]]
+    assert (data.name, data.labels) == ("retrieval", ("unrelated", "cited"))
+    inputs, labels = Pipeline(*data.train, batch_size=3)[0]
+    texts = [
+        ('we sort tokens instead of "comparing" them', "a grammar of a small language"),
+        ('we sort tokens instead of "comparing" them', "sorting: what we built upon"),
+        ("ein kürzerer Text", "a grammar of a small language"),
+    ]
+    tokens = [[padded(text, 16) for text in pair] for pair in texts]
+    np.testing.assert_array_equal(inputs["tokens"], tokens)
+    np.testing.assert_array_equal(inputs["mask"], np.array(tokens) != 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"1.0\ta\tb\ttext\ttext\n2\ta\tb\ttext\ttext\n", "class of 0 or 1.*line 2 of .*eval.tsv"),
+        (b"1.0\ta\tb\ttext\n", "two ids and two texts.*line 1"),
+        (b"label\tid1\tid2\ttext1\ttext2\n", "no header|class of 0 or 1"),
+        (b"\n", "must hold a line"),
+        (b"1.0\ta\tb\t\xff\ttext\n", "must be in UTF-8"),
+    ],
+)
+def test_damaged_files(tmp_path, content, rule):
+    for name in FILES:
+        good = (SAMPLE / name).read_bytes()
+        (tmp_path / name).write_bytes(content if ".eval." in name else good)
+    with pytest.raises(ValueError, match=rule):
+        load_retrieval(16, tmp_path)
+
+
+def test_missing_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* new_aan_pairs.train.tsv"):
+        load_retrieval(16)
+    with pytest.raises(FileNotFoundError, match="must exist. Received: .*new_aan_pairs.train.tsv"):
+        load_retrieval(16, tmp_path)

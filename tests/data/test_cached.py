@@ -1,0 +1,88 @@
+"""Arrays are made once for a content, whole or not at all."""
+
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+from keras_permix.data.cached import cached_arrays
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+class Maker:
+    """Makes one array, and counts how often."""
+
+    def __init__(self, value):
+        self.value, self.count = value, 0
+
+    def __call__(self):
+        self.count += 1
+        return {"x": np.full((3, 2), self.value), "y": np.arange(self.value)}
+
+
+def test_made_once_for_a_content(home):
+    make, other = Maker(5), Maker(6)
+    for _ in range(2):
+        arrays = cached_arrays("a", b"five", make)
+        np.testing.assert_array_equal(arrays["x"], np.full((3, 2), 5))
+        np.testing.assert_array_equal(arrays["y"], np.arange(5))
+    assert isinstance(arrays["x"], np.memmap) and not arrays["x"].flags.writeable
+    assert cached_arrays("a", b"six", other)["x"][0, 0] == 6
+    assert (make.count, other.count) == (1, 1)
+    assert len(list((home / "keras_permix/data").glob("a-*"))) == 2
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b""])
+def test_damaged_files_are_made_anew(home, damage):
+    make = Maker(5)
+    cached_arrays("a", b"", make)
+    (path,) = home.rglob("x.npy")
+    path.write_bytes(damage(path.read_bytes()))
+    np.testing.assert_array_equal(cached_arrays("a", b"", make)["x"], np.full((3, 2), 5))
+    assert make.count == 2
+
+
+def test_a_lost_file_is_made_anew(home):
+    make = Maker(5)
+    cached_arrays("a", b"", make)
+    next(home.rglob("y.npy")).unlink()
+    assert cached_arrays("a", b"", make)["y"].tolist() == [0, 1, 2, 3, 4]
+    assert make.count == 2
+
+
+def test_nothing_is_left_of_what_cannot_be_made(home):
+    def fail():
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        cached_arrays("a", b"", fail)
+    assert not home.exists()
+
+
+def test_cache_that_cannot_be_written(home):
+    home.write_text("a file where the folder should be")
+    make = Maker(5)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="a is prepared anew each time.*KERAS_HOME"):
+            assert cached_arrays("a", b"", make)["y"].tolist() == [0, 1, 2, 3, 4]
+    assert make.count == 2
+
+
+def _load(number):
+    return cached_arrays("a", b"", Maker(5))["x"].tolist()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes are forked")
+def test_processes_that_make_the_same(home):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.map(_load, range(8)) == [[[5, 5]] * 3] * 8
+    assert sorted(path.name for path in home.rglob("*.npy")) == ["x.npy", "y.npy"]
+    assert not list(home.rglob(".*"))

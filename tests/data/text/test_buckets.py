@@ -1,0 +1,89 @@
+"""Batches of similar lengths: every text once, padded no further than it must be."""
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline, TextSource, TokenSource
+
+LENGTHS = np.random.default_rng(0).integers(1, 33, 500)
+TEXTS = ["x" * length for length in LENGTHS]
+
+
+def token_source(pad_to=(8, 16)):
+    tokens = np.repeat(np.arange(500) % 200 + 1, LENGTHS).astype("uint8")
+    return TokenSource(tokens, LENGTHS, np.arange(500), 32, pad_to)
+
+
+def text_source(pad_to=(8, 16)):
+    return TextSource(TEXTS, np.arange(500), 32, pad_to=pad_to)
+
+
+def pipeline(source, **more):
+    return Pipeline(source, batch_size=16, shuffle=True, **more)
+
+
+SOURCES = pytest.mark.parametrize("make", [token_source, text_source])
+
+
+@SOURCES
+def test_each_batch_is_padded_to_the_next_length(make):
+    seen = []
+    for inputs, labels in pipeline(make()):
+        longest = LENGTHS[labels].max()
+        width = next(length for length in (8, 16, 32) if length >= longest)
+        assert inputs["tokens"].shape == inputs["mask"].shape == (len(labels), width)
+        np.testing.assert_array_equal(inputs["mask"].sum(axis=1), LENGTHS[labels])
+        np.testing.assert_array_equal(inputs["mask"], inputs["tokens"] != 0)
+        seen += labels.tolist()
+    assert sorted(seen) == list(range(500)) and seen != sorted(seen)
+
+
+@SOURCES
+def test_there_is_less_padding(make):
+    def padded(pad_to):
+        return sum(inputs["mask"].size for inputs, _ in pipeline(make(pad_to)))
+
+    assert padded((8, 16)) < 0.8 * padded(()) == 0.8 * 500 * 32
+
+
+@SOURCES
+def test_seed_and_epoch_decide(make):
+    def labels(**more):
+        return np.concatenate([labels for _, labels in pipeline(make(), **more)]).tolist()
+
+    assert labels(seed=2) == labels(seed=2) != labels(seed=3)
+    assert labels(seed=2, epoch=1) != labels(seed=2)
+    resumed = pipeline(make(), seed=2)
+    resumed.on_epoch_end()
+    assert np.concatenate([y for _, y in resumed]).tolist() == labels(seed=2, epoch=1)
+
+
+def test_batches_of_all_lengths_come_in_any_order():
+    widths = [inputs["mask"].shape[1] for inputs, _ in pipeline(token_source())]
+    changes = sum(one != other for one, other in zip(widths, widths[1:], strict=False))
+    assert set(widths) == {8, 16, 32} and changes > 6
+
+
+def test_without_lengths_the_order_is_that_of_any_set():
+    plain = Pipeline(np.arange(500), np.arange(500), batch_size=16, shuffle=True, seed=4)
+    for (_, ours), (_, theirs) in zip(pipeline(text_source(()), seed=4), plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@SOURCES
+def test_parts_of_a_batch_are_padded_alike(make):
+    whole, *parts = (pipeline(make(), shard=shard) for shard in ((0, 1), (0, 2), (1, 2)))
+    for (inputs, _), *halves in zip(whole, *parts, strict=True):
+        joined = np.concatenate([half["tokens"] for half, _ in halves])
+        np.testing.assert_array_equal(joined, inputs["tokens"])
+
+
+@pytest.mark.parametrize("pad_to", [(16, 8), (8, 32), (0,), (8, 8)])
+def test_bad_lengths(pad_to):
+    with pytest.raises(ValueError, match="`pad_to` must be lengths that rise.*max_length=32"):
+        token_source(pad_to)
+
+
+def test_pairs():
+    with pytest.raises(ValueError, match="`pad_to` must be empty for pairs"):
+        TextSource([("a", "b")], [0], 32, pad_to=(8,))

@@ -1,0 +1,54 @@
+"""How fast the sets of the Long Range Arena are made and read, beside a step of training:
+
+    KERAS_BACKEND=torch python tools/time_data.py
+
+Sequences, images or batches per second: by the clock, and of one processor's time, which does not
+depend on what else the machine does.
+"""
+
+import time
+
+from keras_permix.data import generated_listops, generated_pathfinder
+from keras_permix.tasks import task_of
+from keras_permix.zoo import LRATransformer
+
+LISTOPS = dict(train=18_000, validation=1_000, test=1_000)
+PICTURES = dict(train=2_000, validation=200, test=200)
+SMALL = dict(width=64, depth=2, mlp_dim=128, mixer="csp")  # far smaller than any of the papers
+BATCH = 32
+
+
+def timed(what, count, run):
+    """Print how many of `count` things `run()` does per second; return what it gives."""
+    clock, processor = time.perf_counter(), time.process_time()
+    result = run()
+    clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    print(f"{what:48} {count / clock:10.1f} /s   {count / processor:10.1f} /s of one processor")
+    return result
+
+
+def main():
+    total = sum(LISTOPS.values())
+    listops = timed("ListOps made", total, lambda: generated_listops(2000, **LISTOPS))
+    for size in (32, 128):
+        total = sum(PICTURES.values())
+        timed(
+            f"Pathfinder made, {size} pixels",
+            total,
+            lambda size=size: generated_pathfinder(size, **PICTURES),
+        )
+    model = LRATransformer(vocabulary_size=16, max_length=2000, num_classes=10, **SMALL)
+    task = task_of(model)
+    model.compile("adam", loss=task.loss(), metrics=task.metrics())
+    batches = task.batches(listops.train, BATCH, training=True)
+    model.train_on_batch(*batches[0])
+    timed(f"Batches read, {BATCH} x 2000", 100, lambda: [batches[i] for i in range(100)])
+    timed(
+        "Steps of a small model on them",
+        2,
+        lambda: [model.train_on_batch(*batches[i]) for i in (1, 2)],
+    )
+
+
+if __name__ == "__main__":
+    main()
