@@ -9,6 +9,7 @@ from keras_permix._version import __version__
 _backend.choose()  # before everything that imports Keras
 
 if not _command.runs():
+    _backend.check()
     from keras_permix import layers, ops, zoo
     from keras_permix.surgery import swap_mixer
 

@@ -14,7 +14,7 @@ from keras_permix import zoo
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 TEXTS = dict(vocabulary_size=257, max_length=24, num_classes=3, width=8, depth=2)
-MEGA = dict(**TEXTS, hidden_dim=16, shared_dim=4, ema_dim=2)
+MEGA = dict(**TEXTS, inner_dim=16, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 GRAPHS = dict(targets=3, width=4, depth=2, num_heads=2, mlp_dim=8)
 # class -> arguments of a tiny model of it

@@ -25,6 +25,7 @@ class Classification(Task):
         training: bool = False,
         seed: int = 0,
         epoch: int = 0,
+        steps: int | None = None,
         augmentation: dict[str, Any] | None = None,
     ) -> Pipeline:
         return Pipeline(
@@ -35,6 +36,7 @@ class Classification(Task):
             drop_remainder=training,
             seed=seed,
             epoch=epoch,
+            steps=steps,
             augment=OneHot(self.augment(augmentation, seed), self.num_classes),
         )
 

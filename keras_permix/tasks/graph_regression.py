@@ -12,8 +12,9 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, Pipeline, load_graphs
 from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
-from keras_permix.tasks.task import Task
+from keras_permix.tasks.task import FILES, Task, check_options, check_set
 
 
 class GraphRegression(Task):
@@ -24,6 +25,11 @@ class GraphRegression(Task):
     """
 
     name = "graph_regression"
+
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        check_options(spec, load_graphs, *FILES)
+        check_set(spec, GRAPH_SETS, FILES, "the files `train` and `test` of its own")
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         spec = dict(spec)
@@ -50,6 +56,7 @@ class GraphRegression(Task):
         training: bool = False,
         seed: int = 0,
         epoch: int = 0,
+        steps: int | None = None,
         augmentation: dict[str, Any] | None = None,
     ) -> Pipeline:
         self.refuse_augmentation(augmentation)
@@ -60,6 +67,7 @@ class GraphRegression(Task):
             drop_remainder=training,
             seed=seed,
             epoch=epoch,
+            steps=steps,
             augment=self._only_what_is_taken,
         )
 
@@ -75,6 +83,14 @@ class GraphRegression(Task):
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.MeanAbsoluteError(name="mae")]
+
+    def baseline(self, dataset: Dataset) -> dict[str, float]:
+        """Mean absolute error of answering each graph with the mean of the training targets."""
+        train, test = (
+            source.targets if targets is None else targets
+            for source, targets in (dataset.train, dataset.test)
+        )
+        return {"mae_of_mean": float(np.abs(test - np.mean(train, axis=0)).mean())}
 
     def read(self, arguments: Sequence[str]) -> Any:
         """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""

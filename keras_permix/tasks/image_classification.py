@@ -1,6 +1,6 @@
 """Which of several classes an image is of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -8,11 +8,21 @@ import numpy as np
 
 from keras_permix import data
 from keras_permix._typing import StrPath
+from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.tasks.classification import Classification
+from keras_permix.tasks.task import check_options, check_set
 
 SOURCES = ("csv", "folder", "tfds")
+PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}
+# source -> what reads it, and what else that takes
+LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
+    None: (data.load_images, ("source",)),
+    "csv": (data.listed_images, ("source", "random_crop", "keep")),
+    "folder": (data.folder_images, ("source", "random_crop", "keep")),
+    "tfds": (data.tfds_images, ("source",)),
+}
 
 
 class ImageClassification(Classification):
@@ -27,6 +37,17 @@ class ImageClassification(Classification):
     def channels(self) -> int:
         return self.model.input_shape[-1]
 
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        if load := _of_the_arena(spec):
+            check_options(spec, load, "source", given=())
+            return
+        check_set(spec, IMAGE_SETS, ("source",), f"the `source` of its own: {', '.join(SOURCES)}")
+        if "source" in spec:
+            check_choice("data.source", spec["source"], SOURCES)
+        load, more = LOADERS[spec.get("source")]
+        check_options(spec, load, *more)
+
     def load(
         self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0
     ) -> data.Dataset:
@@ -35,19 +56,27 @@ class ImageClassification(Classification):
         Args:
             spec: A dict of the set's "name" and, where it is none that `load_images` knows, its
                 "source": "folder", "csv" or "tfds". The rest goes to `folder_images`,
-                `listed_images` or `tfds_images` of `keras_permix.data`.
+                `listed_images` or `tfds_images` of `keras_permix.data`. "cifar10_gray" is read by
+                `load_pixels`; "pathfinder" comes from the source "generated" (if none is named) or
+                "files", and the rest goes to `generated_pathfinder` or `load_pathfinder`.
             data_dir: Folder of the files, or `None`.
             seed: Integer ≥ 0, of random crops.
 
         Returns:
             A `keras_permix.data.Dataset`.
         """
+        arena, size = _of_the_arena(spec), self.config["image_size"]
         spec = dict(spec)
         name, source = spec.pop("name"), spec.pop("source", None)
+        if arena is data.generated_pathfinder:
+            return arena(size, **spec)
+        if arena is data.load_pathfinder:
+            return arena(size, data_dir, **spec)
+        if arena is data.load_pixels:
+            return arena(data_dir, **spec)
         if source is None:
             return data.load_images(name, data_dir=data_dir, **spec)
-        size = self.config["image_size"]
-        if check_choice("source", source, SOURCES) == "tfds":
+        if source == "tfds":
             return data.tfds_images(name, size, data_dir, seed=seed, **spec)
         load = data.folder_images if source == "folder" else data.listed_images
         return load(name, size, data_dir, channels=self.channels, seed=seed, **spec)
@@ -83,3 +112,11 @@ class ImageClassification(Classification):
             return data.read_image(arguments[0], self.channels)[None]
         except (OSError, ValueError) as error:
             raise ValueError(f"`INPUT` must be an image. {error}") from error
+
+
+def _of_the_arena(spec):
+    """What reads a set of the Long Range Arena, or `None` if it is none of these."""
+    name, source = spec["name"], spec.get("source")
+    if name == "pathfinder" and source in (None, *PATHFINDER):
+        return PATHFINDER[source or "generated"]
+    return data.load_pixels if name == "cifar10_gray" and source is None else None

@@ -1,6 +1,12 @@
 """Which of several classes a pair of texts is of."""
 
-from keras_permix.tasks.text_classification import TextClassification
+from typing import Any
+
+from keras_permix._typing import StrPath
+from keras_permix.data import Dataset, load_retrieval
+from keras_permix.ops.dispatch.checks import check_choice
+from keras_permix.tasks.task import FILES, check_options
+from keras_permix.tasks.text_classification import TOKENIZERS, TextClassification
 
 
 class PairClassification(TextClassification):
@@ -14,3 +20,22 @@ class PairClassification(TextClassification):
     name = "pair_classification"
     fields = ("text", "text2")
     arguments_per_input = 2
+
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls._is_retrieval(spec):
+            check_options(spec, load_retrieval, "tokenizer")
+            check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
+            return
+        super().check_data(spec)
+
+    @classmethod
+    def _is_retrieval(cls, spec):
+        return spec["name"] == "retrieval" and not set(FILES) & set(spec)
+
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
+        """Load a data set: "retrieval" as `load_retrieval` does, others as `load_texts`."""
+        if not self._is_retrieval(spec):
+            return super().load(spec, data_dir, seed)
+        spec = {key: value for key, value in spec.items() if key != "name"}
+        return self._load_texts(load_retrieval, data_dir, **spec)

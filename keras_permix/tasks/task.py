@@ -1,12 +1,14 @@
 """What every task knows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset, Pipeline
+from keras_permix.layers.parts.checks import check_names
 
 
 class Task:
@@ -23,6 +25,17 @@ class Task:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.config = model.get_config()
+
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        """Check how a data set is to be loaded, before there is a model and a file is read.
+
+        Args:
+            spec: As for `load`.
+
+        Raises:
+            ValueError: for a set, or an option of it, that `load` does not know.
+        """
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
@@ -49,6 +62,7 @@ class Task:
         training: bool = False,
         seed: int = 0,
         epoch: int = 0,
+        steps: int | None = None,
         augmentation: dict[str, Any] | None = None,
     ) -> Pipeline:
         """A `Pipeline` of a part of a data set; shuffled, whole batches only, for training.
@@ -59,6 +73,7 @@ class Task:
             training: Whether to shuffle and augment.
             seed: Integer ≥ 0.
             epoch: The epoch to start with.
+            steps: Batches of an epoch, or `None`: one pass.
             augmentation: The recipe's dict, or `None`.
         """
         raise NotImplementedError
@@ -88,24 +103,32 @@ class Task:
         """
         raise NotImplementedError
 
-    def check_labels(self, dataset: Dataset) -> None:
+    def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
         """Check that a data set names one class or target per output, as the model does if it does.
 
+        Args:
+            dataset: The `Dataset`.
+            by_order: Whether names may differ, as where classes are the same in other words.
+
         Raises:
-            ValueError: if it does not.
+            ValueError: if it does not; says what differs.
         """
-        outputs = self.model.output_shape[-1]
+        outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
             raise ValueError(
                 "The model must have one output per class or target of the data. "
                 f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "
                 f"outputs={outputs}"
             )
-        if self.model.labels and tuple(self.model.labels) != tuple(dataset.labels):
+        pairs = zip(dataset.labels, ours, strict=False)  # none where the model has no names
+        others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
+        if others and not by_order:
             raise ValueError(
                 "The classes or targets of the data must be those of the model, in their order. "
-                f"Received: labels={list(dataset.labels)[:10]} of {dataset.name}, and "
-                f"{list(self.model.labels)[:10]} of the model"
+                "If they are the same under other names, compare them by their places "
+                "(`permix evaluate --by-order`). "
+                f"Received: {dataset.name}, of whose {outputs} names {len(others)} differ: "
+                f"{'; '.join(others[:10])}"
             )
 
     def evaluate(
@@ -117,9 +140,45 @@ class Task:
         measured = self.model.evaluate(batches, return_dict=True, verbose=verbose)
         return {name: float(value) for name, value in measured.items() if name != "loss"}
 
+    def baseline(self, dataset: Dataset) -> dict[str, float]:
+        """Scores on the test part that need no model, to judge its own by: a dict of floats.
+
+        Args:
+            dataset: A `keras_permix.data.Dataset`.
+        """
+        return {}
+
     def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
         """Raise if a recipe asks this task for augmentation, which it has none of."""
         if augmentation:
             raise ValueError(
                 f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
             )
+
+
+FILES = ("train", "test", "splits")  # of a set of one's own
+
+
+def check_options(
+    spec: dict[str, Any],
+    load: Callable[..., Any],
+    *more: str,
+    given: tuple[str, ...] = ("seed", "encode"),
+) -> None:
+    """Refuse what is neither a keyword of the function that loads a set, nor one of `more`.
+
+    Keywords that the task itself gives, `given`, are refused as well.
+    """
+    parameters = signature(load).parameters.values()
+    names = {option.name for option in parameters if option.kind is option.KEYWORD_ONLY}
+    check_names("`data`", spec, {"name", *names.difference(given), *more})
+
+
+def check_set(
+    spec: dict[str, Any], known: Iterable[str], options: Iterable[str], form: str
+) -> None:
+    """Refuse a set that is not `known` and has none of the `options` of one's own."""
+    if spec["name"] not in known and not set(options) & set(spec):
+        raise ValueError(
+            f"`data` must name one of the sets {', '.join(known)}, or {form}. Received: data={spec}"
+        )

@@ -1,14 +1,28 @@
 """Which of several classes a text is of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data import Dataset, load_texts
+from keras_permix.data import (
+    LISTOPS_VOCABULARY,
+    Dataset,
+    generated_listops,
+    load_listops,
+    load_texts,
+)
+from keras_permix.data.text.sets import FILES as TEXT_SETS
+from keras_permix.data.text.tokenizer import train_tokenizer
+from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.tasks.classification import Classification
+from keras_permix.tasks.task import FILES, check_options, check_set
+
+LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
+TOKENIZERS = (None, "bpe")
 
 
 class TextClassification(Classification):
@@ -22,10 +36,58 @@ class TextClassification(Classification):
     name = "text_classification"
     fields: tuple[str, ...] = ("text",)  # of a row in a data file
 
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls._is_listops(spec):
+            source = check_choice("data.source", spec.get("source", "generated"), tuple(LISTOPS))
+            check_options(spec, LISTOPS[source], "source", given=())
+            return
+        check_options(spec, load_texts, *FILES, "tokenizer")
+        check_set(spec, TEXT_SETS, FILES, "the files `train` and `test` of its own")
+        check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
+
+    @classmethod
+    def _is_listops(cls, spec):
+        return spec["name"] == "listops" and len(cls.fields) == 1
+
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
-        spec = {"fields": self.fields, "encode": self.model.text_encoder(), **spec}
-        name = spec.pop("name")
-        return load_texts(name, self.config["max_length"], data_dir, **spec)
+        """Load a data set.
+
+        Args:
+            spec: A dict of the set's "name" and how it is read. "listops" are tokens of their own,
+                from the "source" "generated" (if none is named) or "files", and the rest goes to
+                `generated_listops` or `load_listops` of `keras_permix.data`. What is said of other
+                sets goes to `load_texts`; with `tokenizer="bpe"` a model without a tokenizer gets
+                one of as many sub-words as its `vocabulary_size`, made for the texts of the
+                training part.
+            data_dir: Folder of the files, or `None`.
+            seed: Not used: nothing is random.
+
+        Returns:
+            A `keras_permix.data.Dataset`.
+        """
+        if self._is_listops(spec):
+            return self._load_listops(data_dir, **spec)
+        spec = {"fields": self.fields, **spec}
+        return self._load_texts(load_texts, data_dir, spec.pop("name"), **spec)
+
+    def _load_listops(self, data_dir, name, source="generated", **numbers):
+        if self.config["vocabulary_size"] < len(LISTOPS_VOCABULARY):
+            raise ValueError(
+                f"ListOps need a `vocabulary_size` of {len(LISTOPS_VOCABULARY)} or more. "
+                f"Received: vocabulary_size={self.config['vocabulary_size']}"
+            )
+        if check_choice("source", source, tuple(LISTOPS)) == "files":
+            return load_listops(self.config["max_length"], data_dir, **numbers)
+        return generated_listops(self.config["max_length"], **numbers)
+
+    def _load_texts(self, load, data_dir, *name, tokenizer=None, **spec):
+        """Load texts by `load` for the model, which gets a `tokenizer` if it is to have one."""
+        load = partial(load, *name, self.config["max_length"], data_dir, **spec)
+        if check_choice("tokenizer", tokenizer, TOKENIZERS) and self.model.tokenizer is None:
+            texts = load().train[0].texts
+            self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])
+        return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Random tokens; the class is how large they are on average, in equal parts."""
@@ -45,6 +107,11 @@ class TextClassification(Classification):
         """The text itself, or `@FILE` for what a file says."""
         texts = tuple(_text(argument) for argument in arguments)
         return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
+
+
+def _each(texts):
+    """Texts one by one, those of pairs too."""
+    return (one for text in texts for one in ([text] if isinstance(text, str) else text))
 
 
 def _text(argument):

@@ -1,4 +1,4 @@
-"""What a BERT is made of: its embedding, blocks, pooler and head, with either attention."""
+"""What a BERT is made of: its embedding, blocks, pooler and head, with any attention or mixer."""
 
 import keras
 from keras import ops
@@ -7,6 +7,7 @@ from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAttentionBlock
 from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
@@ -42,23 +43,24 @@ def embed(inputs, tokens, mask, config, dtype):
     return dropout(norm(position(x))), mask
 
 
-def make_block(config, dtype, name):
+def make_block(config, index, dtype):
     heads, mlp_dim, dropout = config["num_heads"], config["mlp_dim"], config["dropout"]
+    name, spec = f"block_{index}", mixer_at(config["mixer"], index)
     shared = dict(dropout=dropout, epsilon=config["epsilon"], dtype=dtype, name=name)
-    if config["attention"] == "simple":
+    if spec is None and config["attention"] == "simple":
         keys = ("variant", "extra_skip", "scale")
         return SimpleAttentionBlock(heads, mlp_dim, **{key: config[key] for key in keys}, **shared)
     projects, skips = VARIANTS[config["variant"]]
-    attention = SoftmaxAttention(
-        heads,
-        use_qkv_bias=True,
-        use_output_projection=projects,
-        dropout=dropout,
-        dtype=dtype,
-        name="attention",
-    )
+    mixing = dict(dropout=dropout, dtype=dtype, name="attention")
+    if spec is None:
+        mixer = SoftmaxAttention(heads, use_qkv_bias=True, use_output_projection=projects, **mixing)
+    else:
+        longest = config["max_length"] + config["use_class_token"]
+        spec, place = sized(spec, longest), (index, config["depth"])
+        mixer = make_mixer(spec, *place, ragged=True, use_bias=True, **mixing)
+        projects = getattr(mixer, "use_output_projection", True)
     return MixerBlock(
-        attention,
+        mixer,
         mlp_dim,
         norm_first=False,
         extra_skip=config["extra_skip"] if skips else None,

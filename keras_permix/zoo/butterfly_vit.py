@@ -1,21 +1,24 @@
 """The vision transformer of the Dimension Mixer paper, whose layers see blocks of tokens."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 
+from keras_permix._typing import Tensor
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
+from keras_permix.layers.embedding.growth import grow_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.random_order import RandomOrder
-from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.checks import check_floats, check_integer
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
+    check_growth,
     check_patches,
     check_std,
-    per_channel,
     preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
@@ -33,7 +36,9 @@ class ButterflyViT(ImageClassifier):
     positions. Layer `i` cuts them into blocks by stage `i` of the butterfly and applies a whole
     post-norm Transformer layer to each block, as `keras_permix.layers.ButterflyBlock` does.
     Normalization is part of the model, and images of another size are resized to `image_size`
-    first. The layers fit any `image_size`, the head fits one.
+    first. The layers fit any `image_size`, the head fits one: `from_preset` with a larger
+    `image_size` lets every new patch have the weights of the old one nearest to it, divided by the
+    number of these.
 
     Args:
         image_size: Side of the square image in pixels that the patches are cut from.
@@ -47,6 +52,9 @@ class ButterflyViT(ImageClassifier):
         block_size: Tokens per block; it divides their number, and is that number for a plain
             Transformer. `None`: as many as patches along a side of the image, with which two
             layers mix all tokens.
+        mixer: What mixes the tokens of a block, a name of `keras_permix.layers.mixers.MIXERS` or a
+            dict with that `"name"` and arguments of its layer; or a list of these, one per layer.
+            `None`: softmax attention of `num_heads`.
         random_order: Seed of a random order of the patches, the same for all images: a control for
             what neighborhood contributes. `None`: the patches in rows.
         mean, std: Normalization per channel on the scale 0–1.
@@ -78,6 +86,7 @@ class ButterflyViT(ImageClassifier):
         num_heads: int = 8,
         mlp_dim: int = 256,
         block_size: int | None = None,
+        mixer: str | dict[str, Any] | list | None = None,
         random_order: int | None = None,
         mean: tuple[float, ...] = (0.5, 0.5, 0.5),
         std: tuple[float, ...] = (0.5, 0.5, 0.5),
@@ -95,8 +104,9 @@ class ButterflyViT(ImageClassifier):
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "block_size": block_size,
+            "mixer": check_mixers(mixer, depth, check_mixer_or_none),
             "random_order": random_order,
-            "mean": per_channel("mean", mean, channels),
+            "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
         for key in SIZES:
@@ -107,6 +117,19 @@ class ButterflyViT(ImageClassifier):
         x = keras.layers.Flatten(dtype=dtype, name="flatten")(feature_maps[-1])
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """The head for more patches; those in a random order are others in each number."""
+        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
+            return value
+        old, new = check_growth(self, source)
+        if self.get_config()["random_order"] is not None:
+            raise ValueError(
+                "A ButterflyViT with a `random_order` takes no other `image_size` with its head, "
+                "whose patches are in the order of theirs. Give `num_classes` of a new head, or "
+                f"`load_weights=False`. Received: image_size={self.get_config()['image_size']}"
+            )
+        return grow_head(value, old, new)
 
 
 def _embed(images, config, dtype):
@@ -125,12 +148,20 @@ def _encode(x, config, dtype):
     block_size = side if config["block_size"] is None else config["block_size"]
     feature_maps = []
     for index in range(config["depth"]):
-        attention = SoftmaxAttention(
-            config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer"
-        )
         block = MixerBlock(
-            attention, config["mlp_dim"], norm_first=False, dtype=dtype, name="transformer"
+            _make_mixer(config, index, dtype),
+            config["mlp_dim"],
+            norm_first=False,
+            dtype=dtype,
+            name="transformer",
         )
         x = ButterflyBlock(block, block_size, index, dtype=dtype, name=f"block_{index}")(x)
         feature_maps.append(x)
     return feature_maps
+
+
+def _make_mixer(config, index, dtype):
+    spec = mixer_at(config["mixer"], index)
+    if spec is None:
+        return SoftmaxAttention(config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer")
+    return make_mixer(spec, index, config["depth"], use_bias=True, dtype=dtype, name="mixer")

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 
 from keras_permix.data.graphs.pad import AXES
-from keras_permix.layers.graph.graph_embedding import DEGREES, FEATURE_VALUES
-from keras_permix.layers.graph.graphormer_bias import DISTANCES, EDGE_VALUES, EDGES
+from keras_permix.graph_tables import ROWS
+from keras_permix.layers.graph.graphormer_bias import EDGES
 
 
 def graph_inputs(config: dict) -> dict[str, Any]:
@@ -71,9 +71,8 @@ def _shape(name, batch, nodes, given, spec):
 
 def _check_range(name, array, spec):
     """Check that numbers are rows of the model's tables."""
-    rows = {"in_degree": DEGREES, "out_degree": DEGREES, "spatial_pos": DISTANCES}
-    values = FEATURE_VALUES if name == "x" else EDGE_VALUES
-    most = rows.get(name, values * (spec.shape[-1] or 0) + 1) - 1
+    one_table = name in ("in_degree", "out_degree", "spatial_pos")
+    most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # and a row for padding
     if (
         not np.issubdtype(array.dtype, np.integer)
         or not 0 <= array.min(initial=0) <= array.max(initial=0) <= most

@@ -13,12 +13,20 @@ from keras_permix.layers.graph.graph_embedding import GraphEmbedding
 from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_named, check_rate
+from keras_permix.layers.mixers import check_mixers, mixer_at
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_named,
+    check_rate,
+)
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
+from keras_permix.zoo.texts import check_texts
 
 SIZES = (
     "targets", "node_features", "edge_features", "width", "depth", "num_heads", "mlp_dim",
@@ -47,7 +55,7 @@ class Graphormer(ZooModel):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
             `"name"` and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
-            `GraphormerBlock`. `None`: the class's own.
+            `GraphormerBlock`; or a list of these, one per block. `None`: the class's own.
         edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (that
             which joins them), as of `GraphormerBias`.
         max_hops: Edges of a path that count.
@@ -89,7 +97,7 @@ class Graphormer(ZooModel):
         depth: int = 12,
         num_heads: int = 32,
         mlp_dim: int = 768,
-        mixer: str | dict | None = None,
+        mixer: str | dict | list | None = None,
         edges: str = "multi_hop",
         max_hops: int = 5,
         dropout: float = 0.1,
@@ -110,7 +118,9 @@ class Graphormer(ZooModel):
             "depth": depth,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
-            "mixer": check_named("mixer", self.default_mixer if mixer is None else mixer, MIXERS),
+            "mixer": check_mixers(
+                self.default_mixer if mixer is None else mixer, depth, _check_mixer
+            ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
             "max_hops": max_hops,
             "dropout": check_rate("dropout", dropout),
@@ -153,7 +163,8 @@ class Graphormer(ZooModel):
                 f"Received: {self.name} with node_features={config['node_features']}, "
                 f"edge_features={config['edge_features']}"
             )
-        return self._taken(from_smiles(list(texts), hops=config["max_hops"]))
+        smiles = check_texts(texts, paired=False, name="smiles")
+        return self._taken(from_smiles(smiles, hops=config["max_hops"]))
 
     def check_arrays(self, x: Any) -> None:
         check_graphs(x, self.input)
@@ -195,7 +206,7 @@ def _encode(graphs, config, dtype):
         block = GraphormerBlock(
             config["num_heads"],
             config["mlp_dim"],
-            config["mixer"],
+            mixer_at(config["mixer"], index),
             dropout=config["dropout"],
             attention_dropout=config["attention_dropout"],
             layer=index,
@@ -224,6 +235,10 @@ def _random_graph(rng, config):
     return rng.integers(0, 9, (nodes, config["node_features"])), np.hstack([ends, features])
 
 
+def _check_mixer(mixer):
+    return check_named("mixer", mixer, MIXERS)
+
+
 def _check_config(config):
     for key in SIZES:
         check_integer(key, config[key])
@@ -233,15 +248,5 @@ def _check_config(config):
 
 def _per_target(argument, value, targets):
     """A float, or a list of one per target."""
-    if isinstance(value, Real):
-        return float(value)
-    try:
-        floats = [float(number) for number in value]
-    except (TypeError, ValueError):
-        floats = []
-    if len(floats) != targets:
-        raise ValueError(
-            f"`{argument}` must be a number, or one per target. "
-            f"Received: {argument}={value!r}, targets={targets}"
-        )
-    return floats
+    one = isinstance(value, Real)
+    return float(value) if one else check_floats(argument, value, targets, "target")

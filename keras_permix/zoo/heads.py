@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_permix.layers.mixers import is_causal
 from keras_permix.layers.parts.masks import visible_keys
 
 
@@ -29,6 +30,24 @@ def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
         return ops.max(ops.where(real, tokens, ops.cast(-float("inf"), tokens.dtype)), axis=1)
     count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)
     return ops.sum(tokens * ops.cast(ops.cast(real, "float32") / count, tokens.dtype), axis=1)
+
+
+def check_class_token(pooling: str, mixers: Any) -> None:
+    """Refuse to read out a class token, which stands first, where no mixer hears later tokens.
+
+    Args:
+        pooling: As in `pool_tokens`.
+        mixers: What `check_mixers` returned.
+
+    Raises:
+        ValueError: for "cls" with mixers that are all causal.
+    """
+    specs = mixers if isinstance(mixers, list) else [mixers]
+    if pooling == "cls" and all(map(is_causal, specs)):
+        raise ValueError(
+            "A class token stands ahead of all others, and hears none of them through causal "
+            f'mixers: choose another `pooling`. Received: pooling="cls", mixer={mixers}'
+        )
 
 
 def logits_of(x: Any, num_classes: int, dtype: Any) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_permix.layers.embedding.image_range import RANGE
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.checks import check_floats, check_integer
 from keras_permix.zoo.classifier import Classifier
 
 
@@ -48,26 +48,37 @@ def preprocess(images: Any, config: dict, dtype: Any, align_corners: bool = Fals
     return layer(images)
 
 
-def per_channel(argument, values, channels):
-    """Return one float per channel."""
-    try:
-        floats = [float(value) for value in values]
-    except (TypeError, ValueError):
-        floats = []
-    if len(floats) != channels:
-        raise ValueError(
-            f"`{argument}` must hold one value per channel. "
-            f"Received: {argument}={values!r}, channels={channels}"
-        )
-    return floats
-
-
 def check_std(std, channels):
     """Return one positive float per channel."""
-    floats = per_channel("std", std, channels)
+    floats = check_floats("std", std, channels, "channel")
     if min(floats) <= 0:
         raise ValueError(f"`std` must hold positive numbers. Received: std={floats!r}")
     return floats
+
+
+def check_growth(model, source):
+    """The sides of two models' grids of patches, or pixels, of which the first's is not smaller.
+
+    Args:
+        model: A model, with `patch_size` or without.
+        source: Another of its class, whose weights it is to have.
+
+    Returns:
+        `(old, new)`: the sides of `source` and of `model`.
+
+    Raises:
+        ValueError: for a model of smaller images than `source`.
+    """
+    configs = [one.get_config() for one in (source, model)]
+    old, new = (config["image_size"] // config.get("patch_size", 1) for config in configs)
+    if new < old:
+        raise ValueError(
+            f"`image_size` can grow, not shrink, since {type(model).__name__} has weights of its "
+            "own for every place of the image: give it larger images, which it resizes. "
+            f"Received: image_size={configs[1]['image_size']} for weights of image_size="
+            f"{configs[0]['image_size']}"
+        )
+    return old, new
 
 
 def check_patches(config, *sizes):

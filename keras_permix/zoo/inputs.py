@@ -1,7 +1,11 @@
 """A look at inputs where they come in, before anything compiled has them."""
 
+import contextlib
 import functools
 import inspect
+import itertools
+import numbers
+import types
 import warnings
 from typing import Any
 
@@ -12,28 +16,106 @@ from keras_permix._typing import Tensor
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
+from keras_permix.layers.parts.checks import check_integer
+from keras_permix.ops.backend.running import weights_kept
+from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
 
 
 def _checked(name):
-    """The method of a Keras model, which looks at its arrays first."""
+    """The method of a Keras model, which looks at its arrays first, and reads texts."""
     signature = inspect.signature(getattr(keras.Model, name))
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self, x=None, *args, **kwargs):
-        if name.startswith("predict"):
-            x = self.encoded(x)
-        given = signature.bind(self, x, *args, **kwargs).arguments
-        for inputs in (x, given.get("validation_data")):
-            # One batch is no more than a step, for which a tensor would leave its device.
-            if not name.endswith("_on_batch") or _are_arrays(inputs):
-                self.check_inputs(inputs)
-        return getattr(super(CheckedInputs, self), name)(x, *args, **kwargs)
+        call = signature.bind(self, x, *args, **kwargs)
+        held_out = call.arguments.get("validation_data")
+        beside, *targets = held_out if isinstance(held_out, tuple | list) else (held_out,)
+        (x, first), (beside, other) = self.opened(x), self.opened(beside)
+        # One batch is no more than a step, for which a tensor would leave its device.
+        whole = not name.endswith("_on_batch")
+        for seen in (first, other):
+            if whole or are_arrays(seen):
+                self.check_inputs(seen)
+        _check_count(x)
+        for size in ("batch_size", "validation_batch_size"):
+            if call.arguments.get(size) is not None:
+                check_integer(size, call.arguments[size])
+        y = call.arguments.get("y")
+        if "y" in signature.parameters:
+            if y is None and are_arrays(x) and needs_targets(self):
+                raise ValueError(f"`y` must be the targets of `x`. Received: {name} of x alone")
+            for data, seen in ((x, first), (beside, other)):
+                # A batch of data, of which targets are a part.
+                if data is not seen and isinstance(seen, tuple | list) and len(seen) > 1:
+                    checked_targets(seen[1], self)
+        call.arguments["x"] = x
+        if y is not None and (whole or not keras.ops.is_tensor(y)):
+            call.arguments["y"] = checked_targets(y, self)
+        if targets:
+            targets[0] = checked_targets(targets[0], self)
+        if held_out is not None:
+            call.arguments["validation_data"] = (beside, *targets) if targets else beside
+        with weights_kept(self) if whole else contextlib.nullcontext():
+            return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
     return method
 
 
-def _are_arrays(inputs):
+def _check_count(x):
+    """Refuse arrays of no sample, of which Keras makes nothing but an error of its own."""
+    arrays = [x for x in keras.tree.flatten(x) if isinstance(x, np.ndarray)]
+    if arrays and not all(len(array) for array in arrays if array.ndim):
+        raise ValueError(
+            "`x` must hold one sample or more. Received: "
+            f"x of {', '.join(f'shape {array.shape}' for array in arrays)}"
+        )
+
+
+def _peeked(generator):
+    """The first item of a generator, and a generator of all items."""
+
+    def again():
+        yield from first
+        for item in generator:  # noqa: UP028, `yield from` would close it
+            yield item
+
+    first = list(itertools.islice(generator, 1))
+    return first[0] if first else None, again()
+
+
+def _first_of(loader):
+    """A sample of what a `DataLoader` reads by its places, as a batch; `None` of anything else.
+
+    A batch is not begun, which may start processes. Whatever goes wrong, Keras will meet as well.
+    """
+    data = getattr(loader, "dataset", None)
+    if getattr(loader, "batch_sampler", None) is None or not hasattr(type(data), "__len__"):
+        return None
+    try:
+        return keras.tree.map_structure(_as_array, loader.collate_fn([data[0]]))
+    except Exception:
+        return None
+
+
+def _has_strings(data):
+    """Whether a `tf.data.Dataset` gives strings as inputs, which is known before it gives any."""
+    spec = getattr(data, "element_spec", None)
+    spec = spec[0] if isinstance(spec, tuple) and spec else spec
+    return any(getattr(part, "dtype", None) == "string" for part in keras.tree.flatten(spec))
+
+
+def _are_numbers(x):
+    return all(leaf is None or isinstance(leaf, numbers.Real) for leaf in keras.tree.flatten(x))
+
+
+def _as_array(value):
+    foreign = hasattr(value, "__array__") and not keras.ops.is_tensor(value)
+    return np.asarray(value) if foreign else value
+
+
+def are_arrays(inputs: Any) -> bool:
+    """Whether inputs, however they nest, are NumPy arrays."""
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
 
 
@@ -41,12 +123,15 @@ class CheckedInputs:
     """What a Keras model is mixed with to look at the arrays that people give it.
 
     Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
-    and `predict` get. Of other tensors a call looks at the shape alone; generators, and data sets
-    of other libraries, are not looked at.
+    and `predict` get, the first batch of a generator or a `keras.utils.PyDataset`, and the first
+    sample that a `DataLoader` could give, each with its targets. Of other tensors a call looks at
+    the shape alone. Of a `tf.data.Dataset` nothing is read: that may lose a batch, or change their
+    order.
     """
 
     # `self: Any` is a Keras model, of which no type tells.
     _warned = False
+    _warned_of_loss = 0  # the `id` of one
 
     fit = _checked("fit")
     evaluate = _checked("evaluate")
@@ -57,12 +142,38 @@ class CheckedInputs:
 
     def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         inputs = self.encoded(inputs)
-        if _are_arrays(inputs):  # A tensor may be that of a compiled step.
+        if are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         elif isinstance(self.preprocessor, ImagePreprocessor):
             for images in keras.tree.flatten(inputs):
                 check_images(images, len(self.preprocessor.mean), squeezed=True)
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
+
+    def opened(self: Any, x: Any) -> tuple[Any, Any]:
+        """Inputs for a method of Keras, with texts encoded, and what can be seen of them."""
+        x = self.encoded(x)
+        if isinstance(x, list | tuple) and _are_numbers(x):
+            raise ValueError(
+                "`x` must be arrays of one sample or more; `numpy.asarray` makes them of lists. "
+                f"Received: x={str(x)[:200]}"
+            )
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "biufV":
+            raise ValueError(f"`x` must hold numbers. Received: x of {x.dtype}, shape {x.shape}")
+        if isinstance(x, types.GeneratorType):
+            first, x = _peeked(x)
+            return x, first
+        if isinstance(x, keras.utils.PyDataset) and not isinstance(x, Pipeline):
+            return x, x[0]
+        if _has_strings(x):
+            raise ValueError(
+                f"{type(self).__name__} reads no strings of a `tf.data.Dataset`. Give it arrays: "
+                "those that `keras_permix.data.read_image` reads of files, or the model's `encode` "
+                f"makes of texts. Received: x of {x.element_spec}"
+            )
+        if isinstance(self.preprocessor, ImagePreprocessor) and not are_arrays(x):
+            first = _first_of(x)
+            return x, x if first is None else first
+        return x, x
 
     def encoded(self, x: Any) -> Any:
         """Inputs, and in place of texts what `encode` makes of them."""
@@ -70,7 +181,11 @@ class CheckedInputs:
 
     def encode(self, texts: Any) -> Any:
         """The arrays that the model takes for texts; a model that takes none raises ValueError."""
-        raise ValueError(f"{type(self).__name__} takes no texts. Received: {str(texts)[:200]!r}")
+        raise ValueError(
+            f"{type(self).__name__} takes arrays of images, and no texts; "
+            "`keras_permix.data.read_image` makes one of a file. "
+            f"Received: {str(texts)[:200]!r}"
+        )
 
     def check_inputs(self, x: Any) -> None:
         """Check that inputs are what the model takes; warn once of images that seem to be scaled.

@@ -1,13 +1,15 @@
 """The Transformer encoder of the Long Range Arena, with any token mixer."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
 
+from keras_permix._typing import StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
+from keras_permix.layers.embedding.growth import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
-from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
+from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at, sized
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_integer,
@@ -15,7 +17,7 @@ from keras_permix.layers.parts.checks import (
     check_rate,
 )
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.zoo.heads import logits_of, pool_tokens
+from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
@@ -45,7 +47,8 @@ class LRATransformer(SequenceClassifier):
         max_length: The most tokens of a text.
         num_classes: Number of logits.
         pairs: Whether the model takes two texts at once.
-        image_size: Side of the images in pixels. `None`: the model takes texts.
+        image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
+            another one repeats rows and columns of learned positions, as for Path-X.
         width: Channels per token.
         inner_dim: Channels of values, queries and keys, of all heads together. `None`: `width`.
         depth: Number of blocks.
@@ -66,6 +69,8 @@ class LRATransformer(SequenceClassifier):
             besides these.
         embedding_stddev: Standard deviation that the vectors of token ids are drawn with.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
+        tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
+            are bytes, where the vocabulary is theirs.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -105,6 +110,7 @@ class LRATransformer(SequenceClassifier):
         compare_pairs: bool = False,
         embedding_stddev: float = 1.0,
         dropout: float = 0.0,
+        tokenizer: StrPath | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -129,13 +135,25 @@ class LRATransformer(SequenceClassifier):
             "compare_pairs": compare_pairs,
             "embedding_stddev": embedding_stddev,
             "dropout": check_rate("dropout", dropout),
+            "tokenizer": tokenizer,
         }
         config = check_sequence_config(config)
+        check_class_token(pooling, config["mixer"])
         inputs, tokens, mask = sequence_inputs(config, dtype)
         x, mask = _embed(tokens, mask, config, dtype)
         feature_maps = _encode(x, mask, config, dtype)
         logits = _classify(feature_maps[-1], mask, config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Learned positions of another number of pixels: rows and columns of these are repeated."""
+        old, new = (model.get_config()["image_size"] for model in (source, self))
+        if weight.path != "embedding/positions" or not old or not new or old == new:
+            return value
+        first = int(self.get_config()["pooling"] == "cls")
+        value = ops.convert_to_tensor(value)
+        grown = copy(value[first:], nearest_on_grid(old, new), axis=0)
+        return ops.concatenate([value[:first], grown], axis=0)
 
 
 def _embed(tokens, mask, config, dtype):
@@ -157,9 +175,10 @@ def _embed(tokens, mask, config, dtype):
 def _encode(x, mask, config, dtype):
     """The tokens after each block."""
     dropout, depth, feature_maps = config["dropout"], config["depth"], []
+    longest = config["max_length"] + (config["pooling"] == "cls")
     for index in range(depth):
         mixer = make_mixer(
-            _sized(mixer_at(config["mixer"], index), config),
+            sized(mixer_at(config["mixer"], index), longest),
             index,
             depth,
             ragged=mask is not None,
@@ -183,12 +202,6 @@ def _encode(x, mask, config, dtype):
         x = block(x, mask=mask)
         feature_maps.append(x)
     return feature_maps
-
-
-def _sized(spec, config):
-    """A mixer whose weights are for a longest sequence is made for that of the model."""
-    longest = config["max_length"] + (config["pooling"] == "cls")
-    return {"max_length": longest, **spec} if spec["name"] == "linformer" else spec
 
 
 def _classify(tokens, mask, config, dtype):

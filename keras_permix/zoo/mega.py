@@ -6,13 +6,16 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import StrPath
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.norms import make_norm, normalize
+from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.ops.reference.precision import full_precision
+from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
@@ -43,21 +46,21 @@ class MEGA(SequenceClassifier):
         image_size: Side of the square image in pixels; `None` for texts.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
         width: Channels per token.
-        hidden_dim: Width of the values that are mixed. `None`: twice `width`.
+        inner_dim: Width of the values that are mixed. `None`: twice `width`.
         shared_dim: Width of what queries and keys are made of.
-        mlp_dim: Hidden width of the feed-forward layers. `None`: `hidden_dim`.
-        classifier_dim: Hidden width of the head. `None`: `hidden_dim`.
+        mlp_dim: Hidden width of the feed-forward layers. `None`: `inner_dim`.
+        classifier_dim: Hidden width of the head. `None`: `inner_dim`.
         ema_dim: Number of decays per channel of the moving averages.
         depth: Number of blocks.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
-        prenorm: Whether norms come before the halves of a block, and once more at the end, or
+        norm_first: Whether norms come before the halves of a block, and once more at the end, or
             after the halves.
         mixer: An attention function, "softmax", "laplace" or "relu2"; or a permutation of the
             values in its place, a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
             dict with that `"name"` and arguments of its layer. (The last group of CSP in a text
-            may be shorter.) `None`: the class's own.
+            may be shorter.) Or a list of these, one per block. `None`: the class's own.
         chunk_size: Tokens attend within chunks of this many; `None`: to all. The last chunk of a
-            text may be shorter.
+            text may be shorter. It needs a block that attends.
         truncation: Number of tokens that a token is averaged over in each direction. `None`: all.
         position_bias: "simple" or "rotary"; see `keras_permix.layers.MegaBlock`.
         causal: Whether tokens see only those before them. It needs an attention function.
@@ -67,6 +70,8 @@ class MEGA(SequenceClassifier):
         attention_dropout: Rate of the dropout of the attention maps.
         keep_unused_params: With a permutation, hold the weights of the attention all the same, as
             the released code of CSP does.
+        tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
+            are bytes, where the vocabulary is theirs.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -98,15 +103,15 @@ class MEGA(SequenceClassifier):
         mean: tuple[float, ...] = (0.5,),
         std: tuple[float, ...] = (0.5,),
         width: int = 128,
-        hidden_dim: int | None = None,
+        inner_dim: int | None = None,
         shared_dim: int = 64,
         mlp_dim: int | None = None,
         classifier_dim: int | None = None,
         ema_dim: int = 16,
         depth: int = 4,
         norm: str = "layernorm",
-        prenorm: bool = True,
-        mixer: str | dict | None = None,
+        norm_first: bool = True,
+        mixer: str | dict | list | None = None,
         chunk_size: int | None = None,
         truncation: int | None = None,
         position_bias: str = "simple",
@@ -115,6 +120,7 @@ class MEGA(SequenceClassifier):
         hidden_dropout: float = 0.0,
         attention_dropout: float = 0.0,
         keep_unused_params: bool = False,
+        tokenizer: StrPath | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -128,15 +134,15 @@ class MEGA(SequenceClassifier):
             "mean": mean,
             "std": std,
             "width": width,
-            "hidden_dim": hidden_dim,
+            "inner_dim": inner_dim,
             "shared_dim": shared_dim,
             "mlp_dim": mlp_dim,
             "classifier_dim": classifier_dim,
             "ema_dim": ema_dim,
             "depth": depth,
             "norm": norm,
-            "prenorm": prenorm,
-            "mixer": check_mega_mixer(self.default_mixer if mixer is None else mixer),
+            "norm_first": norm_first,
+            "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, depth),
             "chunk_size": chunk_size,
             "truncation": truncation,
             "position_bias": position_bias,
@@ -145,6 +151,7 @@ class MEGA(SequenceClassifier):
             "hidden_dropout": hidden_dropout,
             "attention_dropout": attention_dropout,
             "keep_unused_params": keep_unused_params,
+            "tokenizer": tokenizer,
         }
         config = _check_config(check_sequence_config(config))
         inputs, tokens, mask = sequence_inputs(config, dtype)
@@ -200,7 +207,7 @@ class MEGA(SequenceClassifier):
         for block, before in zip(blocks, state["blocks"], strict=True):
             x, after = block.stream(x, before)
             states.append(after)
-        normed = self.get_layer("norm")(x) if config["prenorm"] else x
+        normed = self.get_layer("norm")(x) if config["norm_first"] else x
         total = state["total"] + ops.sum(_in_full(normed), axis=1)
         position = state["position"] + tokens.shape[1]
         logits = total / ops.cast(position, total.dtype)
@@ -242,13 +249,16 @@ def _encode(x, mask, config, dtype):
 
 def _make_block(config, index, dtype):
     place, ragged = (index, config["depth"]), not config["image_size"]
+    mixer = mixer_at(config["mixer"], index)
     attention = {name: config[name] for name in ("position_bias", "max_length", "chunk_size")}
+    if isinstance(config["mixer"], list) and not isinstance(mixer, str):
+        attention["chunk_size"] = None  # of other blocks, which attend
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
-    same = ("hidden_dim", "shared_dim", "mlp_dim", "causal", "norm", "prenorm")
+    same = ("inner_dim", "shared_dim", "mlp_dim", "causal", "norm", "norm_first")
     return MegaBlock(
         **{name: config[name] for name in (*same, "dropout", "hidden_dropout")},
-        mixer=make_mega_mixer(config["mixer"], *place, ragged, dtype=dtype, name="mixer"),
-        average={"hidden_dim": config["ema_dim"], "truncation": config["truncation"]},
+        mixer=make_mega_mixer(mixer, *place, ragged, dtype=dtype, name="mixer"),
+        average={"ema_dim": config["ema_dim"], "truncation": config["truncation"]},
         attention=attention,
         drop_unused=not config["keep_unused_params"],
         dtype=dtype,
@@ -258,13 +268,9 @@ def _make_block(config, index, dtype):
 
 def _pool(x, mask, config, dtype):
     """The mean of the real tokens, in full precision, since there are many."""
-    if config["prenorm"]:
+    if config["norm_first"]:
         x = normalize(make_norm(config["norm"], dtype=dtype, name="norm"), x, mask)
-    x = _in_full(x)
-    if mask is None:
-        return ops.sum(x, axis=1) / x.shape[1]
-    real = ops.cast(ops.expand_dims(mask, -1), x.dtype)
-    return ops.sum(x * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1)
+    return pool_tokens(_in_full(x), "mean", mask)
 
 
 def _in_full(x):
@@ -273,7 +279,7 @@ def _in_full(x):
 
 def _make_head(config, dtype):
     """The layers from the mean to logits in float32, which are named as in `HEAD`."""
-    width = config["classifier_dim"] or config["hidden_dim"] or 2 * config["width"]
+    width = config["classifier_dim"] or config["inner_dim"] or 2 * config["width"]
     classifier, dropout, activation, head, logits = HEAD
     return (
         Dense(width, dtype=dtype, name=classifier),
@@ -282,6 +288,10 @@ def _make_head(config, dtype):
         keras.layers.Dense(config["num_classes"], use_bias=False, dtype=dtype, name=head),
         keras.layers.Activation("linear", dtype="float32", name=logits),
     )
+
+
+def _check_mixers(mixer, depth):
+    return check_mixers(mixer, check_integer("depth", depth), check_mega_mixer)
 
 
 def _check_config(config):

@@ -1,26 +1,34 @@
 """The MLP-Mixers of the Dimension Mixer paper: dense, of butterflies, and of patches alone."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 
+from keras_permix._typing import StrPath, Tensor
 from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
+from keras_permix.layers.embedding.growth import grow_dense, grow_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_positive_or_none
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_positive_or_none,
+)
 from keras_permix.layers.parts.dense import Dense
-from keras_permix.zoo.heads import logits_of
+from keras_permix.zoo.heads import logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
+    check_growth,
     check_patches,
     check_std,
-    per_channel,
     preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
 HALVES = (0.5, 0.5, 0.5)
+POOLINGS = ("flatten", "mean")
 
 
 @zoo_model
@@ -28,9 +36,15 @@ class MLPMixer(ImageClassifier):
     """An MLP-Mixer, whose MLPs across tokens and channels are dense or butterflies.
 
     Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`, which the head reads off all features of all tokens. Normalization is
-    part of the model, and images of another size are resized to `image_size` first, bilinear with
-    aligned corners. Weights fit one `image_size` only: they mix as many tokens as it has patches.
+    `(batch, num_classes)`, which the head reads off all features of all tokens, as in the paper of
+    the Dimension Mixer, or off their mean, as in that of the MLP-Mixer. Normalization is part of
+    the model, and images of another size are resized to `image_size` first, bilinear with aligned
+    corners.
+
+    Weights mix as many tokens as an image has patches, and fit one `image_size`. `from_preset` with
+    a larger one grows them: every new patch has the weights of the old one nearest to it, and
+    hidden units are repeated as well; what is summed over is divided by the number of its copies.
+    Of patches that are repeated like this a grown model makes what it made of them before.
 
     Args:
         image_size: Side of the square image in pixels that the patches are cut from.
@@ -40,6 +54,10 @@ class MLPMixer(ImageClassifier):
         width: Channels per token.
         depth: Number of blocks.
         expansion: Hidden units of an MLP for each token, or channel, that it mixes.
+        token_units, channel_units: Hidden units of dense MLPs across tokens and across channels.
+            `None`: as `expansion` has it.
+        pooling: What the head reads: "flatten", or "mean" over the tokens after a normalization.
+        epsilon: Epsilon of the layer normalizations.
         mlp: "dense", "butterfly" or "butterfly_linear", see `keras_permix.layers.MLPMixerBlock`.
             `None`: the class's own.
         mean, std: Normalization per channel on the scale 0–1.
@@ -73,6 +91,10 @@ class MLPMixer(ImageClassifier):
         depth: int = 7,
         expansion: int = 2,
         mlp: str | None = None,
+        token_units: int | None = None,
+        channel_units: int | None = None,
+        pooling: str = "flatten",
+        epsilon: float = 1e-5,
         mean: tuple[float, ...] = HALVES,
         std: tuple[float, ...] = HALVES,
         dtype: Any = None,
@@ -88,7 +110,11 @@ class MLPMixer(ImageClassifier):
             "depth": check_integer("depth", depth),
             "expansion": check_integer("expansion", expansion),
             "mlp": check_choice("mlp", self.default_mlp if mlp is None else mlp, MLPS),
-            "mean": per_channel("mean", mean, channels),
+            "token_units": check_positive_or_none("token_units", token_units),
+            "channel_units": check_positive_or_none("channel_units", channel_units),
+            "pooling": check_choice("pooling", pooling, POOLINGS),
+            "epsilon": epsilon,
+            "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
         check_patches(config, "image_size")
@@ -97,10 +123,56 @@ class MLPMixer(ImageClassifier):
         x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
         feature_maps = []
         for index in range(depth):
-            x = MLPMixerBlock(config["mlp"], expansion, dtype=dtype, name=f"block_{index}")(x)
+            x = MLPMixerBlock(
+                config["mlp"], expansion, token_units, channel_units, epsilon, dtype=dtype,
+                name=f"block_{index}",
+            )(x)  # fmt: skip
             feature_maps.append(x)
-        logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
+        if pooling == "flatten":
+            x = _flatten(x, dtype)
+        else:
+            norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name="head_norm")
+            x = pool_tokens(norm(x), pooling)
+        logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    @classmethod
+    def from_timm(cls, path: StrPath, num_classes: int | None = None, **arguments: Any) -> Self:
+        """A model with the weights of an MLP-Mixer of timm.
+
+        Args:
+            path: `model.safetensors` with timm's names, or a folder that holds it; the mean and
+                the deviation of the images are read from a `config.json` beside it, else they are
+                0.5.
+            num_classes: Number of logits. `None`: the file's; with another the head is fresh.
+            **arguments: Others of the class, but for the sizes.
+
+        Returns:
+            A model of this class.
+
+        Raises:
+            ImportError: if the package `safetensors` is absent.
+            FileNotFoundError: for a missing file.
+            ValueError: for a damaged file, or tensors that are not those of such a model.
+
+        Source: Wightman, PyTorch Image Models, `timm/models/mlp_mixer.py`.
+        """
+        from keras_permix.zoo.convert.timm import make_model, read_mixer
+
+        if cls is not MLPMixer:
+            raise ValueError(
+                "timm's MLP-Mixers are dense: make an `MLPMixer`. "
+                f"Received: {cls.__name__}.from_timm"
+            )
+        return make_model(cls, read_mixer(path), num_classes, arguments)
+
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Of the MLPs along the tokens, and of the head, for more patches."""
+        mixes = "/token_" in weight.path
+        if tuple(weight.shape) == tuple(value.shape) or not (mixes or weight.path == "head/kernel"):
+            return value
+        old, new = check_growth(self, source)
+        return grow_dense(value, weight.shape, old, new) if mixes else grow_head(value, old, new)
 
 
 @zoo_model
@@ -118,7 +190,9 @@ class PatchOnlyMLPMixer(ImageClassifier):
     `(batch, num_classes)`, which the head reads off all pixels. A block mixes the pixels and
     channels of each patch, for every patch size in turn; its feature map is an image again.
     Normalization is part of the model, and images of another size are resized to `image_size`
-    first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one.
+    first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one:
+    `from_preset` with a larger `image_size` lets every new pixel have the weights of the old one
+    nearest to it, divided by the number of these.
 
     Args:
         image_size: Side of the square image in pixels; every patch size divides it.
@@ -173,7 +247,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
             "width": check_positive_or_none("width", width),
             "depth": check_integer("depth", depth),
             "expansion": check_integer("expansion", expansion),
-            "mean": per_channel("mean", mean, channels),
+            "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
         images = keras.Input((None, None, channels), name="images")
@@ -187,6 +261,12 @@ class PatchOnlyMLPMixer(ImageClassifier):
             feature_maps.append(x)
         logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """The head for more pixels."""
+        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
+            return value
+        return grow_head(value, *check_growth(self, source))
 
 
 def _flatten(x, dtype):

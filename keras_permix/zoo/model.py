@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import keras
-from keras.dtype_policies import DTypePolicyMap
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
-from keras_permix.zoo.inputs import CheckedInputs
+from keras_permix.layers.parts.composite import policy_at, policy_of
+from keras_permix.zoo.inputs import CheckedInputs, are_arrays
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import load_preset
+from keras_permix.zoo.presets.upload import upload_preset
 from keras_permix.zoo.presets.writer import save_preset
 
 
@@ -40,9 +41,13 @@ class ZooModel(CheckedInputs, keras.Model):
         self.task = type(self).task_for(config)
         self._zoo_config = config
         self._feature_maps = feature_maps
-        self._feature_models: dict[tuple[int, ...], Model] = {}
+        # Not for Keras to track, which takes no more layers after `quantize`.
+        feature_models: dict[tuple[int, ...], Model] = {}
+        object.__setattr__(self, "_feature_models", feature_models)
         if dtype is not None:
             self.dtype_policy = keras.dtype_policies.get(dtype)
+        for layer in self._flatten_layers(include_self=False):
+            layer._dtype_policy = policy_at(layer._dtype_policy, layer.path)
         self.labels = labels
 
     @classmethod
@@ -142,32 +147,23 @@ class ZooModel(CheckedInputs, keras.Model):
                 raise ValueError(
                     f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
                 )
-        if not keras.ops.is_tensor(inputs):  # A tensor may be that of a compiled step.
+        if are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         maps = self._feature_model(layers)(inputs)
-        return [maps] if len(layers) == 1 else maps  # Keras unpacks a list of one
+        return [maps] if len(layers) == 1 else maps
 
     def _feature_model(self, layers):
         if layers not in self._feature_models:
             outputs = [self._feature_maps[index] for index in layers]
-            self._feature_models[layers] = keras.Model(self.input, outputs)
+            one = outputs[0] if len(outputs) == 1 else outputs
+            self._feature_models[layers] = keras.Model(self.input, one)
         return self._feature_models[layers]
 
     def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
         if self.labels is not None:
             config["labels"] = list(self.labels)
-        return {**config, "dtype": keras.dtype_policies.serialize(self._policy_of_layers())}
-
-    def _policy_of_layers(self):
-        """The model's dtype policy; with quantized layers, a map from their paths to theirs."""
-        quantized = [layer for layer in self._flatten_layers() if layer.quantization_mode]
-        if not quantized:
-            return self.dtype_policy
-        policies = DTypePolicyMap(default_policy=self.dtype_policy)
-        for layer in quantized:
-            policies[layer.path] = layer.dtype_policy
-        return policies
+        return {**config, "dtype": keras.dtype_policies.serialize(policy_of(self))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
@@ -195,8 +191,9 @@ class ZooModel(CheckedInputs, keras.Model):
             labels: Names of the classes or outputs. `None`: the preset's, where the model has as
                 many outputs.
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
-                whose position table and shift steps are resized, or the `name` of the model, which
-                is new unless it is given. `None`: as in the preset.
+                whose position table and shift steps are resized (weights of other models for each
+                patch grow with a larger one), or the `name` of the model, which is new unless it is
+                given. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
@@ -224,7 +221,8 @@ class ZooModel(CheckedInputs, keras.Model):
         """Write the model as a preset that `from_preset` reads on every backend.
 
         The folder appears whole or not at all. Its probe, the outputs for random inputs, is
-        measured on the weights as stored.
+        measured on the weights as stored. As in KerasHub, which layers are frozen is not: in the
+        model that `from_preset` makes, all can be trained.
 
         Args:
             folder: A new or empty folder, or one that holds a preset, which is replaced.
@@ -249,3 +247,21 @@ class ZooModel(CheckedInputs, keras.Model):
         True
         """
         save_preset(self, folder, weights_dtype=weights_dtype, **metadata)
+
+    def upload_preset(self, handle: str, **metadata: Any) -> None:
+        """Write the model as a preset and upload it to a hub, from which `from_preset` reads it.
+
+        Whoever uploads is logged in with the hub's own package: `hf auth login`, or
+        `kagglehub.login()`.
+
+        Args:
+            handle: `hf://USER/MODEL`, where a repository is made if there is none, or
+                `kaggle://USER/MODEL/keras/VARIATION`.
+            **metadata: As of `save_to_preset`.
+
+        Raises:
+            ValueError: for another handle or metadata.
+            ImportError: if the hub's package is not installed.
+            ConnectionError: if the hub cannot be reached or refuses.
+        """
+        upload_preset(self, handle, **metadata)

@@ -6,10 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix._typing import StrPath
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.parts.checks import check_integer, check_positive_or_none
+from keras_permix.layers.parts.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.image_classifier import check_std, describe_images, make_images, per_channel
+from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
 from keras_permix.zoo.texts import check_texts, make_encoder
 
 PIXEL_VALUES = 256
@@ -20,15 +22,27 @@ class SequenceClassifier(Classifier):
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
     "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
-    `encode` makes these of texts, and `predict` and `classify` take texts as they are.
+    `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
+    themselves.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
-    The constructor takes `vocabulary_size`, `max_length`, `pairs` and `image_size`. It may take
-    `tokenizer`, the text of a `tokenizer.json`, and then has `asset_files`; and `use_token_types`,
-    whether pairs are joined in one sequence, with "token_types" of 0 and 1 beside the others.
+    The constructor takes `vocabulary_size`, `max_length`, `pairs`, `image_size` and `tokenizer`, of
+    which the last may be set later. It may take `use_token_types`, whether pairs are joined in one
+    sequence, with "token_types" of 0 and 1 beside the others.
     """
 
+    asset_files = {"tokenizer": TOKENIZER_FILE}
     _encoder = None
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The text of the model's `tokenizer.json`; `None` where texts are bytes."""
+        return self._zoo_config["tokenizer"]
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: StrPath | None) -> None:
+        self._zoo_config["tokenizer"] = tokenizer_text(tokenizer)
+        self._encoder = None
 
     @classmethod
     def task_for(cls, config: dict[str, Any]) -> str:
@@ -94,21 +108,29 @@ class SequenceClassifier(Classifier):
         return encoder(texts, self._zoo_config["max_length"])
 
     def check_arrays(self, x: Any) -> None:
-        if not isinstance(x, dict):
+        if self.task == "image_classification":
             super().check_arrays(x)
-        elif isinstance(x.get("tokens"), np.ndarray):
-            check_tokens(x["tokens"], x.get("mask"), self.get_config())
+        elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
+            raise ValueError(
+                '`x` must be texts, or a dict of "tokens" and "mask" as `encode` makes it. '
+                f"Received: an array of shape {tuple(x.shape)}"
+            )
+        elif not isinstance(x, dict):
+            return
+        elif isinstance(tokens := x.get("tokens"), np.ndarray) or keras.ops.is_tensor(tokens):
+            tokens = keras.ops.convert_to_numpy(tokens)
+            check_tokens(tokens, x.get("mask"), self.get_config())
 
 
 def check_tokens(tokens, mask, config):
     """Check that arrays are token ids and their mask."""
     shape = ("batch", *(2,) * config["pairs"], "tokens")
     right = tokens.ndim == len(shape) and tokens.shape[1:-1] == shape[1:-1]
-    if not right or not np.issubdtype(tokens.dtype, np.integer) or np.shape(mask) != tokens.shape:
+    if not right or not np.issubdtype(tokens.dtype, np.integer) or _shape(mask) != tokens.shape:
         raise ValueError(
             f"`tokens` must be integers of the shape ({', '.join(map(str, shape))}), and `mask` of "
             f"the same shape. Received: tokens.shape={tokens.shape}, {tokens.dtype}, "
-            f"mask.shape={np.shape(mask)}"
+            f"mask.shape={_shape(mask)}"
         )
     if tokens.shape[-1] > config["max_length"]:
         raise ValueError(
@@ -123,27 +145,34 @@ def check_tokens(tokens, mask, config):
         )
 
 
+def _shape(array):
+    return tuple(array.shape) if keras.ops.is_tensor(array) else np.shape(array)
+
+
 def check_sequence_config(config):
     """Check what sequence models have in common, and give it in plain values.
 
     Args:
-        config: With "num_classes", "vocabulary_size", "max_length", "pairs" and "image_size", and
-            "mean" and "std" of images, unless pixels are token ids.
+        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size" and
+            "tokenizer", and "mean" and "std" of images, unless pixels are token ids.
 
     Returns:
-        The configuration, its "max_length" that of the pixels where there are images.
+        The configuration, its "max_length" that of the pixels where there are images, its
+        "tokenizer" a text.
     """
     for key in ("num_classes", "vocabulary_size", "max_length"):
         check_integer(key, config[key])
+    config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
     if check_positive_or_none("image_size", config["image_size"]):
-        if config["pairs"]:
+        if config["pairs"] or config["tokenizer"]:
             raise ValueError(
-                "`pairs` are of texts, and `image_size` must be None for them. "
-                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
+                "`pairs` and `tokenizer` are of texts, and `image_size` must be None for them. "
+                f"Received: pairs={config['pairs']}, image_size={config['image_size']}, "
+                f"tokenizer={str(config['tokenizer'])[:60]}"
             )
         config = {**config, "max_length": config["image_size"] ** 2}
     if "mean" in config:
-        mean, std = per_channel("mean", config["mean"], 1), check_std(config["std"], 1)
+        mean, std = check_floats("mean", config["mean"], 1, "channel"), check_std(config["std"], 1)
         return {**config, "mean": mean, "std": std}
     if config["image_size"] and config["vocabulary_size"] < PIXEL_VALUES:
         raise ValueError(

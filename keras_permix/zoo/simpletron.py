@@ -5,9 +5,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
+from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS
+from keras_permix.layers.mixers import check_mixer_or_none, check_mixers
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_integer,
@@ -55,6 +56,9 @@ class SimpleTRON(SequenceClassifier):
         num_heads: Number of heads, which divides `width`.
         mlp_dim: Hidden width of the blocks' channel mixers.
         attention: "simple" or "softmax".
+        mixer: Another token mixer in the place of the attention, a name of
+            `keras_permix.layers.mixers.MIXERS` or a dict with that `"name"` and arguments of its
+            layer; or a list of these, one per block, `None` where there is the attention.
         variant: A row of the table in `SimpleAttentionBlock`: whether the attention has an output
             projection, and the block an extra skip. `None`: "simple_resl", or with softmax
             "simple_l", which has the projection alone, as BERT.
@@ -90,8 +94,6 @@ class SimpleTRON(SequenceClassifier):
     Conneau et al., "Supervised Learning of Universal Sentence Representations", 2017.
     """
 
-    asset_files = {"tokenizer": TOKENIZER_FILE}
-
     def __init__(
         self,
         vocabulary_size: int = 30522,
@@ -102,6 +104,7 @@ class SimpleTRON(SequenceClassifier):
         num_heads: int = 12,
         mlp_dim: int = 3072,
         attention: str = "simple",
+        mixer: str | dict[str, Any] | list | None = None,
         variant: str | None = None,
         extra_skip: str = "block",
         scale: str | None = "length",
@@ -127,6 +130,7 @@ class SimpleTRON(SequenceClassifier):
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "attention": attention,
+            "mixer": check_mixers(mixer, check_integer("depth", depth), check_mixer_or_none),
             "variant": check_choice("variant", variant or PLAIN[attention][0], VARIANTS),
             "extra_skip": check_choice("extra_skip", extra_skip, ("block", "attention")),
             "scale": check_choice("scale", scale, SCALES),
@@ -144,7 +148,7 @@ class SimpleTRON(SequenceClassifier):
         x, mask = embed(inputs, tokens, mask, config, dtype)
         feature_maps = []
         for index in range(depth):
-            x = make_block(config, dtype, name=f"block_{index}")(x, mask=mask)
+            x = make_block(config, index, dtype)(x, mask=mask)
             feature_maps.append(x)
         logits = classify(x[:, 0], config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)

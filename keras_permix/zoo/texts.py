@@ -6,15 +6,15 @@ from keras_permix.data.text.tokenizer import SubwordEncoder
 from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
 
 
-def check_texts(texts, paired):
-    """Return texts as a list of str, or where they are `paired` of tuples of two str."""
+def check_texts(texts, paired, name="texts"):
+    """Return `texts`, called `name`, as a list of str, or where `paired` of tuples of two str."""
     texts = texts.tolist() if isinstance(texts, np.ndarray) else texts
     found = list(texts) if isinstance(texts, list | tuple) else []
     if paired:
         found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
     if not found or not all(_is_text(text, paired) for text in found):
         kind = "tuples of two str, the texts of a pair" if paired else "str"
-        raise ValueError(f"`texts` must be a list of {kind}. Received: texts={str(texts)[:200]!r}")
+        raise ValueError(f"`{name}` must be a list of {kind}. Received: {name}={str(texts)[:99]!r}")
     return found
 
 
@@ -28,7 +28,7 @@ def _is_text(text, paired):
 def are_texts(x):
     """Whether what a model is given are texts, or something else that begins with one."""
     if isinstance(x, np.ndarray):
-        return x.dtype.kind in "UO"
+        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.ravel()[:1].tolist())
     while isinstance(x, list | tuple) and x:
         x = x[0]
     return isinstance(x, str)

@@ -5,21 +5,20 @@ from typing import Any, Self
 
 import keras
 
-from keras_permix._typing import DType, Tensor
+from keras_permix._typing import DType, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
+from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.resize_steps import resize_steps
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
+from keras_permix.layers.parts.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.zoo.heads import logits_of, pool_tokens
+from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
     check_patches,
     check_std,
-    per_channel,
     preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
@@ -56,6 +55,9 @@ class ViT(ImageClassifier):
         steps_image_size: The `image_size` that the shift steps of the mixers are made for. `None`:
             that of the model. Else they are moves on the grid of patches there, and scaled to the
             grid here as the position table is; see `layers.mixing.resize_steps`.
+        epsilon: Epsilon of the layer normalizations.
+        position_resizing: How the position table is resized where weights for another `image_size`
+            are loaded: "bicubic", or "nearest", which repeats rows and columns.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -91,6 +93,8 @@ class ViT(ImageClassifier):
         mean: Sequence[float] = (0.5, 0.5, 0.5),
         std: Sequence[float] = (0.5, 0.5, 0.5),
         steps_image_size: int | None = None,
+        epsilon: float = 1e-5,
+        position_resizing: str = "bicubic",
         dtype: DType = None,
         **kwargs: Any,
     ) -> None:
@@ -107,15 +111,58 @@ class ViT(ImageClassifier):
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
             "keep_unused_params": keep_unused_params,
-            "mean": per_channel("mean", mean, channels),
+            "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
             "steps_image_size": steps_image_size,
+            "epsilon": epsilon,
+            "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
         }
         _check_config(config)
         images = keras.Input((None, None, channels), name="images")
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         logits = _classify(feature_maps[-1], config, dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    @classmethod
+    def from_timm(
+        cls,
+        path: StrPath,
+        num_heads: int | None = None,
+        num_classes: int | None = None,
+        **arguments: Any,
+    ) -> Self:
+        """A model with the weights of a vision transformer of timm.
+
+        `swap_mixer` then puts another mixer in place of attention.
+
+        Args:
+            path: `model.safetensors` with timm's names, or a folder that holds it; the mean and
+                the deviation of the images are read from a `config.json` beside it, else they are
+                0.5, as for most of these models.
+            num_heads: Number of heads, which no tensor tells. `None`: that of ViT-Ti, S, B or L,
+                whose widths are 192, 384, 768 and 1024.
+            num_classes: Number of logits. `None`: the file's; with another the head is fresh.
+            **arguments: Others of the class, but for the sizes, the mixer and the pooling.
+
+        Returns:
+            A `ViT` with attention.
+
+        Raises:
+            ImportError: if the package `safetensors` is absent.
+            FileNotFoundError: for a missing file.
+            ValueError: for a damaged file, tensors that are not those of such a model, as of one
+                with registers, layer scales or normalized queries, or for another class than ViT.
+
+        Source: Wightman, PyTorch Image Models, `timm/models/vision_transformer.py`.
+        """
+        from keras_permix.zoo.convert.timm import make_model, read_vit
+
+        if cls is not ViT:
+            raise ValueError(
+                "timm's vision transformers attend: make a `ViT`, and have `swap_mixer` exchange "
+                f"the mixers. Received: {cls.__name__}.from_timm"
+            )
+        return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
     @classmethod
     def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +175,9 @@ class ViT(ImageClassifier):
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Positions of another number of patches are resized as an image is."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
-        return resize_table(value, there, here) if weight is here.table else value
+        if weight is not here.table:
+            return value
+        return resize_table(value, there, here, self.get_config()["position_resizing"])
 
 
 @zoo_model
@@ -170,6 +219,7 @@ def _encode(x, config, dtype):
             config["mlp_dim"],
             dropout=dropout,
             hidden_dropout=dropout,
+            epsilon=config["epsilon"],
             dtype=dtype,
             name=f"block_{index}",
         )
@@ -200,7 +250,8 @@ def _side(config, key):
 def _classify(tokens, config, dtype):
     """From tokens to logits in float32."""
     x = pool_tokens(tokens, config["pooling"])
-    x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
+    norm = dict(epsilon=config["epsilon"], dtype=dtype, name="head_norm")
+    x = keras.layers.LayerNormalization(**norm)(x)
     return logits_of(x, config["num_classes"], dtype)
 
 
@@ -209,3 +260,4 @@ def _check_config(config):
         check_integer(key, config[key])
     steps = config["steps_image_size"] is not None
     check_patches(config, "image_size", *["steps_image_size"] * steps)
+    check_class_token(config["pooling"], config["mixer"])

@@ -52,10 +52,16 @@ def test_it_learns_and_leaves_a_record(project):
     first, last = done.rows[0], done.rows[-1]
     assert last["loss"] < first["loss"] and last["val_loss"] < first["val_loss"]
     key = f"toy_{kind}/test/{METRICS[kind]}"
-    assert list(done.scores) == [key]
     if kind == "graphs":
+        assert list(done.scores) == [key, f"{key}_of_mean"]
+        lines = ((folder / f"{part}.jsonl").read_text().splitlines() for part in ("train", "test"))
+        rows = [map(json.loads, part) for part in lines]
+        train, test = (np.array([[row["degree"], row["feature"]] for row in part]) for part in rows)
+        baseline = np.mean(abs(test - train.mean(0)))
+        assert done.scores[f"{key}_of_mean"] == pytest.approx(baseline, rel=1e-3)
         assert done.scores[key] < first["val_mae"]
     else:
+        assert list(done.scores) == [key]
         assert done.scores[key] >= 0.9
     assert (folder / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert f"val_{METRICS[kind]}" in (folder / "run" / "log.csv").read_text().splitlines()[0]
@@ -150,7 +156,7 @@ def test_stopped_run_goes_on_to_the_same_result(project, tmp_path):
 def test_evaluate(project, capsys):
     kind, folder, _, done = project
     assert main(["evaluate", str(folder / "run" / "preset"), "--data-dir", str(folder)]) == 0
-    ((key, score),) = done.scores.items()
+    key, score = next(iter(done.scores.items()))
     shown = f"{score:.4g}" if kind == "graphs" else f"{100 * score:.2f} %"
     assert f"{key}: {shown}" in capsys.readouterr().out
 

@@ -9,7 +9,7 @@ from keras_permix import zoo
 
 IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
 TEXTS = dict(vocabulary_size=20, max_length=12, num_classes=3, width=8, depth=2)
-MEGA = dict(**TEXTS, hidden_dim=10, shared_dim=4, ema_dim=2)
+MEGA = dict(**TEXTS, inner_dim=10, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
 PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2)
 GRAPHS = dict(targets=3, width=8, depth=2, num_heads=2, mlp_dim=8)
@@ -19,7 +19,7 @@ BERT = dict(vocabulary_size=257, max_length=8, num_classes=3, width=8, depth=2)
 TINY = {
     "ButterflyMixer": dict(**IMAGES, mlp="butterfly"),
     "ButterflyViT": dict(**IMAGES, num_heads=2, mlp_dim=8),
-    "CSPMEGA": dict(**MEGA, norm="scalenorm", prenorm=False),
+    "CSPMEGA": dict(**MEGA, norm="scalenorm", norm_first=False),
     "CSPViT": dict(**VIT, mixer={"name": "csp"}),
     "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0], std=0.5),
     "LRATransformer": dict(**TEXTS, mlp_dim=8, mixer={"name": "slice_sort"}),

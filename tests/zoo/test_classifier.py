@@ -53,6 +53,12 @@ def test_wrong_labels(labels):
         model.labels = labels
 
 
+@pytest.mark.once
+def test_two_classes_of_one_name():
+    with pytest.raises(ValueError, match="`labels` must differ.*Received: .'a'. more than once"):
+        tiny(labels=["a", "b", "a"])
+
+
 def test_labels_are_kept_with_their_head(tmp_path):
     model = tiny()
     model.labels = list(NAMES)
@@ -108,6 +114,16 @@ def test_preprocessor_and_backbone_are_parts_of_the_model():
     assert trained == ["head_norm/gamma", "head_norm/beta", "head/kernel", "head/bias"]
     assert len(model.weights) == count
     np.testing.assert_array_equal(logits(model), expected)
+
+
+def test_backbone_is_extended_as_any_model():
+    model = tiny()
+    tokens = to_numpy(model.features(IMAGES, layers=[-1])[0])
+    pooled = keras.layers.GlobalMaxPooling1D()(model.backbone.output)
+    ours = keras.Model(model.input, pooled)
+    again = keras.Sequential([model.backbone, keras.layers.GlobalMaxPooling1D()])
+    for extended in (ours, again):
+        np.testing.assert_array_equal(to_numpy(extended(IMAGES)), tokens.max(axis=1))
 
 
 def test_parts_of_a_model_are_not_saved_beside_it():

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from tests.harness import assert_close, fit_classifier, fit_once, to_numpy
+from keras_permix.layers import CSP, MixerBlock
+from tests.harness import assert_close, check_extended, fit_classifier, fit_once, to_numpy
 from tests.zoo.models import FAMILIES, logits, tiny
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
@@ -57,6 +58,10 @@ def test_lora_is_merged_into_a_file(class_name, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert_close(to_numpy(loaded(IMAGES)), to_numpy(model(IMAGES)), kind="model")
+    part = keras.Model(model.input, model.get_layer("block_0").output)
+    part.save(tmp_path / "part.keras")
+    loaded = keras.saving.load_model(tmp_path / "part.keras")
+    assert_close(to_numpy(loaded(IMAGES)), to_numpy(part(IMAGES)), kind="model")
 
 
 @CLASSES
@@ -70,9 +75,57 @@ def test_int8_stays_close_and_is_saved(class_name, tmp_path):
     assert len(kernels) == 2 * 4 + 2  # the blocks' dense layers, patch embedding and head
     assert not np.array_equal(quantized, expected)
     assert_close(quantized, expected, dtype="int8", kind="model")
+    inner = to_numpy(model.features(IMAGES, layers=[-1])[0])
+    np.testing.assert_array_equal(to_numpy(model.backbone(IMAGES)), inner)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), quantized)
+
+
+@EACH_FAMILY
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_blocks_cut_out_stay_quantized(class_name, tmp_path):
+    """Keras keeps what a layer of a functional model says of itself, not of its parts."""
+    model = tiny(class_name)
+    model.quantize("int8")
+    check_extended(model, model.make_inputs(0, 4), model.backbone.outputs[0])
+    for file in ("first.keras", "second.keras"):
+        model.save(tmp_path / file)
+        loaded = keras.saving.load_model(tmp_path / file)
+        assert loaded.get_config() == {**model.get_config(), "name": loaded.name}
+        np.testing.assert_array_equal(logits(loaded), logits(model))
+        model = loaded
+    assert sum(weight.dtype == "int8" for weight in model.weights) > 2
+
+
+def in_a_sequence():
+    return keras.Sequential([keras.Input((16, 8)), MixerBlock(CSP(), 12, name="block")])
+
+
+def in_a_part():
+    tokens = keras.Input((16, 8))
+    return keras.Model(tokens, keras.Sequential([MixerBlock(CSP(), 12, name="block")])(tokens))
+
+
+def along_time():
+    frames = keras.Input((3, 16, 8))
+    block = MixerBlock(CSP(), 12, name="block")
+    return keras.Model(frames, keras.layers.TimeDistributed(block)(frames))
+
+
+@pytest.mark.parametrize("make", [in_a_sequence, in_a_part, along_time])
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_quantized_blocks_come_back_wherever_they_are(make, tmp_path):
+    model = make()
+    model.quantize("int8")
+    x = np.random.default_rng(0).normal(size=(2, *model.input_shape[1:])).astype("float32")
+    model.save(tmp_path / "first.keras")
+    loaded = keras.saving.load_model(tmp_path / "first.keras")
+    loaded.save(tmp_path / "second.keras")
+    expected = to_numpy(model(x))
+    for copy in (loaded, keras.saving.load_model(tmp_path / "second.keras")):
+        assert sum(weight.dtype == "int8" for weight in copy.weights) == 4
+        np.testing.assert_array_equal(to_numpy(copy(x)), expected)
 
 
 @pytest.mark.skipif(ON == "tensorflow", reason="Keras cannot train under RematScope there")

@@ -123,6 +123,8 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     ethanol.write_text(json.dumps({"nodes": nodes, "edges": edges}))
     model = SliceGraphormer.from_preset("test")
     (values,) = model.predict(["CCO"], verbose=0)
+    with pytest.raises(ValueError, match="`smiles` must be a list of str. Received: smiles='CCO'"):
+        model.predict("CCO")
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     asked, *said, other, red, green, blue = capsys.readouterr().out.splitlines()
     assert (asked, other, said) == ("CCO", str(ethanol), [red, green, blue])
@@ -185,7 +187,7 @@ def test_other_inputs_are_refused():
         tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match=r"must be SMILES.*smiles\[1\]='C1'"):
         tiny("Graphormer").predict(["CCO", "C1"], verbose=0)
-    with pytest.raises(ValueError, match="CSPViT takes no texts. Received: .*CCO"):
+    with pytest.raises(ValueError, match="takes arrays of images, and no texts.* Received: .*CCO"):
         tiny("CSPViT").predict(["CCO"], verbose=0)
 
 
@@ -199,7 +201,7 @@ def test_other_inputs_are_refused():
         (dict(edges="double"), "`edges` must be one of.*'double'"),
         (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
         (dict(input_dropout=1.0), r"`input_dropout` must be in \[0, 1\).*1.0"),
-        (dict(targets=2, mean=[1.0]), r"`mean` must be a number, or one per target.*\[1.0\]"),
+        (dict(targets=2, mean=[1.0]), r"`mean` must hold one value per target.*\[1.0\]"),
         (dict(std=0), "`std` must be positive.*0"),
     ],
 )

@@ -17,6 +17,21 @@ LABELS = np.arange(4) % 3
 SCALED = {"0–1": IMAGES / 255, "-1…1": IMAGES / 127.5 - 1}
 WIDE = IMAGES.astype("uint16") * 257
 
+
+class Batches(keras.utils.PyDataset):
+    """Two batches of the same images, with their labels or without."""
+
+    def __init__(self, images, answered=True):
+        super().__init__()
+        self.batch = (images, LABELS) if answered else (images,)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return self.batch
+
+
 # Every way in, but for tensors, which only whole methods look at.
 WAYS = {
     "call": lambda model, x: model(x),
@@ -33,6 +48,14 @@ WAYS = {
     "evaluate": lambda model, x: model.evaluate(x=x, y=LABELS, verbose=0),
     "train_on_batch": lambda model, x: model.train_on_batch(x, LABELS),
     "test_on_batch": lambda model, x: model.test_on_batch(x, LABELS),
+    "generator": lambda model, x: model.fit(
+        (batch for batch in [(x, LABELS)] * 2), steps_per_epoch=1, verbose=0
+    ),
+    "data set": lambda model, x: model.evaluate(Batches(x), verbose=0),
+    "data set to predict": lambda model, x: model.predict(Batches(x, answered=False), verbose=0),
+    "data set to validate": lambda model, x: model.fit(
+        IMAGES, LABELS, validation_data=Batches(x), verbose=0
+    ),
     "pipeline": lambda model, x: model.fit(Pipeline(x, LABELS, batch_size=2), verbose=0),
 }
 
@@ -63,6 +86,103 @@ def test_scaled_images_warn_once(way, kind, compiled, monkeypatch):
         WAYS[way](compiled, SCALED[kind])
 
 
+def as_loader(images, **arguments):
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.as_tensor(images), torch.as_tensor(LABELS))
+    return torch.utils.data.DataLoader(data, **arguments)
+
+
+@pytest.mark.parametrize("way", ["fit", "evaluate", "predict"])
+def test_a_loader_is_looked_at(way, compiled, monkeypatch):
+    method = getattr(compiled, way)
+    arguments = dict(verbose=0, shuffle=False) if way == "fit" else dict(verbose=0)
+    monkeypatch.setattr(compiled, "_warned", False)
+    with pytest.warns(UserWarning, match="0–255, and seems to be scaled already") as caught:
+        method(as_loader(SCALED["0–1"].astype("float32"), batch_size=2, shuffle=True), **arguments)
+    ours = [warning.filename for warning in caught if "0–255" in str(warning.message)]
+    assert ours == [__file__]
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*from 0 to 6"):
+        method(as_loader(IMAGES.astype("float32") * 257, batch_size=2), **arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "`x` must hold images")
+        method(as_loader(IMAGES, batch_size=2), **arguments)
+
+
+def loaders():
+    """Ways to load that have no first sample, or where it may be none of what comes."""
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield from zip(torch.as_tensor(IMAGES), torch.as_tensor(LABELS), strict=True)
+
+    whole = as_loader(IMAGES).dataset
+    batches = BatchSampler(SequentialSampler(whole), 2, drop_last=False)
+    broken = as_loader(IMAGES, batch_size=2, collate_fn=lambda samples: 1 / (len(samples) - 1))
+    yield DataLoader(Stream(), batch_size=2), 2
+    yield DataLoader(whole, batch_sampler=batches), 2
+    yield DataLoader(whole, sampler=batches, batch_size=None), 2
+    yield DataLoader({"a": whole[0]}, sampler=["a"], batch_size=1), 1
+    yield broken, 0
+
+
+def test_every_loader_that_keras_takes_is_taken(compiled):
+    expected = to_numpy(compiled(IMAGES))
+    for loader, steps in loaders():
+        assert compiled.opened(loader)[0] is loader
+        if steps:
+            answers = compiled.predict(loader, verbose=0, steps=steps)
+            assert_close(answers, expected[: 2 * steps - (steps < 2)])
+
+
+def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
+    tensorflow = pytest.importorskip("tensorflow")
+    batches = iter([(IMAGES[:2], LABELS[:2]), (IMAGES[2:], LABELS[2:])])
+    specs = tuple(tensorflow.TensorSpec((None, *a.shape[1:]), a.dtype) for a in (IMAGES, LABELS))
+    data = tensorflow.data.Dataset.from_generator(lambda: batches, output_signature=specs)
+    assert_close(compiled.predict(data, verbose=0, steps=2), to_numpy(compiled(IMAGES)))
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (list(IMAGES), r"`np.stack` makes a batch of images. Received: images.shape=\(8, 8, 3\)"),
+        ("cat.png", "takes arrays of images, and no texts; `keras_permix.data.read_image`"),
+        (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
+        (IMAGES[:0], r"`x` must hold one sample or more. Received: x of shape \(0, 8, 8, 3\)"),
+    ],
+)
+def test_what_is_no_batch_of_images(x, message, compiled):
+    with pytest.raises(ValueError, match=message):
+        compiled.predict(x, verbose=0)
+    with pytest.raises(ValueError, match=message):
+        compiled.classify(x)
+
+
+@pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])
+def test_lists_of_numbers_are_no_arrays(x, compiled):
+    with pytest.raises(ValueError, match="arrays of one sample or more; `numpy.asarray`"):
+        compiled.predict(x)
+
+
+def test_no_batch_of_a_generator_is_lost(compiled):
+    batches = [(IMAGES[:1],), (IMAGES[1:3],), (IMAGES[3:],)]
+    expected = to_numpy(compiled(IMAGES))
+    assert_close(compiled.predict((batch for batch in batches), verbose=0, steps=3), expected)
+    assert compiled.opened(batch for batch in ())[1] is None
+
+
+def test_a_generator_goes_on_after_a_call(compiled):
+    def forever():
+        while True:
+            yield (IMAGES[:2],)
+
+    batches = forever()
+    for _ in range(2):
+        assert len(compiled.predict(batches, verbose=0, steps=1)) == 2
+
+
 def test_compiled_functions_take_tensors(compiled):
     """Nothing within is looked at that has no values yet."""
     features = quick(lambda x: compiled.features(x, layers=[-1])[0])
@@ -81,6 +201,11 @@ def test_one_channel_needs_no_axis():
 def test_tensors_are_looked_at_by_whole_methods(compiled):
     with pytest.raises(ValueError, match="0–255"):
         compiled.predict(keras.ops.convert_to_tensor(1000.0 * IMAGES), verbose=0)
+    model = tiny("LRATransformer")
+    inputs = model.make_inputs(0, 2)
+    tokens = keras.ops.convert_to_tensor(np.full_like(inputs["tokens"], 10_000))
+    with pytest.raises(ValueError, match="below the model's `vocabulary_size`. .*10000 to 10000"):
+        model.predict({**inputs, "tokens": tokens}, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ COUNTING = ("butterfly_attention", "fourier")
 @pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {*COUNTING}))
 def test_padding_changes_nothing(mixer):
     spec = {"name": mixer, **SPECS.get(mixer, {})}
-    model = tiny("LRATransformer", max_length=16, depth=1, mixer=spec)
+    pooling = "mean" if mixer == "causal_csp" else "cls"
+    model = tiny("LRATransformer", max_length=16, depth=1, mixer=spec, pooling=pooling)
     inputs = model.make_inputs(0, 3)
     inputs = {name: array[:, :11] for name, array in inputs.items()}
     inputs["mask"][0] = True
@@ -101,6 +102,14 @@ def test_padding_changes_nothing(mixer):
     assert_close(to_numpy(call({**inputs, "tokens": other})), logits, kind="model")
     other = inputs["tokens"] % 7 + 1
     assert not np.allclose(to_numpy(call({**inputs, "tokens": other}))[0], logits[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("mixer", ["causal_csp", {"name": "simple_attention", "causal": True}])
+@pytest.mark.parametrize("class_name", ["LRATransformer", "ViT"])
+def test_a_class_token_that_hears_nothing_is_refused(class_name, mixer):
+    with pytest.raises(ValueError, match="hears none of them through causal mixers"):
+        tiny(class_name, mixer=mixer, pooling="cls")
+    tiny(class_name, mixer=[mixer, "csp"], pooling="mean")
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
@@ -204,7 +213,7 @@ def test_pixels_are_tokens():
         (dict(depth=0), "`depth` must be.*0"),
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
-        (dict(image_size=4, pairs=True), "`pairs` are of texts.*image_size=4"),
+        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are of texts.*image_size=4"),
         (dict(mixer="csp", image_size=4, vocabulary_size=256), "`group_size` must divide"),
         (dict(head_dims=8), "`head_dims` must be a tuple of integers.*=8"),
     ],

@@ -38,7 +38,7 @@ def mixing(model, index, mask):
     config, block = model.get_config(), model.get_layer(f"block_{index}")
     if block.attends:
         return attending(block, mask, config["chunk_size"])
-    steps = permutations.schedule(block.mixer.shift, block.hidden_dim, index, config["depth"])
+    steps = permutations.schedule(block.mixer.shift, block.inner_dim, index, config["depth"])
 
     def mix(shared, values):
         assert shared.shape[-1] == 0
@@ -51,13 +51,13 @@ def mixing(model, index, mask):
 def expected(model, inputs):
     """The logits, from the formulas."""
     config = model.get_config()
-    kind, prenorm = config["norm"], config["prenorm"]
+    kind, norm_first = config["norm"], config["norm_first"]
     x, mask = embed(model, inputs)
     for index in range(config["depth"]):
         block = model.get_layer(f"block_{index}")
-        given = dict(kind=kind, prenorm=prenorm, truncation=config["truncation"], mask=mask)
+        given = dict(kind=kind, norm_first=norm_first, truncation=config["truncation"], mask=mask)
         x = oracle.mega_block(x, weights_by_layer(block), mixing(model, index, mask), **given)
-    x = oracle.norm(kind, x, weight(model, "norm")) if prenorm else x
+    x = oracle.norm(kind, x, weight(model, "norm")) if norm_first else x
     pooled = (x * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
     if config["pairs"]:
         pooled = pooled.reshape(len(pooled) // 2, -1)
@@ -66,7 +66,7 @@ def expected(model, inputs):
 
 
 CASES = {
-    "causal": dict(causal=True, position_bias="rotary", prenorm=False, norm="scalenorm"),
+    "causal": dict(causal=True, position_bias="rotary", norm_first=False, norm="scalenorm"),
     "chunks": dict(mixer="laplace", chunk_size=5, truncation=3, norm="batchnorm", mlp_dim=7),
     "complete sort": dict(mixer=SORT, classifier_dim=5),
     "shift": dict(mixer="circular_shift", norm="rmsnorm"),
@@ -122,24 +122,24 @@ def test_images_and_pairs_are_trained_by_their_tasks():
 
 
 # Encoder stacks: arguments, what CSP does there, parameters with attention and with CSP.
-LONG = dict(width=128, hidden_dim=256, norm="scalenorm", prenorm=False, max_length=4002)
+LONG = dict(width=128, inner_dim=256, norm="scalenorm", norm_first=False, max_length=4002)
 STACKS = {
     "listops": (
-        dict(width=80, hidden_dim=160, depth=6, prenorm=False, max_length=2002),
+        dict(width=80, inner_dim=160, depth=6, norm_first=False, max_length=2002),
         (SORT, 586_098, 529_440),
     ),
     "text": (dict(**LONG, depth=4), (SORT, 923_668, 857_608)),
     "retrieval": (dict(**LONG, depth=6, pairs=True), (SORT, 1_385_502, 1_286_412)),
     "image": (
-        dict(width=160, hidden_dim=320, shared_dim=96, depth=8, norm="batchnorm", image_size=32),
+        dict(width=160, inner_dim=320, shared_dim=96, depth=8, norm="batchnorm", image_size=32),
         ({"name": "circular_shift", "shift": "linear_head"}, 2_783_736, 2_640_640),
     ),
     "pathfinder": (
-        dict(width=128, hidden_dim=256, depth=6, norm="batchnorm", image_size=32),
+        dict(width=128, inner_dim=256, depth=6, norm="batchnorm", image_size=32),
         (GROUPS_OF_TWO, 1_352_826, 1_289_472),
     ),
     "path-x": (
-        dict(width=64, hidden_dim=128, shared_dim=32, depth=4, norm="batchnorm", image_size=128),
+        dict(width=64, inner_dim=128, shared_dim=32, depth=4, norm="batchnorm", image_size=128),
         ({**GROUPS_OF_TWO, "shift": "power_code"}, 373_116, 233_216),
     ),
 }
@@ -159,7 +159,7 @@ def test_parameters_are_those_of_the_papers_stacks(task):
 @pytest.mark.once
 def test_embedding_and_head_are_those_of_the_paper():
     text = MEGA(num_classes=5, vocabulary_size=2000, max_length=8, width=64, depth=1)
-    image = MEGA(num_classes=5, image_size=2, width=4096, hidden_dim=2, shared_dim=2, depth=1)
+    image = MEGA(num_classes=5, image_size=2, width=4096, inner_dim=2, shared_dim=2, depth=1)
     (table,), (kernel, bias) = weight(text, "embedding"), weight(image, "embedding")
     for values, deviation in ((table, 1 / 8), (kernel, 1.0), (bias, 0.1)):
         assert abs(values.mean()) < 0.1 * deviation
@@ -187,7 +187,7 @@ def test_unused_weights_may_be_kept():
 
 STREAMS = {
     "chunks": (dict(mixer="laplace", chunk_size=5, norm="batchnorm", depth=2), (3, 1, 1, 7)),
-    "whole": (dict(position_bias="rotary", prenorm=False), (11, 1)),
+    "whole": (dict(position_bias="rotary", norm_first=False), (11, 1)),
 }
 
 
@@ -236,7 +236,7 @@ def test_what_cannot_stream_says_why(arguments, message):
         (dict(width=0), "`width` must be a positive integer.*width=0"),
         (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
         (dict(ema_dim=0), "`ema_dim` must be a positive integer.*ema_dim=0"),
-        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer or None.*hidden_dim=0"),
+        (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*inner_dim=0"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer or None.*mlp_dim=0"),
         (dict(classifier_dim=0), "`classifier_dim` must be a positive integer or None.*=0"),
         (dict(shared_dim=0), "`shared_dim` must be a positive integer.*shared_dim=0"),
@@ -255,7 +255,7 @@ def test_what_cannot_stream_says_why(arguments, message):
         (dict(attention_dropout=-1), r"`attention_dropout` must be in \[0, 1\).*dropout=-1"),
         (dict(image_size=6, chunk_size=8), "`chunk_size` must divide.*=8, image_size=6"),
         (dict(image_size=3, mixer="csp"), "`group_size` must divide.*group_size=2"),
-        (dict(image_size=4, pairs=True), "`pairs` are of texts.*image_size=4"),
+        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are of texts.*image_size=4"),
         (dict(image_size=4, std=(0,)), "`std` must hold positive numbers"),
     ],
 )

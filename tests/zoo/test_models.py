@@ -35,6 +35,14 @@ def test_model_computes_in_low_precision(class_name, policy):
 
 @pytest.mark.once
 @pytest.mark.parametrize("class_name", TINY)
+def test_summary_shows_what_is_within(class_name):
+    shown = []
+    tiny(class_name, name="mine").summary(expand_nested=True, print_fn=shown.append)
+    assert 'Model: "mine"' in shown[0] and "Total params" in "".join(shown)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("class_name", TINY)
 def test_unknown_argument_is_refused(class_name):
     with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
         MODELS[class_name](nmae="model")

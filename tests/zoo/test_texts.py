@@ -119,6 +119,29 @@ def test_predict_and_classify_take_texts(arguments, texts):
     assert model.classify(texts, top=1)[0][0][0] == "abc"[expected[0].argmax()]
 
 
+def test_every_method_takes_texts():
+    model, texts, labels = make(dropout=0.0), ["good film", "bad", "film"], np.array([0, 1, 2])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs = model.encode(texts)
+    expected = model.evaluate(inputs, labels, verbose=0)
+    assert model.evaluate(texts, labels, verbose=0) == expected
+    np.testing.assert_allclose(model.test_on_batch(texts, labels), expected, rtol=1e-5)
+    np.testing.assert_array_equal(
+        model.predict_on_batch(np.array(texts)), model.predict_on_batch(inputs)
+    )
+    before = [np.copy(weight) for weight in model.get_weights()]
+    history = model.fit(texts, labels, validation_data=(texts, labels), verbose=0).history
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    fitted = [np.copy(weight) for weight in model.get_weights()]
+    model.set_weights(before)
+    model.fit(inputs, labels, validation_data=(inputs, labels), verbose=0)
+    again = model.history.history["val_loss"]
+    np.testing.assert_allclose(history["val_loss"], again, rtol=1e-5)
+    for ours, theirs in zip(fitted, model.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    model.train_on_batch(texts, labels)
+
+
 @pytest.mark.parametrize(
     ("arguments", "texts", "message"),
     [
@@ -137,6 +160,22 @@ def test_predict_and_classify_take_texts(arguments, texts):
 def test_wrong_texts_and_models_without_texts(arguments, texts, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         make(**arguments).predict(texts)
+
+
+@pytest.mark.once
+def test_arrays_are_named_as_the_model_takes_them():
+    with pytest.raises(ValueError, match="`x` must be texts, or a dict of .*shape .1, 10"):
+        tiny("SimpleTRON").predict(np.ones((1, 10), "int32"))
+    with pytest.raises(ValueError, match="`x` must be arrays of one sample or more"):
+        tiny("SimpleTRON").predict([None])
+
+
+@pytest.mark.once
+def test_objects_are_no_texts():
+    with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object, shape"):
+        tiny().predict(np.full((1, 8, 8, 3), 7, object))
+    answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
+    assert answers.shape[0] == 2
 
 
 def test_no_texts_at_all():

@@ -178,6 +178,7 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
     ("arguments", "message"),
     [
         (dict(widht=64), r"Did you mean `width`\? Received: \['widht'\]"),
+        (dict(num_heads=3, widht=9), r"`width`\?.*`num_heads` is said with a `mixer` .*attention"),
         (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
         (dict(width=0), "`width` must be a positive integer.*width=0"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*mlp_dim=0"),

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.layers.mixers import MIXERS, arguments_of
 from keras_permix.layers.parts.checks import check_names
 from keras_permix.zoo.registry import MODELS
 
@@ -13,6 +14,7 @@ POLICY_MODULES = ("keras", "keras.dtype_policies")
 POLICIES = (
     "DTypePolicy",
     "DTypePolicyMap",
+    "Int4DTypePolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
 )
@@ -75,8 +77,21 @@ def arguments(cls: type[Any]) -> list[str]:
 
 
 def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
-    """Refuse names that are no arguments of a model of the zoo."""
-    check_names(cls.__name__, given, arguments(cls))
+    """Refuse names that are no arguments of a model of the zoo, nor to be given to its mixer."""
+    known, given = arguments(cls), list(given)
+    try:
+        check_names(cls.__name__, given, known)
+    except ValueError as error:
+        hints = [_hint(name) for name in sorted(set(given) - set(known)) if "mixer" in known]
+        raise ValueError("".join((str(error), *hints))) from None
+
+
+def _hint(name):
+    """Which mixers take an argument that a model does not."""
+    takers = [mixer for mixer in MIXERS if name in arguments_of(mixer)]
+    if not takers:
+        return ""
+    return f" `{name}` is said with a `mixer` that takes it: {', '.join(takers)}."
 
 
 def is_quantized(config: dict[str, Any]) -> bool:

@@ -1,16 +1,17 @@
 """Files from the web, each with a checksum known beforehand."""
 
 import http.client
-import os
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from keras_permix.cache_folder import cache_folder
 from keras_permix.checksums import sha256_of
-from keras_permix.safe_files import write_bytes
+from keras_permix.safe_files import sweep, write_bytes
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TIMEOUT = 30.0  # seconds without an answer
+LEFT = 3600.0  # seconds after which what is half written is nobody's: no file takes as long
 
 
 def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Path:
@@ -32,7 +33,7 @@ def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Pa
         OSError: if the cache cannot be written.
     """
     _check_address(url)
-    path = _cache() / sha256[:16] / name
+    path = cache_folder() / sha256[:16] / name
     if path.is_file() and path.stat().st_size <= size and sha256_of(path.read_bytes()) == sha256:
         return path
     content = _download(url, name, sha256, size + 1)
@@ -53,6 +54,7 @@ def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Pa
 def _keep(path, content):
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent, LEFT)
         write_bytes(path, content)
     except OSError as error:
         raise OSError(
@@ -85,8 +87,3 @@ def _check_address(url):
     parts = urlsplit(url)
     if parts.scheme != "https" and (parts.scheme, parts.hostname in LOOPBACK) != ("http", True):
         raise ValueError(f"A preset's file is fetched over https only. Received: {url}")
-
-
-def _cache():
-    home = os.environ.get("KERAS_HOME")
-    return (Path(home) if home else Path.home() / ".keras") / "keras_permix"

@@ -123,9 +123,11 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
     path = folder / METADATA_FILE
     if not path.is_file():
         found = sorted(item.name for item in folder.iterdir())[:8]
+        below = folder / "preset"  # of the folder of a run
+        hint = f"there is one in {below}" if (below / METADATA_FILE).is_file() else None
         raise FileNotFoundError(
-            f"A preset folder must hold `{METADATA_FILE}`; write one with `model.save_to_preset`. "
-            f"Received: {folder} with {found}"
+            f"A preset folder must hold `{METADATA_FILE}`; "
+            f"{hint or 'write one with `model.save_to_preset`'}. Received: {folder} with {found}"
         )
     _check_inside(path, root or folder)
     metadata = read_json(path)
@@ -192,7 +194,9 @@ def _check_metadata(metadata, path):
     files = metadata.get("files")
     if not isinstance(files, dict):
         raise ValueError(
-            f"`{path}` must list the preset's `files` with bytes and SHA-256. "
+            f"`{path}` must list the preset's `files` with bytes and SHA-256, as "
+            "`model.save_to_preset` of this package writes it; what KerasHub has written, "
+            "`keras_permix.hub` reads. "
             f"Received: the keys {sorted(metadata)}"
         )
     if type(metadata.get("parameter_count")) is not int:

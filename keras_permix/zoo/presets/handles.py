@@ -3,20 +3,29 @@
 import contextlib
 import re
 import zipfile
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from keras_permix._typing import StrPath
+from keras_permix.checksums import sha256_of
 from keras_permix.safe_files import write_bytes
 from keras_permix.zoo.presets.fetch import fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 
+# Of each hub its package, and what follows `://`.
+HUBS = {
+    "hf": ("huggingface_hub", "USER/MODEL"),
+    "kaggle": ("kagglehub", "USER/MODEL/keras/VARIATION"),
+}
 FORMS = (
-    "hf://USER/MODEL",
-    "kaggle://USER/MODEL/keras/VARIATION",
+    *(f"{scheme}://{form}" for scheme, (_, form) in HUBS.items()),
     f"https://…/{METADATA_FILE}#sha256=…",
     "https://….zip#sha256=…",
 )
 ARCHIVE_LIMIT = 2**32  # bytes
+FETCHED = "fetched. Check the name and the connection"
 
 
 def open_handle(handle: str) -> PresetFiles:
@@ -52,7 +61,8 @@ def open_handle(handle: str) -> PresetFiles:
 def unpack(archive: StrPath) -> PresetFiles:
     """Unpack a preset from a zip file into a folder beside it, and open it.
 
-    Only the files that its metadata lists are read from the archive, no longer than is listed.
+    What lies there already as the archive has it is not unpacked again. Only the files that its
+    metadata lists are read from the archive, no longer than is listed.
 
     Raises:
         ValueError: if the archive is damaged, or holds no metadata or more than one.
@@ -85,14 +95,20 @@ def _unpack(zipped, folder):
             f"Received: {zipped.filename} with {held[:8]}"
         )
     root = roots[0].removesuffix(METADATA_FILE)
-    write_bytes(folder / METADATA_FILE, _inflate(zipped, roots[0], METADATA_LIMIT))
+    metadata = _inflate(zipped, roots[0], METADATA_LIMIT)
+    if not _lies_at(folder / METADATA_FILE, sha256_of(metadata)):
+        write_bytes(folder / METADATA_FILE, metadata)
     files = open_preset(folder)
     for name, entry in files.metadata["files"].items():
-        if root + name in held:
+        if root + name in held and not _lies_at(folder / name, entry["sha256"]):
             content = _inflate(zipped, root + name, entry["bytes"])
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(folder / name, content)
     return files
+
+
+def _lies_at(path, sha256):
+    return path.is_file() and sha256_of(path.read_bytes()) == sha256
 
 
 def _inflate(zipped, name, size):
@@ -107,15 +123,42 @@ def _inflate(zipped, name, size):
     return content
 
 
-def _open_hugging_face(handle, repository):
+def hub_package(handle: str, name: str) -> ModuleType:
+    """Import the package that a handle needs.
+
+    Raises:
+        ImportError: if it is not installed.
+    """
     try:
-        from huggingface_hub import snapshot_download
+        return import_module(name)
     except ImportError as error:
-        raise ImportError(_needs_hub(handle, "huggingface_hub")) from error
+        raise ImportError(
+            f'This handle needs the package {name}: pip install "keras_permix[hub]". '
+            f"Received: {handle!r}"
+        ) from error
+
+
+@contextlib.contextmanager
+def reaching(handle: str, done: str) -> Iterator[None]:
+    """Explain what goes wrong on the way to a hub, each of which has exceptions of its own.
+
+    Raises:
+        ConnectionError: for any exception.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ConnectionError(
+            f"`{handle}` could not be {done}. Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _open_hugging_face(handle, repository):
+    hub = hub_package(handle, HUBS["hf"][0])
 
     def download(names, **kwargs):
-        kwargs.update(allow_patterns=names)
-        return Path(_download(snapshot_download, handle, repository, **kwargs))
+        with reaching(handle, FETCHED):
+            return Path(hub.snapshot_download(repository, allow_patterns=names, **kwargs))
 
     folder = download([METADATA_FILE])
     files = open_preset(folder, root=folder.parent.parent)
@@ -124,25 +167,7 @@ def _open_hugging_face(handle, repository):
 
 
 def _open_kaggle(handle, model):
-    try:
-        from kagglehub import model_download
-    except ImportError as error:
-        raise ImportError(_needs_hub(handle, "kagglehub")) from error
-    return open_preset(_download(model_download, handle, model))
-
-
-def _download(download, handle, *args, **kwargs):
-    try:
-        return download(*args, **kwargs)
-    except Exception as error:  # Each hub has a family of exceptions of its own.
-        raise ConnectionError(
-            f"`{handle}` could not be fetched. Check the name and the connection. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _needs_hub(handle, package):
-    return (
-        f'This handle needs the package {package}: pip install "keras_permix[hub]". '
-        f"Received: {handle!r}"
-    )
+    hub = hub_package(handle, HUBS["kaggle"][0])
+    with reaching(handle, FETCHED):
+        folder = hub.model_download(model)
+    return open_preset(folder)

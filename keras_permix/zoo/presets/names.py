@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def load_preset(
     if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
         raise ValueError(
             f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`, "
-            "or pass `load_weights=False` for fresh weights. Received: load_weights=True"
+            "or in Python pass `load_weights=False` for fresh ones. Received: load_weights=True"
         )
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
@@ -209,6 +210,8 @@ def _stored_model(info, cls, config, overrides=None):
 def _find(preset, cls):
     if isinstance(preset, PresetInfo):
         return preset
+    if not isinstance(preset, str | os.PathLike):
+        raise ValueError(f"`preset` must be a name, a folder or a handle. Received: {preset!r}")
     if "://" in str(preset):
         return _info_of_files(str(preset), open_handle(str(preset)))
     name = str(preset)

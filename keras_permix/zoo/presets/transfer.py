@@ -42,13 +42,14 @@ def transfer_weights(
         weight.assign(ops.cast(value, weight.dtype))
 
 
-def transfer_trainable(source: Model, target: Model) -> None:
-    """Freeze in `target` the layers that are frozen in `source`, by their paths, but for the head.
+def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> None:
+    """Freeze in `target` the layers that are frozen in `source`, by their paths.
 
     Args:
         source: A model.
         target: A model of the same class.
+        new_head: Whether the head is trained all the same.
     """
     trainable = {layer.path: layer.trainable for layer in source._flatten_layers()}
     for layer in target._flatten_layers(include_self=False):
-        layer.trainable = trainable.get(layer.path, True) or layer.name == "head"
+        layer.trainable = trainable.get(layer.path, True) or (new_head and layer.name == "head")

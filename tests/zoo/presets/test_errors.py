@@ -79,6 +79,10 @@ def test_weights_may_be_missing_where_they_are_not_wanted(preset):
 def test_missing_metadata(preset):
     (preset / "metadata.json").unlink()
     refuses(preset, FileNotFoundError, r"must hold `metadata.json`.* Received: .*config.json")
+    run = preset.parent
+    assert preset.name == "preset" and not (run / "metadata.json").exists()
+    (preset / "metadata.json").write_text("{}")
+    refuses(run, FileNotFoundError, f"there is one in {preset}")
 
 
 def test_wrong_class(preset):
@@ -223,3 +227,8 @@ def test_model_of_another_class(tmp_path):
     model = Mine(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
     with pytest.raises(ValueError, match="A preset is of a class of keras_permix.zoo.*Mine"):
         model.save_to_preset(tmp_path / "preset")
+
+
+def test_a_preset_is_named():
+    with pytest.raises(ValueError, match="`preset` must be a name, a folder or a handle.*: None"):
+        zoo.CSPViT.from_preset(None)

@@ -3,11 +3,15 @@
 import functools
 import hashlib
 import http.server
+import importlib.util
+import inspect
 import json
+import os
 import shutil
 import socket
 import sys
 import threading
+import time
 import types
 import zipfile
 
@@ -15,7 +19,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.presets import fetch
+from keras_permix.zoo.presets import fetch, handles
 from keras_permix.zoo.presets.handles import unpack
 from tests.zoo.models import edit_json, logits, tiny
 
@@ -75,6 +79,42 @@ def test_url_of_an_archive(web, root):
     handle = f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}"
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
     assert not list(folder.parent.rglob("escaped.txt"))
+
+
+def test_an_archive_is_unpacked_once(web, monkeypatch):
+    folder, address = web
+    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
+        for path in folder.glob("*.*"):
+            if path.name != "model.zip":
+                archive.write(path, path.name)
+    handle = f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}"
+    written, write = [], handles.write_bytes
+
+    def counted(path, content):
+        written.append(path.name)
+        write(path, content)
+
+    monkeypatch.setattr(handles, "write_bytes", counted)
+    files = zoo.preset_info(handle).files
+    assert sorted(written) == sorted(["metadata.json", *files.metadata["files"]])
+    written.clear()
+    assert zoo.preset_info(handle).files.folder == files.folder and written == []
+    for damaged in ("model.weights.h5", "metadata.json"):
+        (files.folder / damaged).write_bytes(b"damaged in the cache")
+        np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
+    assert written == ["model.weights.h5", "metadata.json"]
+
+
+def test_what_a_killed_download_left_is_swept(web, tmp_path):
+    folder, address = web
+    digest = sha256(folder / "metadata.json")
+    place = tmp_path / "cache/keras_permix" / digest[:16]
+    place.mkdir(parents=True)
+    for name, age in ((".metadata.json.0123456789ab.new", 7200), (".b.0123456789ab.new", 0)):
+        (place / name).write_bytes(b"half")
+        os.utime(place / name, (time.time() - age,) * 2)
+    zoo.preset_info(f"{address}/metadata.json#sha256={digest}")
+    assert sorted(path.name for path in place.glob(".*")) == [".b.0123456789ab.new"]
 
 
 def test_archive_without_metadata(web):
@@ -211,6 +251,64 @@ def test_hubs(handle, package, function, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: offline}))
     with pytest.raises(ConnectionError, match=f"`{handle}` could not be fetched.*no route to host"):
         zoo.CSPViT.from_preset(handle)
+
+
+@pytest.mark.parametrize(
+    ("handle", "package"),
+    [("hf://me/model", "huggingface_hub"), ("kaggle://me/model/keras/tiny", "kagglehub")],
+)
+def test_upload_and_back(handle, package, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"{package}: pip install .*{handle}"):
+        tiny().upload_preset(handle)
+    store, made = tmp_path / "snapshots" / "abc", []
+
+    def upload(folder):
+        shutil.copytree(folder, store, dirs_exist_ok=True)
+
+    hub = types.SimpleNamespace(
+        create_repo=lambda name, exist_ok: made.append((name, exist_ok)),
+        upload_folder=lambda repo_id, folder_path: upload(folder_path),
+        model_upload=lambda name, folder: upload(folder),
+        snapshot_download=lambda name, **kwargs: str(store),
+        model_download=lambda name: str(store),
+    )
+    monkeypatch.setitem(sys.modules, package, hub)
+    tiny().upload_preset(handle, license="CC0")
+    assert made == ([("me/model", True)] if package == "huggingface_hub" else [])
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
+    assert zoo.preset_info(handle).metadata["license"] == "CC0"
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError("401 Unauthorized")
+
+    hub.create_repo = hub.model_upload = refuse
+    with pytest.raises(ConnectionError, match=f"`{handle}` could not be uploaded.* 401"):
+        tiny().upload_preset(handle)
+
+
+def test_the_hubs_have_the_functions_that_are_called():
+    called = {
+        "huggingface_hub": (
+            ("create_repo", {"repo_id", "exist_ok"}),
+            ("upload_folder", {"repo_id", "folder_path"}),
+            ("snapshot_download", {"repo_id", "allow_patterns", "revision"}),
+        ),
+        "kagglehub": (("model_upload", {"handle"}), ("model_download", {"handle"})),
+    }
+    found = [package for package in called if importlib.util.find_spec(package)]
+    if not found:
+        pytest.skip("not installed: huggingface-hub, kagglehub")
+    for package in found:
+        for name, arguments in called[package]:
+            function = getattr(importlib.import_module(package), name)
+            assert arguments <= set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("handle", ["hf://model", "kaggle://me/model", "https://example.org/m"])
+def test_upload_elsewhere(handle):
+    with pytest.raises(ValueError, match="`handle` must be one of hf://USER/MODEL, kaggle://"):
+        tiny().upload_preset(handle)
 
 
 class Endless(http.server.BaseHTTPRequestHandler):

@@ -111,13 +111,14 @@ def test_lora_is_merged(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_quantized_model(tmp_path):
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_quantized_model(mode, tmp_path):
     model = tiny("ViT")
-    model.quantize("int8")
+    model.quantize(mode)
     model.save_to_preset(tmp_path / "preset")
     loaded = zoo.ViT.from_preset(tmp_path / "preset")
     np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
-    assert loaded.get_layer("head").kernel.dtype == "int8"
+    assert loaded.get_layer("head").quantization_mode == mode
     with pytest.raises(ValueError, match="quantized preset is loaded as it is.* Received: .*dtype"):
         zoo.ViT.from_preset(tmp_path / "preset", dtype="bfloat16")
 

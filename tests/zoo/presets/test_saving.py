@@ -175,7 +175,8 @@ labels = ["K\\u00e4se", "\\uc21c\\uc5f4", "c"]
 tiny().save_to_preset(sys.argv[1], labels=labels)
 assert zoo.preset_info(sys.argv[1]).metadata["labels"] == labels
 recipe = Path(sys.argv[2] + ".py")
-text = "\\n".join(f"{key} = {value!r}" for key, value in runs.RECIPE.items())
+values = {**runs.RECIPE, "data": {"name": "cifar10"}}  # as it is called, and not what it is
+text = "\\n".join(f"{key} = {value!r}" for key, value in values.items())
 recipe.write_text(text, encoding="utf-8")
 data.load_images = lambda name, data_dir=None: runs.make_images()
 for _ in range(2):

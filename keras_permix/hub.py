@@ -1,0 +1,173 @@
+"""The bridge to KerasHub: importing this module lets KerasHub load the presets of the zoo.
+
+KerasHub finds out by a preset's `config.json` who reads it, Keras, Transformers or timm, and has no
+list to which others could be added: here its `get_preset_loader` is wrapped. What it saves itself
+holds the two classes below, which Keras knows once this module is imported.
+"""
+
+from typing import Any
+
+import keras
+
+try:
+    from keras_hub.models import Backbone, ImageClassifier
+    from keras_hub.src.models import backbone as hub_backbone
+    from keras_hub.src.models import task as hub_task
+    from keras_hub.src.utils import preset_utils
+except ImportError as error:
+    raise ImportError(
+        "`keras_permix.hub` is a bridge to KerasHub, which must be installed: pip install "
+        f"keras-hub. Received: {type(error).__name__}: {error}"
+    ) from error
+
+from keras_permix._typing import DType, Model
+from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.presets.names import list_presets
+from keras_permix.zoo.registry import MODELS
+
+__all__ = ["PermixBackbone", "PermixImageClassifier"]
+
+PACKAGE = "keras_permix>"
+# Dense layers of the mixers: to values, to queries, keys and values, and back.
+LORA_LAYERS = ["value", "qkv", "query", "key", "output"]
+
+
+class _Whole:
+    """A model that belongs to another but is no layer of it, whose weights Keras would save."""
+
+    def __init__(self, model):
+        self.model = model
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class PermixBackbone(Backbone):
+    """A model of the zoo from its inputs to the tokens after the last block, as KerasHub has it.
+
+    `keras_hub.models.Backbone.from_preset` makes it of any preset of the zoo.
+
+    Args:
+        model: A model of the zoo, which shares its layers, or what Keras makes of it as a config.
+        dtype: Dtype or dtype policy of every layer, instead of the model's, for a config.
+
+    Raises:
+        ValueError: for something else than a model of the zoo.
+
+    Example:
+
+    >>> import keras_hub
+    >>> import keras_permix.hub
+    >>> backbone = keras_hub.models.Backbone.from_preset("cspvit/test")
+    >>> backbone.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape[0]
+    2
+    """
+
+    def __init__(self, model: Model | dict[str, Any], dtype: DType = None, **kwargs: Any) -> None:
+        if isinstance(model, dict):
+            changes = {} if dtype is None else {"dtype": dtype}
+            model = {**model, "config": {**model["config"], **changes}}
+            model = keras.saving.deserialize_keras_object(model)
+        if not isinstance(model, ZooModel):
+            raise ValueError(
+                "`model` must be one of `keras_permix.zoo`, or its config. "
+                f"Received: model={model!r}"
+            )
+        super().__init__(model.input, model.backbone.output, dtype=model.dtype_policy, **kwargs)
+        self._whole = _Whole(model)
+
+    @property
+    def zoo_model(self) -> Model:
+        """The model of the zoo, head included, which shares its layers with this one."""
+        return self._whole.model
+
+    def default_lora_layer_names(self) -> list[str]:
+        """Names of the layers to which `enable_lora` adds: the projections of the mixers."""
+        return list(LORA_LAYERS)
+
+    def get_config(self) -> dict[str, Any]:
+        model = keras.saving.serialize_keras_object(self.zoo_model)
+        kept = ("module", "class_name", "config", "registered_name")
+        return {
+            "model": {key: model[key] for key in kept},
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class PermixImageClassifier(ImageClassifier):
+    """A classifier of images of the zoo, as KerasHub has it; it answers with logits.
+
+    `keras_hub.models.ImageClassifier.from_preset` makes it of a preset. The head is the preset's
+    own, and fresh where `num_classes` is another. Preprocessing is part of the model.
+
+    Args:
+        backbone: A `PermixBackbone` of a model that classifies images.
+        num_classes: Number of logits. `None`: those of the backbone's model.
+        preprocessor: `None`, or what is to be done before the model's own preprocessing.
+
+    Raises:
+        ValueError: for a backbone of another kind.
+
+    Example:
+
+    >>> import keras_hub
+    >>> import keras_permix.hub
+    >>> model = keras_hub.models.ImageClassifier.from_preset("cspvit/test", num_classes=5)
+    >>> model.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape
+    (2, 5)
+    """
+
+    backbone_cls = PermixBackbone
+
+    def __init__(
+        self,
+        backbone: Model,
+        num_classes: int | None = None,
+        preprocessor: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        model = getattr(backbone, "zoo_model", None)
+        if not isinstance(model, Classifier) or model.task != "image_classification":
+            raise ValueError(
+                "`backbone` must be that of a model of the zoo that classifies images. "
+                f"Received: backbone={backbone!r}"
+            )
+        self.num_classes = model.output_shape[-1] if num_classes is None else num_classes
+        self.backbone, self.preprocessor, self.activation = backbone, preprocessor, None
+        if self.num_classes != model.output_shape[-1]:
+            model = model.reset_classifier(self.num_classes)
+        head = keras.Model(model.backbone.output, model.output, name="head")
+        # Keras' own way to a classifier would pool anew.
+        super(ImageClassifier, self).__init__(
+            inputs=backbone.input, outputs=head(backbone(backbone.input)), **kwargs
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super(ImageClassifier, self).get_config(), "num_classes": self.num_classes}
+
+
+class _Loader(preset_utils.PresetLoader):
+    """Reads presets of the zoo: by name, from a folder, or by a handle."""
+
+    def check_backbone_class(self):
+        return PermixBackbone
+
+    def load_backbone(self, cls, load_weights, **kwargs):
+        return cls(ZooModel.from_preset(self.preset, load_weights=load_weights, **kwargs))
+
+
+def _loader_of(preset):
+    """The loader of a preset of the zoo; of others KerasHub's own."""
+    if str(preset) in list_presets():
+        return _Loader(preset, {})
+    if preset_utils.check_file_exists(preset, preset_utils.CONFIG_FILE):
+        config = preset_utils.load_json(preset, preset_utils.CONFIG_FILE)
+        if str(config.get("registered_name")).removeprefix(PACKAGE) in MODELS:
+            return _Loader(preset, config)
+    return _loader_of_hub(preset)
+
+
+_loader_of_hub = preset_utils.get_preset_loader
+for _module in (preset_utils, hub_backbone, hub_task):
+    _module.get_preset_loader = _loader_of

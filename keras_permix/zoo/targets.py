@@ -1,0 +1,106 @@
+"""A look at targets where they come in: what is no class costs a run, on JAX without a word."""
+
+import numbers
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+SPARSE = keras.losses.SparseCategoricalCrossentropy  # whose targets are the numbers of classes
+DENSE = keras.losses.CategoricalCrossentropy  # whose targets are a probability per class
+FUNCTIONS = {
+    keras.losses.sparse_categorical_crossentropy: SPARSE,
+    keras.losses.categorical_crossentropy: DENSE,
+}
+
+
+def needs_targets(model: Any) -> bool:
+    """Whether a model's loss compares its outputs with targets, in the way that Keras does it."""
+    own = ("compute_loss", "train_step", "test_step")
+    keras_own = all(getattr(type(model), name) is getattr(keras.Model, name) for name in own)
+    return keras_own and getattr(model, "loss", None) is not None
+
+
+def checked_targets(y: Any, model: Any) -> Any:
+    """Targets for a method of Keras, where a list of numbers is an array.
+
+    Args:
+        y: What people give as targets; what is neither array, tensor nor list is not looked at.
+        model: A model of the zoo.
+
+    Raises:
+        ValueError: for names in place of numbers; where the loss is a crossentropy of Keras, for
+            another shape, or for numbers that are not of the model's classes.
+    """
+    if isinstance(y, list | tuple):
+        leaves = keras.tree.flatten(y)
+        if leaves and all(isinstance(leaf, numbers.Real | str) for leaf in leaves):
+            y = _array(y)
+    if isinstance(y, np.ndarray) and (y.dtype.kind in "US" or _holds_names(y)):
+        raise ValueError(
+            "`y` must hold numbers; a class is its place in `model.labels`. "
+            f"Received: y={str(y[:3])} of shape {y.shape}"
+        )
+    if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
+        _check_classes(y, model)
+    return y
+
+
+def _array(y):
+    try:
+        return np.asarray(y)
+    except ValueError:  # of rows that are not alike
+        raise ValueError(f"`y` must have rows of one length. Received: y={str(y)[:200]}") from None
+
+
+def _holds_names(y):
+    return y.dtype.kind == "O" and any(isinstance(value, str) for value in y.flat)
+
+
+def _check_classes(y, model):
+    loss = FUNCTIONS.get(_found(model.loss), type(_found(model.loss)))
+    if loss not in (SPARSE, DENSE):
+        return
+    shape, classes = tuple(y.shape), model.output_shape[-1]
+    rows = "(samples,)" if loss is SPARSE else f"(samples, {classes})"
+    if shape[1:] not in (((), (1,)) if loss is SPARSE else ((classes,),)):
+        raise ValueError(
+            f"`y` must be {rows} where the loss is {loss.__name__}. Received: y.shape={shape}"
+        )
+    _warn_of_probabilities(model, loss)
+    values = keras.ops.convert_to_numpy(y)
+    if loss is DENSE or values.dtype.kind not in "biuf":
+        return
+    ignored = getattr(_found(model.loss), "ignore_class", None)
+    values = values if ignored is None else values[values != ignored]
+    if values.dtype.kind == "f" and (values % 1).any():
+        raise ValueError(
+            f"`y` must hold the numbers of classes where the loss is {loss.__name__}. "
+            f"Received: y with {values[values % 1 != 0].flat[0]}"
+        )
+    if values.size and not 0 <= values.min() <= values.max() < classes:
+        raise ValueError(
+            f"`y` must hold classes from 0 to {classes - 1}, since the model has {classes} and the "
+            f"loss is {loss.__name__}; its `ignore_class` may name another that does not count. "
+            f"Received: y from {values.min()} to {values.max()}"
+        )
+
+
+def _found(loss):
+    """A loss as Keras finds it by name, or alone in a list."""
+    while isinstance(loss, list | tuple) and len(loss) == 1:
+        (loss,) = loss
+    return keras.losses.get(loss) if isinstance(loss, str) else loss
+
+
+def _warn_of_probabilities(model, loss):
+    """A loss of probabilities learns badly from logits: warn once of a model that has it."""
+    if getattr(_found(model.loss), "from_logits", False) or model._warned_of_loss == id(model.loss):
+        return
+    model._warned_of_loss = id(model.loss)
+    warnings.warn(
+        "The model gives logits, and its loss takes them for probabilities: compile it with "
+        f"`keras.losses.{loss.__name__}(from_logits=True)`.",
+        stacklevel=5,
+    )

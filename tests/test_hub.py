@@ -1,0 +1,103 @@
+"""KerasHub loads, trains and saves what is in the zoo."""
+
+import importlib.util
+import subprocess
+import sys
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+
+from tests.harness import assert_close, to_numpy
+from tests.zoo.models import TINY, logits, tiny
+
+WITHOUT = importlib.util.find_spec("keras_hub") is None
+needs_hub = pytest.mark.skipif(WITHOUT, reason="keras-hub is absent")
+
+
+@pytest.fixture
+def models():
+    """`keras_hub.models`, which knows the zoo."""
+    import keras_permix.hub  # noqa: F401
+
+    return importlib.import_module("keras_hub.models")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A preset of a tiny CSPViT."""
+    tiny().save_to_preset(tmp_path / "preset")
+    return str(tmp_path / "preset")
+
+
+@needs_hub
+def test_classifier_is_the_model(models, folder):
+    classifier = models.ImageClassifier.from_preset(folder)
+    images = tiny().make_inputs(3, 2)
+    np.testing.assert_array_equal(to_numpy(classifier(images)), logits(tiny()))
+    assert_close(classifier.predict(images, verbose=0), logits(tiny()), kind="model")
+
+
+@needs_hub
+@pytest.mark.parametrize("name", ["ButterflyMixer", "CSPMEGA", "SimpleTRON", "SliceGraphormer"])
+def test_backbone_is_the_models(models, name, tmp_path):
+    assert name in TINY
+    model = tiny(name)
+    model.save_to_preset(tmp_path / "preset")
+    backbone = models.Backbone.from_preset(str(tmp_path / "preset"))
+    inputs = model.make_inputs(3, 2)
+    expected = to_numpy(model.features(inputs, layers=[-1])[0])
+    np.testing.assert_array_equal(to_numpy(backbone(inputs)), expected)
+
+
+@needs_hub
+def test_new_classes_keep_the_backbone(models, folder):
+    classifier = models.ImageClassifier.from_preset(folder, num_classes=5)
+    images = tiny().make_inputs(3, 2)
+    expected = to_numpy(tiny().features(images, layers=[-1])[0])
+    np.testing.assert_array_equal(to_numpy(classifier.backbone(images)), expected)
+    assert classifier.predict(images, verbose=0).shape == (2, 5)
+    before = [to_numpy(weight) for weight in classifier.trainable_weights]
+    classifier.fit(images, np.arange(2), shuffle=False, verbose=0)
+    assert not np.array_equal(before[-2], to_numpy(classifier.trainable_weights[-2]))
+
+
+@needs_hub
+@pytest.mark.parametrize("lora", [False, True])
+def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
+    classifier = models.ImageClassifier.from_preset(folder)
+    images = tiny().make_inputs(3, 4)
+    if lora:
+        classifier.backbone.enable_lora(2)
+        kinds = [w.path.rpartition("/")[2] for w in classifier.backbone.trainable_weights]
+        assert Counter(kinds) == {"lora_kernel_a": 4, "lora_kernel_b": 4, "bias": 2}
+        classifier.compile(keras.optimizers.SGD(1.0))
+        classifier.fit(images, np.arange(4) % 3, shuffle=False, verbose=0, epochs=2)
+        assert not np.allclose(to_numpy(classifier(images)), to_numpy(tiny()(images)), atol=1e-4)
+    classifier.save_to_preset(str(tmp_path / "saved"))
+    again = models.ImageClassifier.from_preset(str(tmp_path / "saved"))
+    assert_close(again.predict(images, verbose=0), to_numpy(classifier(images)), kind="model")
+    backbone = models.Backbone.from_preset(str(tmp_path / "saved"))
+    expected = to_numpy(classifier.backbone(images))
+    assert_close(to_numpy(backbone(images)), expected, kind="model")
+
+
+@needs_hub
+def test_names_and_what_is_no_preset_of_ours(models, tmp_path):
+    assert models.Backbone.from_preset("cspvit/test", load_weights=False).count_params() > 0
+    with pytest.raises(ValueError, match="Unknown preset identifier"):
+        models.Backbone.from_preset(str(tmp_path / "nothing"))
+
+
+@needs_hub
+def test_other_tasks_are_no_image_classifiers(models):
+    with pytest.raises(ValueError, match="`backbone` must be that of a model .* classifies images"):
+        models.ImageClassifier.from_preset("simpletron/test")
+
+
+@pytest.mark.once
+def test_without_keras_hub():
+    code = "import sys; sys.modules['keras_hub'] = None; import keras_permix.hub"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "is a bridge to KerasHub, which must be installed: pip install" in done.stderr

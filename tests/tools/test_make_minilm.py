@@ -1,0 +1,50 @@
+"""The smaller BERT that SimpleTRON starts from says of a text what the whole BERT says."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from keras_permix.zoo import SimpleTRON
+from tests.harness import ROOT
+from tests.tolerances import TOLERANCES
+
+tokenizers = pytest.importorskip("tokenizers")
+spec = importlib.util.spec_from_file_location("make_minilm", ROOT / "tools" / "make_minilm.py")
+make_minilm = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(make_minilm)
+
+TEXTS = ["A gripping, funny and honest film.", "Two hours that feel like four."]
+needs_minilm = pytest.mark.skipif(
+    importlib.util.find_spec(make_minilm.PACKAGE) is None,
+    reason=f"needs the package {make_minilm.PACKAGE}",
+)
+
+
+@needs_minilm
+def test_smaller_bert_gives_the_same_states_for_words_that_it_knows():
+    bert = SimpleTRON.from_bert(
+        make_minilm.packaged_folder(), attention="softmax", depth=1, max_length=16
+    )
+    tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
+    ids = make_minilm.kept_ids(tokenizer, TEXTS, 2100)
+    model = make_minilm.smaller(bert, ids)
+    assert model.get_config()["vocabulary_size"] == len(ids) < 2100
+    tokens = [one.encode(TEXTS)["tokens"] for one in (bert, model)]
+    assert np.array_equal(np.asarray(ids)[tokens[1]], tokens[0])
+    logits = [one.predict(TEXTS, verbose=0) for one in (bert, model)]
+    np.testing.assert_allclose(*logits, **TOLERANCES["model"]["float32"])
+
+
+@needs_minilm
+def test_every_text_can_be_spelled_with_what_is_kept():
+    bert = SimpleTRON.from_bert(
+        make_minilm.packaged_folder(), attention="softmax", depth=1, max_length=16
+    )
+    whole = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
+    whole.no_padding()
+    kept = make_minilm.kept_ids(whole, TEXTS, 2100)
+    small = tokenizers.Tokenizer.from_str(make_minilm.shrunk(whole, kept))
+    pieces = small.encode("unfathomable zeppelins").tokens
+    assert "[UNK]" not in pieces
+    assert "".join(piece.removeprefix("##") for piece in pieces[1:-1]) == "unfathomablezeppelins"

@@ -1,0 +1,217 @@
+"""Weights of timm's names and shapes give the features and logits of a plain forward pass."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from keras_permix import swap_mixer
+from keras_permix.zoo import ButterflyMixer, CSPViT, MLPMixer, ViT
+from tests.harness import assert_close, to_numpy
+from tests.zoo.convert.berts import write_safetensors
+
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+WIDTH, PATCH, SIDE, DEPTH, CLASSES = 12, 4, 3, 2, 5
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (2, PATCH * SIDE, PATCH * SIDE, 3), "uint8")
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def linear(name, outputs, inputs, *more):
+    return {f"{name}.weight": (outputs, inputs, *more), f"{name}.bias": (outputs,)}
+
+
+def norm(name):
+    return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
+
+
+def random(shapes):
+    return {name: RNG.normal(0, 0.3, shape).astype("float32") for name, shape in shapes.items()}
+
+
+def vit(pooling="cls"):
+    """Tensors by the names of timm's vision transformer."""
+    tokens = SIDE**2 + (pooling == "cls")
+    shapes = {"pos_embed": (1, tokens, WIDTH), **linear("patch_embed.proj", WIDTH, 3, PATCH, PATCH)}
+    shapes |= {"cls_token": (1, 1, WIDTH), **norm("norm")} if pooling == "cls" else norm("fc_norm")
+    for name in (f"blocks.{index}" for index in range(DEPTH)):
+        shapes |= norm(f"{name}.norm1") | linear(f"{name}.attn.qkv", 3 * WIDTH, WIDTH)
+        shapes |= linear(f"{name}.attn.proj", WIDTH, WIDTH) | norm(f"{name}.norm2")
+        shapes |= linear(f"{name}.mlp.fc1", 20, WIDTH) | linear(f"{name}.mlp.fc2", WIDTH, 20)
+    return random({**shapes, **linear("head", CLASSES, WIDTH)})
+
+
+def mixer():
+    """Tensors by the names of timm's MLP-Mixer: half as many units as channels, and 20."""
+    shapes = linear("stem.proj", WIDTH, 3, PATCH, PATCH)
+    for name in (f"blocks.{index}" for index in range(DEPTH)):
+        shapes |= norm(f"{name}.norm1") | linear(f"{name}.mlp_tokens.fc1", WIDTH // 2, SIDE**2)
+        shapes |= linear(f"{name}.mlp_tokens.fc2", SIDE**2, WIDTH // 2) | norm(f"{name}.norm2")
+        shapes |= linear(f"{name}.mlp_channels.fc1", 20, WIDTH)
+        shapes |= linear(f"{name}.mlp_channels.fc2", WIDTH, 20)
+    return random({**shapes, **norm("norm"), **linear("head", CLASSES, WIDTH)})
+
+
+def dense(x, t, name):
+    return x @ t[f"{name}.weight"].T + t[f"{name}.bias"]
+
+
+def normed(x, t, name):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    return x * t[f"{name}.weight"] + t[f"{name}.bias"]
+
+
+def mlp(x, t, name):
+    hidden = dense(x, t, f"{name}.fc1")
+    hidden = hidden * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2))) / 2
+    return dense(hidden, t, f"{name}.fc2")
+
+
+def patches(t, name, mean, std):
+    """The convolution that has the stride of its kernel, at each of its places."""
+    images = (IMAGES / 255 - mean) / std
+    tokens = []
+    for row in range(0, PATCH * SIDE, PATCH):
+        for column in range(0, PATCH * SIDE, PATCH):
+            patch = images[:, row : row + PATCH, column : column + PATCH]
+            tokens.append(np.einsum("brci,oirc->bo", patch, t[f"{name}.weight"]))
+    return np.stack(tokens, axis=1) + t[f"{name}.bias"]
+
+
+def attend(x, t, name, heads):
+    q, k, v = np.split(dense(x, t, f"{name}.qkv"), 3, axis=-1)
+    q, k, v = (part.reshape(*x.shape[:2], heads, -1) for part in (q, k, v))
+    scores = np.exp(np.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1]))
+    scores /= scores.sum(-1, keepdims=True)
+    return dense(np.einsum("bhqk,bkhd->bqhd", scores, v).reshape(x.shape), t, f"{name}.proj")
+
+
+def vit_of_numpy(tensors, heads, mean=0.5, std=0.5):
+    """What the blocks give, and the logits."""
+    t = {name: value.astype("float64") for name, value in tensors.items()}
+    x = patches(t, "patch_embed.proj", mean, std)
+    if "cls_token" in t:
+        x = np.concatenate([np.repeat(t["cls_token"], len(x), axis=0), x], axis=1)
+    x, features = x + t["pos_embed"], []
+    for name in (f"blocks.{index}" for index in range(DEPTH)):
+        x = x + attend(normed(x, t, f"{name}.norm1"), t, f"{name}.attn", heads)
+        x = x + mlp(normed(x, t, f"{name}.norm2"), t, f"{name}.mlp")
+        features.append(x)
+    if "cls_token" in t:
+        return features, dense(normed(x, t, "norm")[:, 0], t, "head")
+    return features, dense(normed(x.mean(1), t, "fc_norm"), t, "head")
+
+
+def mixer_of_numpy(tensors, mean=0.5, std=0.5):
+    t = {name: value.astype("float64") for name, value in tensors.items()}
+    x, features = patches(t, "stem.proj", mean, std), []
+    for name in (f"blocks.{index}" for index in range(DEPTH)):
+        mixed = mlp(normed(x, t, f"{name}.norm1").swapaxes(1, 2), t, f"{name}.mlp_tokens")
+        x = x + mixed.swapaxes(1, 2)
+        x = x + mlp(normed(x, t, f"{name}.norm2"), t, f"{name}.mlp_channels")
+        features.append(x)
+    return features, dense(normed(x, t, "norm").mean(1), t, "head")
+
+
+def write(folder, tensors, **config):
+    write_safetensors(folder / "model.safetensors", {k: ("F32", v) for k, v in tensors.items()})
+    if config:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def check(model, expected):
+    features, logits = expected
+    for ours, wanted in zip(model.features(IMAGES), features, strict=True):
+        assert_close(to_numpy(ours), wanted, kind="model")
+    assert_close(to_numpy(model(IMAGES)), logits, kind="model")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_vit_gives_what_numpy_gives(pooling, tmp_path):
+    tensors = vit(pooling)
+    model = ViT.from_timm(write(tmp_path, tensors), num_heads=3)
+    assert model.get_config()["pooling"] == pooling
+    check(model, vit_of_numpy(tensors, heads=3))
+
+
+def test_mixer_gives_what_numpy_gives(tmp_path):
+    tensors = mixer()
+    model = MLPMixer.from_timm(write(tmp_path, tensors))
+    check(model, mixer_of_numpy(tensors))
+    model.save_to_preset(tmp_path / "preset")
+    again = MLPMixer.from_preset(tmp_path / "preset")
+    assert_close(to_numpy(again(IMAGES)), to_numpy(model(IMAGES)))
+    larger = MLPMixer.from_preset(tmp_path / "preset", image_size=2 * PATCH * SIDE)
+    blocks = IMAGES.reshape(2, SIDE, 1, PATCH, SIDE, 1, PATCH, 3).repeat(2, 2).repeat(2, 5)
+    repeated = blocks.reshape(2, 2 * PATCH * SIDE, 2 * PATCH * SIDE, 3)  # patch by patch
+    assert_close(to_numpy(larger(repeated)), to_numpy(model(IMAGES)), kind="model")
+
+
+@pytest.mark.once
+def test_images_are_scaled_as_the_config_says(tmp_path):
+    tensors = mixer()
+    config = dict(architecture="mixer_b16_224", pretrained_cfg=dict(mean=MEAN, std=STD))
+    model = MLPMixer.from_timm(write(tmp_path, tensors, **config) / "model.safetensors")
+    check(model, mixer_of_numpy(tensors, MEAN, STD))
+
+
+@pytest.mark.once
+def test_a_file_without_head_or_for_other_classes(tmp_path):
+    tensors = {name: value for name, value in vit().items() if "head" not in name}
+    with pytest.raises(ValueError, match="`num_classes` must say how many"):
+        ViT.from_timm(write(tmp_path, tensors), num_heads=3)
+    for given in (tensors, vit()):
+        model = ViT.from_timm(write(tmp_path, given), num_heads=3, num_classes=2)
+        assert model.output_shape == (None, 2) and not np.any(to_numpy(model.weights[-1]))
+
+
+@pytest.mark.once
+def test_the_mixers_are_exchanged_afterwards(tmp_path):
+    model = ViT.from_timm(write(tmp_path, vit("mean")), num_heads=3)
+    swapped = swap_mixer(model, {"name": "csp", "ragged": True})
+    kernel = model.get_layer("block_0").mixer.qkv_dense.kernel
+    value = swapped.get_layer("block_0").mixer.value_dense.kernel
+    np.testing.assert_array_equal(to_numpy(value), to_numpy(kernel)[:, -WIDTH:])
+
+
+def changed(**tensors):
+    """A vision transformer with other tensors, or, where `None`, without them."""
+    names = {name.replace("__", "."): value for name, value in tensors.items()}
+    made = {name: value for name, value in vit().items() if names.get(name, 0) is not None}
+    return {**made, **{name: value for name, value in names.items() if value is not None}}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("tensors", "arguments", "message"),
+    [
+        (changed(reg_token=np.ones((1, 4, WIDTH), "f4")), {}, "nothing that it has not.*reg_token"),
+        (changed(blocks__1__ls1__gamma=np.ones(WIDTH, "f4")), {}, "blocks.1.ls1.gamma"),
+        (changed(blocks__1__norm2__bias=None), {}, "missing=.'block_1/mlp_norm/beta"),
+        (changed(pos_embed=None), {}, "missing=.'pos_embed'.*patches of the shape .12, 3, 4, 4"),
+        (changed(cls_token=None), {}, "The head must read.*a norm ahead of the mean"),
+        (changed(norm__bias=np.ones(3, "f4")), {}, "another shape=.'head_norm/beta"),
+        (vit(), dict(num_heads=None), "`num_heads` must be given.*a width of 12"),
+        (changed(head__bias=None), {}, "missing=.'head/bias"),
+        (vit(), dict(num_classes=0), "`num_classes` must be a positive integer"),
+        (vit(), dict(width=3), "The file of timm decides on .*width"),
+        (vit(), dict(widht=3), "takes the arguments.*Did you mean `width`"),
+        (mixer(), {}, "must hold a model of timm of this kind.*missing=.'patch_embed.proj.weight"),
+    ],
+)
+def test_other_models_are_refused(tensors, arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ViT.from_timm(write(tmp_path, tensors), **{"num_heads": 3, **arguments})
+
+
+@pytest.mark.once
+def test_permuting_classes_say_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="have `swap_mixer` exchange the mixers.*CSPViT.from_timm"):
+        CSPViT.from_timm(write(tmp_path, vit()), num_heads=3)
+    with pytest.raises(ValueError, match="MLP-Mixers are dense.*ButterflyMixer.from_timm"):
+        ButterflyMixer.from_timm(write(tmp_path, mixer()))
+    with pytest.raises(FileNotFoundError, match="no file .*model.safetensors"):
+        ViT.from_timm(tmp_path / "model.safetensors" / "other")

@@ -1,0 +1,195 @@
+"""Targets that are no classes of the model are refused before a step is lost to them."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import Pipeline
+from tests.zoo.models import tiny
+
+pytestmark = pytest.mark.once  # Tensors apart, what is looked at comes before the backend.
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
+LABELS = np.array([0, 1, 2, 0])
+SPARSE = keras.losses.SparseCategoricalCrossentropy
+
+
+class Batch(keras.utils.PyDataset):
+    def __init__(self, y):
+        super().__init__()
+        self.y = y
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return IMAGES, self.y
+
+
+WAYS = {
+    "fit": lambda model, y: model.fit(IMAGES, y, verbose=0),
+    "tensor": lambda model, y: model.fit(
+        IMAGES, keras.ops.convert_to_tensor(y), batch_size=4, verbose=0
+    ),
+    "evaluate": lambda model, y: model.evaluate(IMAGES, y, verbose=0),
+    "train_on_batch": lambda model, y: model.train_on_batch(IMAGES, y),
+    "test_on_batch": lambda model, y: model.test_on_batch(IMAGES, y),
+    "validation": lambda model, y: model.fit(
+        IMAGES, LABELS, validation_data=(IMAGES, y), verbose=0
+    ),
+    "generator": lambda model, y: model.fit(
+        ((IMAGES, y) for _ in range(2)), steps_per_epoch=1, verbose=0
+    ),
+    "data set": lambda model, y: model.fit(Batch(y), verbose=0),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    model = tiny(num_classes=3)
+    model.compile("sgd", SPARSE(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("y", [[0, 1, 2, 3], [0, 1, 2, -1]])
+def test_what_is_no_class(way, y, compiled):
+    before = [np.array(weight) for weight in compiled.get_weights()]
+    message = rf"`y` must hold classes from 0 to 2.*`ignore_class`.* y from {min(y)} to {max(y)}"
+    with pytest.raises(ValueError, match=message):
+        WAYS[way](compiled, np.array(y))
+    for weight, old in zip(compiled.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
+def test_a_list_is_an_array(way, compiled):
+    WAYS[way](compiled, LABELS.tolist())
+    with pytest.raises(ValueError, match="`y` must hold numbers; a class is its place in"):
+        WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
+
+
+def test_lists_give_what_arrays_give(compiled):
+    expected = compiled.evaluate(IMAGES, LABELS, verbose=0)
+    assert compiled.evaluate(IMAGES, LABELS.tolist(), verbose=0) == expected
+
+
+@pytest.mark.parametrize("way", ["fit", "tensor", "validation", "train_on_batch"])
+def test_one_hot_is_for_another_loss(way, compiled):
+    """On JAX an error within a step would take the model's weights with it."""
+    with pytest.raises(ValueError, match=r"`y` must be \(samples,\) .*y.shape=\(4, 3\)"):
+        WAYS[way](compiled, np.eye(3)[LABELS])
+    compiled.fit(IMAGES, LABELS[:, None], verbose=0)
+    model = tiny(num_classes=3)
+    model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) .*y.shape=\(4,\)"):
+        model.fit(IMAGES, LABELS, verbose=0)
+    model.fit(IMAGES, np.eye(3)[LABELS], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y"),
+    [
+        ("sparse_categorical_crossentropy", LABELS),
+        (SPARSE(), LABELS),
+        ("categorical_crossentropy", np.eye(3)[LABELS]),
+    ],
+)
+def test_a_loss_of_probabilities_warns_once(loss, y):
+    model = tiny(num_classes=3)
+    model.compile("sgd", loss)
+    message = r"gives logits.*`keras.losses.\w*CategoricalCrossentropy\(from_logits=True\)`"
+    with pytest.warns(UserWarning, match=message) as caught:
+        model.fit(IMAGES, y, verbose=0)
+    assert [w.filename for w in caught if "logits" in str(w.message)] == [__file__]
+    model.fit(IMAGES, y, verbose=0)
+
+
+def test_what_else_is_refused_before_a_step(compiled):
+    with pytest.raises(ValueError, match="`batch_size` must be a positive integer.*=0"):
+        compiled.fit(IMAGES, LABELS, batch_size=0)
+    with pytest.raises(ValueError, match="`y` must be the targets of `x`. Received: fit of x"):
+        compiled.fit(IMAGES)
+
+
+@pytest.mark.parametrize("loss", ["mse", "mae"])
+def test_other_losses_have_other_targets(loss):
+    model = tiny(num_classes=3)
+    model.compile("sgd", loss)
+    model.fit(IMAGES, 7.0 * np.eye(3)[LABELS], verbose=0)
+    model.fit(IMAGES, (7.0 * np.eye(3)[LABELS]).tolist(), verbose=0)
+
+
+def test_a_class_may_be_ignored():
+    model = tiny(num_classes=3)
+    model.compile("sgd", SPARSE(from_logits=True, ignore_class=-1))
+    model.fit(IMAGES, np.array([0, 1, 2, -1]), verbose=0)
+    with pytest.raises(ValueError, match="from 0 to 2.* y from 0 to 3"):
+        model.fit(IMAGES, np.array([0, 1, 3, -1]), verbose=0)
+
+
+def test_pipelines_and_models_without_a_loss_are_taken(compiled):
+    compiled.fit(Pipeline(IMAGES, LABELS, batch_size=2), verbose=0)
+    model = tiny(num_classes=3)
+    model.compile()
+    model.predict(IMAGES, verbose=0)
+
+
+def test_strings_of_a_tensorflow_data_set():
+    tensorflow = pytest.importorskip("tensorflow")
+    data = tensorflow.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])).batch(2)
+    for name in ("CSPViT", "SimpleTRON"):
+        model = tiny(name)
+        with pytest.raises(ValueError, match=f"{name} reads no strings of a `tf.data.Dataset`"):
+            model.fit(data)
+    with pytest.raises(ValueError, match="reads no strings"):
+        tiny().predict(data.map(lambda x, y: x))
+
+
+def test_targets_that_nobody_uses_are_not_looked_at(compiled):
+    answers = compiled.predict(IMAGES, verbose=0)
+    unknown = np.full(4, -1)
+    np.testing.assert_allclose(compiled.predict(Batch(unknown), verbose=0), answers, atol=1e-5)
+    given = ((IMAGES, unknown) for _ in range(1))
+    assert compiled.predict(given, verbose=0, steps=1).shape == answers.shape
+
+
+def test_a_loss_of_ones_own_needs_no_targets():
+    class Alike(type(tiny())):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            return keras.ops.mean(y_pred**2)
+
+    model = Alike.from_config({**tiny(num_classes=3).get_config()})
+    model.compile("sgd", SPARSE(from_logits=True))
+    model.fit(IMAGES, verbose=0)
+    model.fit(IMAGES, np.full(4, 9), verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array(["cat", "dog", "cat", "cat"], object), "`y` must hold numbers"),
+        ([[0], [1, 2], [0], [1]], "`y` must have rows of one length"),
+        ([0, 0.5, 2, 1], "`y` must hold the numbers of classes.*Received: y with 0.5"),
+    ],
+)
+def test_what_holds_no_numbers(y, message, compiled):
+    with pytest.raises(ValueError, match=message):
+        compiled.fit(IMAGES, y, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        SPARSE(from_logits=True, name="ce"),
+        ["sparse_categorical_crossentropy"],
+        keras.losses.sparse_categorical_crossentropy,
+        "SparseCategoricalCrossentropy",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The model gives logits")
+def test_a_loss_by_any_name(loss):
+    model = tiny(num_classes=3)
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match="from 0 to 2"):
+        model.fit(IMAGES, LABELS + 1, verbose=0)

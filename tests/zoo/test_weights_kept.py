@@ -1,0 +1,72 @@
+"""A call that fails or is stopped costs a model nothing. Keras on JAX has its weights out then."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.zoo.models import tiny
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), "uint8")
+LABELS = np.arange(8) % 3
+
+
+class Stop(keras.callbacks.Callback):
+    """Ctrl-C at the second batch."""
+
+    def __init__(self, method):
+        super().__init__()
+        setattr(self, f"on_{method}_batch_end", self.stop)
+
+    def stop(self, batch, logs=None):
+        if batch == 1:
+            raise KeyboardInterrupt
+
+
+def broken(inputs, training=False):
+    raise RuntimeError("no such step")
+
+
+@pytest.fixture
+def model():
+    model = tiny(num_classes=3)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"])
+    model.fit(IMAGES, LABELS, batch_size=4, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("method", ["predict", "test"])
+def test_what_is_stopped_leaves_the_weights(method, model):
+    before = model.get_weights()
+    with pytest.raises(KeyboardInterrupt):
+        if method == "predict":
+            model.predict(IMAGES, batch_size=2, verbose=0, callbacks=[Stop(method)])
+        else:
+            model.evaluate(IMAGES, LABELS, batch_size=2, verbose=0, callbacks=[Stop(method)])
+    for weight, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+    model.fit(IMAGES, LABELS, verbose=0)
+
+
+def test_training_that_is_stopped_keeps_its_steps(model):
+    before = model.get_weights()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(IMAGES, LABELS, batch_size=2, verbose=0, callbacks=[Stop("train")])
+    after = model.get_weights()
+    assert any((weight != old).any() for weight, old in zip(after, before, strict=True))
+    model.predict(IMAGES, verbose=0)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_a_first_step_that_fails_leaves_the_weights(method, model, monkeypatch):
+    before, answers = model.get_weights(), model.predict(IMAGES, verbose=0)
+    head = model.get_layer("head")
+    model.train_function = model.test_function = model.predict_function = None
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no such step"):
+        patch.setattr(head, "call", broken)
+        targets = {} if method == "predict" else {"y": LABELS}
+        getattr(model, method)(IMAGES, verbose=0, **targets)
+    for weight, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+    model.train_function = model.test_function = model.predict_function = None
+    np.testing.assert_array_equal(model.predict(IMAGES, verbose=0), answers)

