@@ -1,6 +1,7 @@
 """Mixers are swapped in people's own models and in the zoo's, with what fits of their weights."""
 
 import warnings
+from importlib.util import find_spec
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ from keras import layers, ops
 
 from keras_permix import swap_mixer, zoo
 from keras_permix.layers import CSP, SimpleAttention, SliceSort
+from keras_permix.surgery.swap import find_mixers
 from tests.harness import assert_close, to_numpy
 from tests.oracle import permutations as oracle
 from tests.zoo.models import tiny
@@ -95,6 +97,10 @@ def mixed(x, attention, groups=2):
     return outputs + kernels.get("attention_output/bias", 0)
 
 
+def csp_of(model):
+    return model.layers[2].value_dense, model.layers[2].output_dense
+
+
 @pytest.mark.parametrize("arguments", [{}, dict(use_bias=False), dict(key_dim=5)])
 def test_functional_model(arguments):
     model = randomize(functional(**arguments))
@@ -106,6 +112,8 @@ def test_functional_model(arguments):
     assert_close(to_numpy(swapped(TOKENS)), expected)
     np.testing.assert_array_equal(to_numpy(model(TOKENS)), before)
     assert swapped.layers[1] is not model.layers[1]
+    biased = arguments.get("use_bias", True)
+    assert [layer.bias is not None for layer in csp_of(swapped)] == [biased] * 2
 
 
 @pytest.mark.once
@@ -153,6 +161,13 @@ def test_some_layers_only():
     assert isinstance(last.more[1], CSP)
     with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=\[2\]"):
         swap_mixer(model, "csp", layers=[2])
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=1\.0$"):
+        swap_mixer(model, "csp", layers=1.0)
+
+
+def test_what_is_no_model():
+    with pytest.raises(TypeError, match="`model` must be a Keras model. Received: model='a'"):
+        swap_mixer("a", "csp")
 
 
 def test_model_of_the_zoo():
@@ -235,6 +250,133 @@ def test_what_is_frozen_and_dropped_out_stays_so():
 
 
 @pytest.mark.once
+def test_single_frozen_weights_stay_so():
+    model = functional()
+    dense, attention = model.layers[1], model.layers[2]
+    for weight in (dense.bias, attention._value_dense.kernel, attention._output_dense.bias):
+        weight.trainable = False
+    swapped = swap_mixer(model, "csp")
+    frozen = [weight.path for weight in swapped.weights if not weight.trainable]
+    name = attention.name
+    assert frozen == [f"{dense.name}/bias", f"{name}/value/kernel", f"{name}/output/bias"]
+    fused = swap_mixer(model, "simple_attention").layers[2]
+    assert not fused.qkv_dense.kernel.trainable and fused.qkv_dense.bias.trainable
+    vit = tiny("ViT")
+    block = vit.get_layer("block_0")
+    for weight in (block.mlp_in.kernel, block.mixer.qkv_dense.kernel):
+        weight.trainable = False
+    frozen = {w.path for w in swap_mixer(vit, "csp").weights if not w.trainable}
+    frozen.discard("position_embedding/class_token")  # which nothing uses
+    assert frozen == {"block_0/mlp_in/kernel", "block_0/mixer/value/kernel"}
+
+
+def carried(model, swapped, but=()):
+    """Whether all weights of a swapped model are this one's, by their paths, but those named."""
+    old = {weight.path: to_numpy(weight) for weight in model.weights}
+    for weight in swapped.weights:
+        if not any(part in weight.path for part in but):
+            np.testing.assert_array_equal(to_numpy(weight), old[weight.path], weight.path)
+    inputs = model.make_inputs(0, 2)
+    first = [to_numpy(one.features(inputs, layers=[0])[0]) for one in (model, swapped)]
+    again = type(model).from_config(swapped.get_config())
+    again.set_weights(swapped.get_weights())
+    np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(swapped(inputs)))
+    return first
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("attention", ["simple", "softmax"])
+@pytest.mark.parametrize("variant", [None, "simple"])
+def test_simpletron(attention, variant):
+    model = tiny("SimpleTRON", attention=attention, variant=variant)
+    swapped = swap_mixer(model, "csp", layers=-1)
+    assert swapped.get_config()["mixer"][0] is None
+    before, after = carried(model, swapped, but=["block_1/attention/value"])
+    np.testing.assert_array_equal(after, before)
+    (kernel, bias), mixer = (
+        model.get_layer("block_1").mixer.qkv_dense.get_weights(),
+        swapped.get_layer("block_1").mixer,
+    )
+    assert isinstance(mixer, CSP) and mixer.use_output_projection == (variant is None)
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.bias), bias[16:])
+    every = swap_mixer(swapped, {"name": "linformer", "num_heads": 2, "mixtures": 3})
+    assert np.isfinite(to_numpy(every(model.make_inputs(0, 2)))).all()
+
+
+@pytest.mark.once
+def test_butterfly_vit():
+    model = tiny("ButterflyViT")
+    swapped = swap_mixer(model, {"name": "csp", "group_size": 4}, layers=[1])
+    before, after = carried(model, swapped, but=["block_1/transformer/mixer/value"])
+    np.testing.assert_array_equal(after, before)
+    mixer = swapped.get_layer("block_1").block.mixer
+    kernel = to_numpy(model.get_layer("block_1").block.mixer.qkv_dense.kernel)
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
+    with pytest.raises(ValueError, match="`group_size` must divide"):
+        swap_mixer(model, {"name": "csp", "group_size": 3})
+
+
+@pytest.mark.once
+def test_mega_keeps_its_gates():
+    model = tiny("MEGA")
+    swapped = swap_mixer(model, {"name": "csp", "group_size": 3}, layers=[1])
+    before, after = carried(model, swapped, but=["block_1/gate"])
+    np.testing.assert_array_equal(after, before)
+    gates = [m.get_layer("block_1").gate_dense.get_weights() for m in (model, swapped)]
+    for old, new in zip(*gates, strict=True):
+        kept = [*range(8), *range(12, 30)]  # the width, 4 shared channels, hidden_dim and width
+        np.testing.assert_array_equal(new, old[..., kept])
+    whole = swap_mixer(swapped, "slice_sort")
+    assert whole.get_config()["mixer"] == {"name": "slice_sort"}
+    assert whole.get_config()["chunk_size"] is None
+    back = swap_mixer(whole, "softmax", layers=[0])
+    gates = [m.get_layer("block_0").gate_dense.get_weights()[0] for m in (model, back)]
+    np.testing.assert_array_equal(*(kernel[:, kept] for kernel in gates))
+
+
+@pytest.mark.once
+def test_graphormer():
+    model = tiny("Graphormer")
+    swapped = swap_mixer(model, "slice_sort", layers=[1])
+    before, after = carried(model, swapped)
+    np.testing.assert_array_equal(after, before)
+    paths = {weight.path for weight in swapped.weights if "block_1/mixer/" in weight.path}
+    assert {path.split("/")[2] for path in paths} == {"value", "output"}
+
+
+@pytest.mark.once
+def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
+    def make():
+        return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
+
+    swapped = swap_mixer(randomize(make()), "csp")
+    swapped.save_weights(tmp_path / "model.weights.h5")
+    again = swap_mixer(make(), "csp")
+    again.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
+def test_vit_of_keras_hub():
+    from keras_hub.models import ViTBackbone
+
+    model = ViTBackbone(
+        image_shape=(8, 8, 3), patch_size=2, num_layers=2, num_heads=2, hidden_dim=6, mlp_dim=8
+    )
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    swapped = swap_mixer(randomize(model), {"name": "csp", "ragged": True})  # of 17 tokens
+    assert [type(layer) for layer in find_mixers(swapped)] == [CSP, CSP]
+    first = find_mixers(model)[0]
+    tokens = np.random.default_rng(1).normal(size=(2, 8, 6)).astype("float32")
+    assert_close(to_numpy(find_mixers(swapped)[0](tokens)), mixed(tokens, first))
+    assert swapped(images).shape == model(images).shape
+    one = swap_mixer(model, "slice_sort", layers=[1])
+    assert isinstance(find_mixers(one)[0], layers.MultiHeadAttention)
+
+
+@pytest.mark.once
 def test_attention_on_maps():
     maps = keras.Input((4, 4, 6))
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
@@ -249,6 +391,21 @@ def only_the_past():
     return keras.Model(tokens, SimpleAttention(2, causal=True)(tokens))
 
 
+def test_a_causal_mixer_is_swapped_for_a_causal_one():
+    swapped = swap_mixer(only_the_past(), {"name": "causal_csp", "delays": 3})
+    x = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
+    whole = to_numpy(swapped(x))
+    later = np.concatenate([x[:, :5], x[:, 5:] + 1], axis=1)
+    np.testing.assert_array_equal(to_numpy(swapped(later))[:, :5], whole[:, :5])
+
+
+def test_groups_fit_any_length_where_the_model_takes_any():
+    tokens = keras.Input((None, 6))
+    model = keras.Model(tokens, keras.layers.MultiHeadAttention(2, 3)(tokens, tokens))
+    swapped = swap_mixer(model, "csp")
+    assert to_numpy(swapped(np.zeros((2, 7, 6), "float32"))).shape == (2, 7, 6)
+
+
 def quantized():
     model = tiny("ViT", width=32)
     with warnings.catch_warnings():
@@ -257,17 +414,35 @@ def quantized():
     return model
 
 
+def attending(**arguments):
+    tokens = keras.Input((16, 8))
+    attention = keras.layers.MultiHeadAttention(2, 4, **arguments)
+    return keras.Model(tokens, attention(tokens, tokens))
+
+
+def with_lora():
+    model = functional()
+    model.layers[1].enable_lora(2)
+    return model
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
+        (with_lora, ValueError, "`model` must not be quantized, nor have LoRA"),
+        (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
+        (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` need"),
         (cross, TypeError, "`value` must be the first argument itself"),
         (causal, TypeError, "`use_causal_mask` must be False"),
         (only_the_past, TypeError, "A causal mixer is swapped for one that is causal"),
         (quantized, ValueError, "`model` must not be quantized"),
         (unbuilt, ValueError, "`model` must be built"),
-        (lambda: tiny("MEGA"), ValueError, "The blocks of MEGA are shaped by their mixer"),
-        (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no argument `mixer`"),
+        (lambda: attending(use_gate=True), ValueError, "`use_gate` cannot be swapped"),
+        (lambda: attending(sliding_window=4), ValueError, "`sliding_window` cannot be swapped"),
+        (lambda: attending(output_shape=6), ValueError, "`output_shape` cannot be swapped"),
+        (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no argument `mixer`.* by MLPs"),
+        (lambda: tiny("PatchOnlyMLPMixer"), ValueError, "PatchOnlyMLPMixer has no argument"),
         (without, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
     ],
 )

@@ -37,6 +37,13 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
     >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
     [0.0, 1.0, 0.0, 0.0]
     """
+    return influence_maps(layer, tokens, epsilon, seed).mean(axis=0)
+
+
+def influence_maps(
+    layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
+) -> np.ndarray:
+    """The map of each sample, `(batch, tokens, tokens)`."""
     tokens = as_tokens(tokens).astype("float32")
     still = _call(layer, tokens)
     step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
@@ -47,8 +54,8 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
         moved[:, token] += step
         taken = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
         change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
-        columns.append(np.mean(change / taken[:, None], axis=0))
-    return np.stack(columns, axis=1)
+        columns.append(change / taken[:, None])
+    return np.stack(columns, axis=2)
 
 
 def _call(layer, tokens):

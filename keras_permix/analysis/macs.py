@@ -1,15 +1,12 @@
 """How many multiply-adds a model takes, counted from what its layers get and give."""
 
 import contextlib
-import functools
-import math
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 
-from keras_permix import layers as ours
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.analysis.mac_rules import FREE, FREE_OPERATIONS, RULES, RULES_OF_TWO
+from keras_permix.analysis.watch import watched
 
 
 class MACs(NamedTuple):
@@ -33,13 +30,15 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     The model is called once, and each layer is asked for what it did. Counted are: the
     multiply-adds of matrix products, those of attention's maps included; one for each output of a
     normalization, that of images included, of an activation that is not linear, and of a softmax;
-    and of block-diagonal layers one for each output that a bias is added to. Not counted are the
-    biases of dense layers, resizing, sums, means, and what only moves or sorts.
+    of block-diagonal layers one for each output that a bias is added to; of moving averages their
+    recurrence, whatever computes it; and of a Fourier transform two for each value and each halving
+    of its axes. Not counted are the biases of dense layers, resizing, sums, means, gates and other
+    products element by element, what is computed of weights alone, and what only moves or sorts.
 
     Args:
         model: A model.
-        inputs: What to call it with, a batch of one sample. `None`: what a model of the zoo makes
-            up, such as an image of its own size.
+        inputs: What to call it with, a batch of one sample, or a list of one text. `None`: what a
+            model of the zoo makes up, such as an image of its own size.
         rules: What layers of other classes do, or the same ones: a function of the layer and of
             the shapes of its first input and output, by their class.
 
@@ -61,6 +60,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     """
     if inputs is None and hasattr(model, "make_inputs"):
         inputs = model.make_inputs(seed=0, batch=1)
+    inputs = model.encoded(inputs) if hasattr(model, "encoded") else inputs
     sizes = [shape[:1] for shape in _shapes(inputs)]
     if not sizes or set(sizes) != {(1,)}:
         raise ValueError(
@@ -68,21 +68,28 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
             f"zoo. Received: inputs of shapes {_shapes(inputs)}"
         )
     rules = {**dict.fromkeys(FREE, _nothing), **RULES, **(rules or {})}
+    layers = list(model._flatten_layers())
+    # A softmax within Keras' attention is counted there, where not every backend calls it.
+    counted = {id(layer._softmax) for layer in layers if type(layer) in RULES_OF_TWO}
     by_layer: dict[str, int] = {}
     unknown: dict[int, str] = {}
 
-    def note(layer, shapes, output_shapes):
-        rule = rules.get(type(layer), _nothing if _is_graph(layer) else None)
-        if rule is None:
+    def note(layer, given, outputs):
+        of_two = type(layer) in RULES_OF_TWO and type(layer) not in rules
+        rule = (RULES_OF_TWO if of_two else rules).get(type(layer))
+        if rule is None and not _is_graph(layer):
             unknown[id(layer)] = type(layer).__name__
+        if rule is None:
             return
-        macs = rule(layer, shapes[0], output_shapes[0])
+        shapes = _shapes(list(given.values()))
+        macs = rule(layer, shapes[0], shapes[1] if of_two else _shapes(outputs)[0])
         if macs:
             by_layer[layer.path] = by_layer.get(layer.path, 0) + macs
 
     with contextlib.ExitStack() as calls:
-        for layer in model._flatten_layers():
-            calls.enter_context(_watched(layer, note))
+        for layer in layers:
+            if id(layer) not in counted:
+                calls.enter_context(watched(layer, note))
         model(inputs, training=False)
     for operation in _operations(model):
         unknown[id(operation)] = type(operation).__name__
@@ -90,87 +97,8 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     return MACs(sum(by_layer.values()), by_layer, {name: names.count(name) for name in names})
 
 
-def _dense(layer, x, y):
-    return math.prod(y) * x[-1] + _activation(layer, x, y)
-
-
-def _block_dense(layer, x, y):
-    per_output = x[-1] // layer.blocks + layer.use_bias
-    return math.prod(y) * per_output + _activation(layer, x, y)
-
-
-def _activation(layer, x, y):
-    return 0 if layer.activation is keras.activations.linear else math.prod(y)
-
-
-def _normalization(layer, x, y):
-    return math.prod(y)
-
-
-def _softmax_attention(layer, x, y):
-    """Scores, their softmax, and the means of the values."""
-    batch, tokens, channels = x[0], math.prod(x[1:-1]), x[-1]
-    head_dim = layer.head_dim or channels // layer.num_heads
-    return batch * layer.num_heads * tokens**2 * (2 * head_dim + 1)
-
-
-def _simple_attention(layer, x, y):
-    """The product of keys and values, and that of it and the queries."""
-    batch, tokens, channels = x[0], math.prod(x[1:-1]), x[-1]
-    head_dim = layer.head_dim or channels // layer.num_heads
-    return batch * layer.num_heads * tokens * 2 * head_dim**2
-
-
 def _nothing(layer, x, y):
     return 0
-
-
-Rule = Callable[[Any, tuple[int, ...], tuple[int, ...]], int]
-RULES: dict[type, Rule] = {
-    keras.layers.Activation: _activation,
-    keras.layers.BatchNormalization: _normalization,
-    keras.layers.Dense: _dense,
-    keras.layers.LayerNormalization: _normalization,
-    keras.layers.RMSNormalization: _normalization,
-    ours.BlockDense: _block_dense,
-    Dense: _dense,
-    ours.ImagePreprocessor: _normalization,
-    ours.SimpleAttention: _simple_attention,
-    ours.SoftmaxAttention: _softmax_attention,
-}
-# Layers that move, select and add, or leave all products to layers within them.
-FREE = (
-    keras.layers.Add,
-    keras.layers.Concatenate,
-    keras.layers.Dropout,
-    keras.layers.Embedding,
-    keras.layers.Flatten,
-    keras.layers.Identity,
-    keras.layers.InputLayer,
-    keras.layers.Masking,
-    keras.layers.Permute,
-    keras.layers.Reshape,
-    ours.ButterflyBlock,
-    ours.ButterflyLinear,
-    ours.ButterflyLinearMLP,
-    ours.ButterflyMLP,
-    ours.CSP,
-    ours.GraphEmbedding,
-    ours.MixerBlock,
-    ours.MLPMixerBlock,
-    ours.PatchEmbedding,
-    ours.PatchOnlyMixer,
-    ours.PositionEmbedding,
-    ours.RandomOrder,
-    ours.SimpleAttentionBlock,
-    ours.SliceSort,
-    ours.TokenEmbedding,
-)
-# Operations of functional models that do the same, by the names of their classes.
-FREE_OPERATIONS = (
-    "Add", "Cast", "Concatenate", "ExpandDims", "GetItem", "Max", "Maximum", "Mean", "OnesLike",
-    "Reshape", "Sum", "Transpose", "ZerosLike",
-)  # fmt: skip
 
 
 def _is_graph(layer):
@@ -185,34 +113,6 @@ def _operations(model):
             free = type(operation).__name__ in FREE_OPERATIONS
             if not free and not isinstance(operation, keras.layers.Layer):
                 yield operation
-
-
-@contextlib.contextmanager
-def _watched(layer: Any, note: Callable) -> Iterator[None]:
-    """Have `note` told what a layer is called with, and what it gives, in shapes."""
-    held = vars(layer)
-    before = {name: held[name] for name in CALLS if name in held}
-    for name in CALLS:
-        held[name] = _telling(layer, getattr(layer, name), note)
-    try:
-        yield
-    finally:
-        for name in CALLS:
-            del held[name]
-        held.update(before)
-
-
-CALLS = ("call", "quantized_call")  # Keras calls the one or the other.
-
-
-def _telling(layer, call, note):
-    @functools.wraps(call)
-    def told(*args, **kwargs):
-        outputs = call(*args, **kwargs)
-        note(layer, _shapes((args, kwargs)), _shapes(outputs))
-        return outputs
-
-    return told
 
 
 def _shapes(arrays):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Layer, Tensor
+from keras_permix.layers import CSP, SinkhornCSP, SliceSort
 
 
 def permutation_maps(
@@ -18,7 +19,7 @@ def permutation_maps(
     is what an attention map is to attention, with one 1 in every row and column.
 
     Args:
-        layer: A built layer with `value_dense` and `mix`.
+        layer: A built `CSP` or `SliceSort`.
         tokens: What the layer takes, `(batch, tokens, channels)`.
         channels: Indices of inner channels. `None`: all of them.
 
@@ -27,7 +28,8 @@ def permutation_maps(
         of the unshifted tokens.
 
     Raises:
-        TypeError: for a layer that does not permute its values.
+        TypeError: for a layer that does not permute its values, as `SinkhornCSP`, which blends
+            them, and `CausalCSP`, which takes the largest that a token has heard.
 
     Example:
 
@@ -42,12 +44,14 @@ def permutation_maps(
 
     Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
     """
-    if not hasattr(layer, "mix") or not hasattr(layer, "value_dense"):
+    permutes = isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP)
+    if not permutes or not layer.built:
         raise TypeError(
-            "`layer` must be a built layer that permutes its values, such as CSP or SliceSort. "
-            f"Received: layer={type(layer).__name__}"
+            "`layer` must be a CSP or SliceSort that is built. "
+            f"Received: layer={type(layer).__name__}{'' if layer.built else ', not built'}"
         )
-    values = keras.ops.convert_to_numpy(layer.value_dense(tokens)).astype("float32")
+    values = layer.value_dense(tokens) if layer.use_value_projection else tokens
+    values = keras.ops.convert_to_numpy(values).astype("float32")
     order = np.argsort(values, axis=1, kind="stable")
     ranks = np.argsort(order, axis=1, kind="stable")
     mixed = keras.ops.convert_to_numpy(layer.mix(keras.ops.convert_to_tensor(ranks, "int32")))

@@ -7,11 +7,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix import layers
 from keras_permix.analysis import count_macs
 from keras_permix.layers import SoftmaxAttention
 from keras_permix.layers.parts.dense import Dense
-from keras_permix.zoo import ButterflyViT, CSPViT, ViT
-from tests.zoo.models import tiny
+from keras_permix.zoo import MEGA, ButterflyViT, CSPViT, ViT
+from tests.zoo.models import TINY, tiny
 
 pytestmark = pytest.mark.once
 SIZES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2, mlp_dim=12)
@@ -64,6 +65,116 @@ def test_attention_within_blocks():
     for order in (None, 1):
         model = ButterflyViT(**SIZES, num_heads=2, block_size=4, random_order=order)
         assert count_macs(model).total == wanted
+
+
+def macs_of(layer):
+    """Those of a layer on 10 tokens of 4 channels, without those of the layers within it."""
+    inputs = keras.Input((10, 4))
+    macs = count_macs(keras.Model(inputs, layer(inputs)), np.ones((1, 10, 4), "float32"))
+    assert not macs.uncounted
+    return sum(count for path, count in macs.by_layer.items() if path == layer.path)
+
+
+def test_rivals_of_attention():
+    queries = 2 * 10  # heads and tokens
+    # features elu(x) + 1 of queries and keys; keys by values, that by queries, and the sums
+    layer = layers.LinearAttention(2, head_dim=2)
+    assert macs_of(layer) == queries * (2 + 2) + 2 * queries * 2 * 2 + queries * 2
+    # 3 directions of queries and of keys and their exponentials; the same with 3 features
+    features = 2 * queries * 3 * 2 + 2 * queries * 3
+    attended = 2 * queries * 3 * 2 + queries * 3
+    assert macs_of(layers.PerformerAttention(2, features=3, head_dim=2)) == features + attended
+    # 5 mixtures of keys and of values, scores, softmax, means
+    mixed = 2 * queries * 5 * 2
+    attended = queries * 5 * 2 + queries * 5 + queries * 5 * 2
+    layer = layers.LinformerAttention(2, head_dim=2, mixtures=5)
+    assert macs_of(layer) == mixed + attended
+    # 3 blocks of 4 tokens, the last filled up; 2 blocks of 5
+    layer = layers.LocalAttention(2, 4, head_dim=2)
+    assert macs_of(layer) == 3 * 2 * (4 * 4 * 2 + 4 * 4 + 4 * 4 * 2)
+    layer = layers.ButterflyAttention(2, 5, head_dim=2, layer=1, layers=2)
+    assert macs_of(layer) == 2 * 2 * (5 * 5 * 2 + 5 * 5 + 5 * 5 * 2)
+
+
+def test_a_fourier_transform():
+    inputs = keras.Input((8, 4))
+    macs = count_macs(keras.Model(inputs, layers.FourierMixer()(inputs)), np.ones((1, 8, 4)))
+    assert macs.total == 2 * 8 * 4 * (3 + 2)  # three halvings of 8, two of 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (dict(), 3 * 2),  # of 3 decays a state and an output
+        (dict(bidirectional=True), 2 * 3 * 2),
+        (dict(truncation=4), 3 * 3),  # and a token that is left behind
+    ],
+)
+def test_a_moving_average(arguments, wanted):
+    per_value = wanted + 2  # the value itself, and the activation
+    assert macs_of(layers.DampedEMA(3, **arguments)) == 10 * 4 * per_value
+
+
+@pytest.mark.parametrize("position_bias", ["simple", "rotary"])
+@pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2", "csp"])
+def test_mega(mixer, position_bias):
+    model = MEGA(
+        vocabulary_size=9, max_length=10, num_classes=3, width=4, inner_dim=6, shared_dim=2,
+        mlp_dim=5, classifier_dim=7, ema_dim=3, depth=2, mixer=mixer, position_bias=position_bias,
+        chunk_size=None if mixer == "csp" else 4,
+    )  # fmt: skip
+    tokens = {"tokens": np.ones((1, 10), "int32"), "mask": np.ones((1, 10), bool)}
+    shared = 0 if mixer == "csp" else 2
+    average = 10 * 4 * (2 * 3 * 2 + 2)
+    values = 10 * (4 * 6 + 6)  # and silu
+    gates = 10 * (4 * (4 + shared + 6 + 4) + (4 + shared + 6))  # sigmoid, silu, silu
+    attended = 0 if mixer == "csp" else 3 * 4 * 4 * (2 + 1 + 6)  # 3 chunks of 4
+    hidden = 10 * (6 * 4 + 4)  # and silu
+    mlp = 10 * (4 + 4 * 5 + 5 + 5 * 4)
+    block = 10 * 4 + average + values + gates + attended + hidden + mlp
+    head = 10 * 4 + 4 * 7 + 7 + 7 * 3
+    macs = count_macs(model, tokens)
+    assert macs.total == 2 * block + head and not macs.uncounted
+
+
+@pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
+def test_graphormer(mixer):
+    model = tiny("Graphormer", mixer=mixer, depth=1)
+    macs = count_macs(model)
+    nodes = macs.by_layer["head_norm"] // 8  # of a random graph, with the virtual one
+    projections = (4 if mixer == "attention" else 2) * nodes * 8 * 8
+    maps = 2 * nodes**2  # of two heads with 4 channels
+    attended = maps * 4 * (mixer == "attention") + maps + maps * 4
+    block = nodes * 8 + projections + attended + nodes * (8 + 8 * 8 + 8 + 8 * 8)
+    assert macs.total == block + nodes * 8 + 8 * 3 and not macs.uncounted
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])  # with a softmax fused into the products, or apart
+def test_attention_of_keras(dropout):
+    queries, keys = keras.Input((10, 4)), keras.Input((7, 5))
+    attention = keras.layers.MultiHeadAttention(2, 3, value_dim=2, dropout=dropout)
+    model = keras.Model([queries, keys], attention(queries, keys))
+    macs = count_macs(model, [np.ones((1, 10, 4)), np.ones((1, 7, 5))])
+    projections = 10 * 4 * 2 * 3 + 7 * 5 * 2 * 3 + 7 * 5 * 2 * 2 + 10 * 2 * 2 * 4
+    assert macs.total == projections + 2 * 10 * 7 * (3 + 1 + 2) and not macs.uncounted
+
+
+def test_attention_of_keras_along_one_axis():
+    maps = keras.Input((3, 5, 4))
+    attention = keras.layers.MultiHeadAttention(2, 3, attention_axes=2)
+    model = keras.Model(maps, attention(query=maps, value=maps))
+    macs = count_macs(model, np.ones((1, 3, 5, 4)))
+    assert macs.total == 3 * (4 * 5 * 4 * 6 + 2 * 5 * 5 * (3 + 1 + 3))
+
+
+def test_models_of_the_zoo_are_counted_whole():
+    for class_name in TINY:
+        assert count_macs(tiny(class_name)).uncounted == {}, class_name
+
+
+def test_a_text_is_a_sample():
+    model = tiny("SimpleTRON")
+    assert count_macs(model, ["a text"]) == count_macs(model, model.encode(["a text"]))
 
 
 def test_layers_are_told_apart():

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_permix.analysis import permutation_maps, plot_permutation_maps
-from keras_permix.layers import CSP, SliceSort
+from keras_permix.layers import CSP, CausalCSP, SinkhornCSP, SliceSort
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "analysis.npz")
 
@@ -45,9 +45,27 @@ def test_maps_do_what_the_layer_does(order):
     np.testing.assert_array_equal(mixed, keras.ops.convert_to_numpy(layer(tokens)))
 
 
-def test_a_layer_that_does_not_permute_is_refused():
-    with pytest.raises(TypeError, match="`layer` must be .* Received: layer=Dense"):
-        permutation_maps(keras.layers.Dense(3), np.zeros((1, 2, 3), "float32"))
+def test_values_may_be_the_tokens():
+    tokens = GOLDEN["X"][None].astype("float32")
+    layer = CSP(
+        int(GOLDEN["G"]), GOLDEN["shifts"], use_value_projection=False, use_output_projection=False
+    )
+    layer.build(tokens.shape)
+    np.testing.assert_array_equal(permutation_maps(layer, tokens)[0], GOLDEN["attention_maps"])
+
+
+@pytest.mark.parametrize("layer", [keras.layers.Dense(3), CausalCSP(), SinkhornCSP()])
+def test_a_layer_that_does_not_permute_is_refused(layer):
+    tokens = np.zeros((1, 2, 3), "float32")
+    layer.build(tokens.shape)
+    name = type(layer).__name__
+    with pytest.raises(TypeError, match=f"`layer` must be .*built. Received: layer={name}$"):
+        permutation_maps(layer, tokens)
+
+
+def test_a_layer_that_is_not_built_is_refused():
+    with pytest.raises(TypeError, match="`layer` must be .* Received: layer=CSP, not built"):
+        permutation_maps(CSP(), np.zeros((1, 2, 3), "float32"))
 
 
 def test_plot_has_a_dot_for_every_token():

@@ -1,0 +1,185 @@
+"""One call, one picture: how a model of the zoo mixes tokens, and what it leaves of them."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_permix._typing import Model
+from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
+from keras_permix.analysis.rank_residual import rank_residual, token_norm
+from keras_permix.analysis.singular_spectrum import singular_spectrum
+from keras_permix.zoo.mega import MEGA
+from keras_permix.zoo.model import ZooModel
+
+SHOWN = 8  # maps in a picture
+
+
+class Inside(NamedTuple):
+    """What `look_inside` gives.
+
+    Args:
+        maps: A `MixingMap` for each mixer: its name, kind and array `(tokens, tokens)`.
+        rollout: Float array `(tokens, tokens)`: what the last tokens take from the first through
+            all mixers and the skip connections around them. `None` without maps.
+        spectra: Float array `(blocks, values)`: singular values of the tokens after each block,
+            relative to the largest, the mean of the samples.
+        residuals: Float array `(blocks,)`: how far the tokens after each block are from being all
+            alike, as a part of their norm; see `rank_residual`.
+        missing: What this model has not, or what a map leaves out: sentences.
+    """
+
+    maps: list[MixingMap]
+    rollout: np.ndarray | None
+    spectra: np.ndarray
+    residuals: np.ndarray
+    missing: list[str]
+
+
+def look_inside(model: Model, inputs: Any = None) -> Inside:
+    """Look at what a model of the zoo does with tokens, layer by layer.
+
+    Padding counts nowhere. Rollouts are products of `(map + 1) / 2`, the rows of the maps
+    normalized to 1; they leave out what channels do.
+
+    Args:
+        model: A model of the zoo.
+        inputs: What it takes, a batch of a few samples. `None`: two that it makes up.
+
+    Returns:
+        An `Inside`, which `plot_inside` draws.
+
+    Raises:
+        TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
+
+    Example:
+
+    >>> from keras_permix.analysis import look_inside
+    >>> from keras_permix.zoo import ViT
+    >>> inside = look_inside(ViT.from_preset("test"))
+    >>> len(inside.maps), inside.rollout.shape, inside.spectra.shape, inside.residuals.shape
+    (2, (16, 16), (2, 8), (2,))
+
+    Source: the rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
+    spectra and residuals: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    """
+    if not isinstance(model, ZooModel):
+        raise TypeError(
+            "`model` must be one of the zoo, which knows its features; `mixing_maps` takes any. "
+            f"Received: {type(model).__name__}"
+        )
+    inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
+    maps = mixing_maps(model, inputs)
+    mask = next((one.mask for one in maps if one.mask is not None), None)
+    features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
+    return Inside(
+        maps,
+        rollout([one.map for one in maps]) if maps else None,
+        np.stack([_spectrum(samples) for samples in features]),
+        np.array([_residual(samples) for samples in features]),
+        _missing(model, maps),
+    )
+
+
+def rollout(maps: list[np.ndarray]) -> np.ndarray:
+    """What the last tokens take from the first, through mixers and skip connections.
+
+    Args:
+        maps: Arrays `(tokens, tokens)`, the first mixer's first.
+
+    Returns:
+        A float64 array `(tokens, tokens)` whose rows sum to 1.
+
+    Raises:
+        ValueError: for no maps at all.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import rollout
+    >>> rollout([np.array([[0.0, 1.0], [1.0, 0.0]])] * 2).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+
+    Source: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+    """
+    if not maps:
+        raise ValueError("`maps` must hold one map or more. Received: maps=[]")
+    skip = product = np.eye(len(maps[0]))
+    for matrix in maps:
+        sums = abs(matrix).sum(axis=1, keepdims=True)
+        taken = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
+        product = (taken + skip) / 2 @ product
+    return product
+
+
+def _real_tokens(tokens, mask):
+    """The real tokens of every sample, `(1, tokens, channels)` each; pixels are tokens as well."""
+    tokens = keras.ops.convert_to_numpy(keras.ops.cast(tokens, "float32"))
+    tokens = tokens.reshape(len(tokens), -1, tokens.shape[-1])
+    real = np.ones(tokens.shape[:2], bool) if mask is None else mask
+    return [sample[places][None] for sample, places in zip(tokens, real, strict=True)]
+
+
+def _spectrum(samples):
+    spectra = [singular_spectrum(tokens)[0] for tokens in samples]
+    size = max(map(len, spectra))
+    return np.mean([np.pad(s / (s[0] or 1), (0, size - len(s))) for s in spectra], axis=0)
+
+
+def _residual(samples):
+    norms = [(token_norm(rank_residual(x)), token_norm(x)) for x in samples]
+    return np.mean([residual / (norm or 1) for (residual,), (norm,) in norms])
+
+
+def _missing(model, maps):
+    notes = []
+    if not maps:
+        notes.append(
+            f"{type(model).__name__} has no maps: it mixes pixels by MLPs of overlapping patches, "
+            "without tokens."
+        )
+    if isinstance(model, MEGA):
+        notes.append("The maps are of attention or permutations alone, not of the moving averages.")
+    if any(hasattr(model.get_layer(one.name.split("/")[0]), "mlp") for one in maps):
+        notes.append("The maps are measured on whole blocks, which mix tokens by MLPs.")
+    if any("slice_sort" in str(getattr(layer, "mixer_spec", "")) for layer in model.layers):
+        notes.append("The maps are of the softmax of the graph's bias alone, not of the sorting.")
+    return notes
+
+
+def plot_inside(figure: Any, inside: Inside) -> None:
+    """Draw all of it: a map a mixer and the rollout above, spectra and residuals below.
+
+    Row `n`, column `m` of a map is dark where output token `n` takes from token `m`: the colors go
+    from its least entry to the largest off the diagonal. Of many mixers some are drawn, at equal
+    distances.
+
+    Args:
+        figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
+        inside: What `look_inside` gives.
+    """
+    above, below = figure.subfigures(2, 1, height_ratios=(2, 3))
+    count = len(inside.maps)
+    shown = np.linspace(0, count - 1, min(count, SHOWN)).astype(int)
+    panels = [(inside.maps[index].name, inside.maps[index].map) for index in shown]
+    if inside.rollout is not None:
+        panels.append(("rollout", inside.rollout))
+    if panels:
+        axes = above.subplots(1, len(panels), squeeze=False)[0]
+        for ax, (name, matrix) in zip(axes, panels, strict=True):
+            shades = abs(matrix)
+            among_others = np.max(shades * (1 - np.eye(len(shades))))
+            ax.imshow(shades, cmap="magma_r", vmax=among_others or None, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(name, fontsize=8)
+    if inside.missing:
+        above.supxlabel(" ".join(inside.missing), fontsize=8)
+    spectra, residuals = below.subplots(1, 2)
+    for index, values in enumerate(inside.spectra):
+        spectra.plot(range(1, len(values) + 1), values, label=f"after block {index}")
+    spectra.set(xlabel="index", ylabel="singular value / largest", yscale="log")
+    spectra.legend(fontsize=7)
+    depth = range(1, len(inside.residuals) + 1)
+    residuals.plot(depth, inside.residuals, marker="o", markersize=3)
+    residuals.set(xlabel="blocks", ylabel="residual / tokens", xticks=depth)
+    residuals.set_ylim(bottom=0)

@@ -1,0 +1,207 @@
+"""What layers do in multiply-adds: a function of their first input's and output's shapes each.
+
+The convention is that of the Dimension Mixer paper; see `count_macs`. Layers within a layer count
+for themselves.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_permix import layers as ours
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
+from keras_permix.layers.mega.mega_attention import MegaAttention
+from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
+from keras_permix.layers.mega.norms import ScaleNorm
+from keras_permix.layers.parts.dense import Dense
+
+
+def _dense(layer, x, y):
+    return math.prod(y) * x[-1] + _activation(layer, x, y)
+
+
+def _einsum_dense(layer, x, y):
+    inputs, output = layer.equation.replace(" ", "").split("->")
+    sizes = zip(inputs.split(",")[1], layer.kernel.shape, strict=True)
+    summed = math.prod(size for label, size in sizes if label not in output)
+    return math.prod(y) * summed + _activation(layer, x, y)
+
+
+def _block_dense(layer, x, y):
+    per_output = x[-1] // layer.blocks + layer.use_bias
+    return math.prod(y) * per_output + _activation(layer, x, y)
+
+
+def _activation(layer, x, y):
+    return 0 if layer.activation is keras.activations.linear else math.prod(y)
+
+
+def _one_per_output(layer, x, y):
+    return math.prod(y)
+
+
+def _keras_attention(layer, query, value):
+    """Scores, their softmax, and the means of the values, along the axes that are attended to."""
+    config = layer.get_config()
+    axes = config["attention_axes"] or range(1, len(query) - 1)
+    axes = (axes,) if isinstance(axes, int) else axes
+    entries = layer.num_heads * math.prod(query[:-1]) * math.prod(value[axis] for axis in axes)
+    return entries * (layer.key_dim + (config["value_dim"] or layer.key_dim) + 1)
+
+
+def _heads(layer, x):
+    """Tokens of all samples times heads, tokens of one, and channels of a head."""
+    tokens, channels = math.prod(x[1:-1]), x[-1]
+    head_dim = layer.head_dim or channels // layer.num_heads
+    return x[0] * layer.num_heads * tokens, tokens, head_dim
+
+
+def _softmax_attention(layer, x, y):
+    """Scores, their softmax, and the means of the values."""
+    queries, tokens, head_dim = _heads(layer, x)
+    return queries * tokens * (2 * head_dim + 1)
+
+
+def _local_attention(layer, x, y):
+    """The same within blocks, of which the last is filled up."""
+    _, tokens, head_dim = _heads(layer, x)
+    size = layer.tokens_per_block(tokens)
+    blocks = x[0] * -(-tokens // size)
+    return blocks * layer.num_heads * size**2 * (2 * head_dim + 1)
+
+
+def _simple_attention(layer, x, y):
+    """The product of keys and values, and that of it and the queries."""
+    queries, _, head_dim = _heads(layer, x)
+    return queries * 2 * head_dim**2
+
+
+def _linear_attention(layer, x, y):
+    """Features of queries and keys, products as in `_simple_attention`, and the sums of weights."""
+    queries, _, head_dim = _heads(layer, x)
+    return queries * (2 * head_dim + 2 * head_dim**2 + head_dim)
+
+
+def _performer_attention(layer, x, y):
+    """Along every direction a product and an exponential of queries and keys; then as above."""
+    queries, _, head_dim = _heads(layer, x)
+    features = layer.features
+    return queries * (2 * features * (head_dim + 1) + 2 * features * head_dim + features)
+
+
+def _linformer_attention(layer, x, y):
+    """Mixtures of keys and values, scores of these, their softmax, and the means."""
+    queries, _, head_dim = _heads(layer, x)
+    return queries * layer.mixtures * (2 * head_dim + 2 * head_dim + 1)
+
+
+def _fourier(layer, x, y):
+    """Two for each value and each halving of an axis: a fast transform's, of complex numbers."""
+    tokens, channels = math.prod(x[1:-1]), x[-1]
+    return round(2 * math.prod(x) * math.log2(tokens * channels))
+
+
+def _damped_ema(layer, x, y):
+    """The recurrence, a token's weight in it and its activation.
+
+    Per decay a product with the state, one with the output's weight, and where it is truncated one
+    with the token that is left behind.
+    """
+    directions = 1 + layer.bidirectional
+    per_decay = 2 + (layer.truncation is not None)
+    return math.prod(x) * (directions * layer.ema_dim * per_decay + 2)
+
+
+def _mega_attention(layer, x, y):
+    """Scores, one function of each, and what they make of the values, within chunks."""
+    tokens = x[1]
+    size = min(layer.chunk_size or tokens, tokens)
+    return x[0] * -(-tokens // size) * size**2 * (x[2] + 1 + y[2])
+
+
+def _mega_block(layer, x, y):
+    """The activations of two gates, of what is shared and of the hidden values."""
+    width, shared, inner, _ = layer.parts
+    return x[0] * x[1] * (width + shared + inner + width)
+
+
+def _graph_attention(layer, x, y):
+    """Scores, their softmax, and the means of the values."""
+    return x[0] * x[1] ** 2 * (2 * x[2] + layer.num_heads)
+
+
+def _graph_slice_sort(layer, x, y):
+    """The softmax of the bias, and the means of the values."""
+    return x[0] * x[1] ** 2 * (x[2] + layer.num_heads)
+
+
+Rule = Callable[[Any, tuple[int, ...], tuple[int, ...]], int]
+RULES: dict[type, Rule] = {
+    keras.layers.Activation: _activation,
+    keras.layers.BatchNormalization: _one_per_output,
+    keras.layers.Dense: _dense,
+    keras.layers.EinsumDense: _einsum_dense,
+    keras.layers.LayerNormalization: _one_per_output,
+    keras.layers.RMSNormalization: _one_per_output,
+    ours.BlockDense: _block_dense,
+    ours.ButterflyAttention: _local_attention,
+    ours.DampedEMA: _damped_ema,
+    Dense: _dense,
+    ours.FourierMixer: _fourier,
+    GraphAttention: _graph_attention,
+    GraphSliceSort: _graph_slice_sort,
+    ours.ImagePreprocessor: _one_per_output,
+    ours.LinearAttention: _linear_attention,
+    ours.LinformerAttention: _linformer_attention,
+    ours.LocalAttention: _local_attention,
+    MegaAttention: _mega_attention,
+    ours.MegaBlock: _mega_block,
+    ours.PerformerAttention: _performer_attention,
+    ScaleNorm: _one_per_output,
+    ours.SimpleAttention: _simple_attention,
+    ours.SoftmaxAttention: _softmax_attention,
+}
+# Of the shapes of queries and of values.
+RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
+# Layers that move, select, add and scale, or leave all products to layers within them. The bias of
+# Graphormer multiplies weights alone, once for all graphs.
+FREE = (
+    keras.layers.Add,
+    keras.layers.Concatenate,
+    keras.layers.Dropout,
+    keras.layers.Embedding,
+    keras.layers.Flatten,
+    keras.layers.Identity,
+    keras.layers.InputLayer,
+    keras.layers.Masking,
+    keras.layers.Permute,
+    keras.layers.Rescaling,
+    keras.layers.Reshape,
+    ours.ButterflyBlock,
+    ours.ButterflyLinear,
+    ours.ButterflyLinearMLP,
+    ours.ButterflyMLP,
+    ours.CausalCSP,
+    ours.CSP,
+    ours.GraphEmbedding,
+    ours.GraphormerBias,
+    ours.GraphormerBlock,
+    MegaFeedForward,
+    ours.MixerBlock,
+    ours.MLPMixerBlock,
+    ours.PatchEmbedding,
+    ours.PatchOnlyMixer,
+    ours.PositionEmbedding,
+    ours.RandomOrder,
+    ours.SimpleAttentionBlock,
+    ours.SliceSort,
+    ours.TokenEmbedding,
+)
+# Operations of functional models that do the same, by the names of their classes.
+FREE_OPERATIONS = (
+    "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",
+    "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply", "OnesLike", "Reshape", "Round",
+    "Subtract", "Sum", "Transpose", "TrueDivide", "Where", "ZerosLike",
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""What each mixer of a model takes from where: one matrix of tokens a mixer."""
+
+import contextlib
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix._typing import Model
+from keras_permix.analysis.butterfly_maps import butterfly_maps
+from keras_permix.analysis.influence_map import influence_maps
+from keras_permix.analysis.simple_attention_maps import simple_attention_maps
+from keras_permix.analysis.watch import watched
+from keras_permix.layers.attention.local_attention import LocalAttention
+from keras_permix.layers.attention.simple_attention import SimpleAttention
+from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
+from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
+from keras_permix.layers.graph.graph_mixers import GraphAttention
+from keras_permix.layers.mega.mega_attention import MegaAttention
+from keras_permix.layers.mega.mega_block import MegaBlock
+from keras_permix.layers.mixing.csp import CSP
+from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
+from keras_permix.layers.mixing.slice_sort import SliceSort
+from keras_permix.layers.parts.maps import flatten_map
+from keras_permix.layers.parts.one_tensor import OneTensor
+
+MIXING = (
+    keras.layers.MultiHeadAttention, OneTensor, ButterflyBlock, MLPMixerBlock, MegaAttention,
+    GraphAttention,
+)  # fmt: skip
+
+
+class MixingMap(NamedTuple):
+    """What a mixer takes from where.
+
+    Args:
+        name: Path of the layer.
+        kind: "permutation" or "attention", exact; or "measured", how much an output changes with
+            each input, by `influence_map`.
+        map: Float array `(tokens, tokens)`, outputs first: the mean over the samples and over their
+            channels or heads.
+        mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
+    """
+
+    name: str
+    kind: str
+    map: np.ndarray
+    mask: np.ndarray | None
+
+
+def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
+    """The maps of all mixers of a model, in the order in which it calls them.
+
+    Permutations are counted over channels, and attention is averaged over heads, without its signs
+    where there is no softmax. Other mixers are measured from outside: rivals of attention, moving
+    averages, and, with their skip connections, blocks of MLP-Mixers and of butterflies of other
+    layers than softmax attention.
+
+    Args:
+        model: A model with mixers of this package, or Keras' `MultiHeadAttention` to tokens.
+        inputs: What it takes.
+
+    Returns:
+        A list of `MixingMap`, empty for a model without tokens.
+
+    Example:
+
+    >>> from keras_permix.analysis import mixing_maps
+    >>> from keras_permix.zoo import CSPViT
+    >>> model = CSPViT.from_preset("test")
+    >>> maps = mixing_maps(model, model.make_inputs(0, 2))
+    >>> [(one.name, one.kind, one.map.shape) for one in maps]
+    [('block_0/mixer', 'permutation', (16, 16)), ('block_1/mixer', 'permutation', (16, 16))]
+    """
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    with contextlib.ExitStack() as stack:
+        for layer in _mixers(model):
+            stack.enter_context(
+                watched(layer, lambda layer, given, _: calls.append((layer, given)))
+            )
+        model(inputs, training=False)
+    return [_map_of(layer, given) for layer, given in calls]
+
+
+def _mixers(layer):
+    """The layers that mix tokens, but those within others that do."""
+    for part in layer._flatten_layers(include_self=False, recursive=False):
+        if isinstance(part, MegaBlock):
+            yield part.attention if part.attends else part.mixer  # but not its moving average
+        elif isinstance(part, MIXING):
+            yield part
+        else:
+            yield from _mixers(part)
+
+
+def _map_of(layer, given):
+    first, *rest = given.values()
+    mask = given.get("mask", given.get("tokens_mask"))
+    maps, kind = None, "attention"
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
+    elif isinstance(layer, MegaAttention):
+        maps = layer(first, _places(rest[0]), mask=mask)
+    elif isinstance(layer, GraphAttention):
+        maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
+    elif isinstance(layer, SimpleAttention):
+        tokens, mask = flatten_map(first, mask)
+        maps = abs(simple_attention_maps(layer, tokens, mask)).mean(axis=1)
+    elif isinstance(layer, ButterflyBlock) and _attends(layer):
+        maps = butterfly_maps(layer, first, mask).mean(axis=1)
+    elif isinstance(layer, SoftmaxAttention) and not isinstance(layer, LocalAttention):
+        masks = {name: given.get(name) for name in ("attention_mask", "use_causal_mask")}
+        maps = ops.mean(layer.attention_maps(first, given.get("mask"), **masks), axis=1)
+    elif isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP):
+        maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
+    mask = None if mask is None else keras.ops.convert_to_numpy(mask).astype(bool)
+    if maps is None:
+        tokens = keras.ops.convert_to_numpy(ops.cast(first, "float32"))
+        masked = {} if mask is None else {"mask": mask}
+        maps, kind = influence_maps(lambda x: layer(x, **masked), tokens), "measured"
+    if mask is not None and mask.ndim > 2:
+        mask = mask.reshape(len(mask), -1)
+    maps = keras.ops.convert_to_numpy(ops.cast(maps, "float32"))
+    return MixingMap(layer.path, kind, _mean(maps, mask), mask)
+
+
+def _attends(block):
+    attention = getattr(block.block, "mixer", block.block)
+    return type(attention) is SoftmaxAttention and block.axis == 1
+
+
+def _places(values):
+    """The unit vectors as values: what is linear in the values makes its matrix of them."""
+    batch, tokens, _ = values.shape
+    return ops.broadcast_to(ops.eye(tokens, dtype=values.dtype), (batch, tokens, tokens))
+
+
+def _permutations(layer, tokens, mask):
+    """For each sample in how many of its channels an output is which input, `(batch, n, n)`."""
+    values = layer.value_dense(tokens) if layer.use_value_projection else tokens
+    values = keras.ops.convert_to_numpy(ops.cast(values, "float32"))
+    order = np.argsort(values, axis=1, kind="stable")
+    ranks = np.argsort(order, axis=1, kind="stable").astype("float32")
+    mixed = keras.ops.convert_to_numpy(layer.mix(ops.convert_to_tensor(ranks), mask))
+    sources = np.take_along_axis(order, mixed.astype(int), axis=1)
+    batch, count, channels = values.shape
+    maps = np.zeros((batch, count, count), "float32")
+    samples, places, _ = np.indices(sources.shape)
+    np.add.at(maps, (samples, places, sources), 1 / channels)
+    return maps
+
+
+def _mean(maps, mask):
+    """The mean over the samples, of each row over those in which its token is real."""
+    if mask is None:
+        return maps.mean(axis=0)
+    maps = maps * mask[:, :, None] * mask[:, None, :]
+    return maps.sum(axis=0) / np.maximum(mask.sum(axis=0), 1)[:, None]

@@ -1,0 +1,39 @@
+"""What layers are called with, and what they give, while a model runs."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+CALLS = ("call", "quantized_call")  # Keras calls the one or the other.
+
+
+@contextlib.contextmanager
+def watched(layer: Any, note: Callable[[Any, dict[str, Any], Any], None]) -> Iterator[None]:
+    """Have `note` told of each call of a layer: the layer, its arguments by name, and its outputs.
+
+    The arguments are in the order of the signature. Afterwards the layer is as it was.
+    """
+    held = vars(layer)
+    before = {name: held[name] for name in CALLS if name in held}
+    for name in CALLS:
+        held[name] = _telling(layer, getattr(layer, name), note)
+    try:
+        yield
+    finally:
+        for name in CALLS:
+            del held[name]
+        held.update(before)
+
+
+def _telling(layer, call, note):
+    signature = inspect.signature(call)
+
+    @functools.wraps(call)
+    def told(*args, **kwargs):
+        outputs = call(*args, **kwargs)
+        note(layer, dict(signature.bind(*args, **kwargs).arguments), outputs)
+        return outputs
+
+    return told

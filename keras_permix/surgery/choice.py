@@ -1,0 +1,89 @@
+"""Which mixers of a model are swapped, whether they can be, and how wide the new ones are."""
+
+from typing import Any
+
+import keras
+
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.mixers import MIXERS, is_causal
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.projections import projections
+
+# Arguments that make an attention more than a mixer of tokens, and what they are usually.
+BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
+
+
+def indices(layers, names):
+    """The chosen mixers of a model, by their places among all, whose names these are."""
+    if not names:
+        raise ValueError(
+            "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "
+            "Received: a model with neither"
+        )
+    if layers is None:
+        return list(range(len(names)))
+    chosen = []
+    for layer in layers if isinstance(layers, list | tuple) else [layers]:
+        number = isinstance(layer, int) and -len(names) <= layer < len(names)
+        if not number and names.count(layer) != 1:
+            raise ValueError(
+                f"`layers` must be indices of the {len(names)} mixers of the model, or names that "
+                f"one of them has: {names}. Received: layers={layers}"
+            )
+        chosen.append(layer % len(names) if number else names.index(layer))
+    return chosen
+
+
+def check_swappable(layer, spec):
+    """Refuse an attention that is more than one over all tokens of one tensor."""
+    causal = isinstance(layer, OneTensor) and layer.does("use_causal_mask")
+    if causal and not is_causal(spec) and spec.get("bidirectional", True):
+        raise TypeError(
+            "A causal mixer is swapped for one that is causal as well, such as "
+            f'{{"name": "simple_attention", "causal": True}}. Received: {layer.name}, mixer={spec}'
+        )
+    if not isinstance(layer, keras.layers.MultiHeadAttention):
+        return
+    config = layer.get_config()
+    all_axes = tuple(range(1, len(input_shape(layer)) - 1))
+    for name, usual in {**BEYOND, "attention_axes": all_axes}.items():
+        given = config.get(name) or usual
+        given = tuple(given) if isinstance(given, list) else given
+        if given != usual:
+            raise ValueError(
+                f"A `MultiHeadAttention` with `{name}` cannot be swapped. "
+                f"Received: {name}={given} of {layer.name}"
+            )
+
+
+def fitting_arguments(layer, spec):
+    """Arguments with which a new mixer is as wide as `layer`, and has the same biases."""
+    kind = MIXERS[spec["name"]].layer
+    parts = projections(layer)
+    if "value" not in parts:
+        return {}
+    given: dict[str, Any] = {"use_output_projection": False}
+    if "output" in parts:
+        given = {"use_output_bias": parts["output"][1] is not None}
+    kernel, bias = parts["value"]
+    width, inner = kernel.shape
+    if issubclass(kind, TokenMixer):
+        sizes = {} if inner == width else {"inner_dim": inner}
+        return {**sizes, **given, "use_value_bias": bias is not None}
+    heads = spec.get("num_heads", getattr(layer, "num_heads", None))
+    if not issubclass(kind, SelfAttention) or not heads:
+        return {}
+    if inner % heads:
+        raise ValueError(
+            f"`num_heads` must divide the {inner} channels of the values of {layer.name}. "
+            f"Received: mixer={spec}"
+        )
+    sizes = {"num_heads": heads, "head_dim": inner // heads}
+    return {**sizes, **given, "use_qkv_bias": bias is not None}
+
+
+def input_shape(layer):
+    """The shape of the tokens that a mixer was built for."""
+    shapes = layer._build_shapes_dict
+    return shapes.get("query_shape") or shapes["input_shape"]

@@ -1,0 +1,98 @@
+"""Another mixer in a model of the zoo, which its config makes anew."""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
+from keras_permix.layers.mega.mega_mixer import check_mega_mixer
+from keras_permix.layers.mixers import check_mixer, mixer_at
+from keras_permix.layers.parts.checks import check_named
+from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
+from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
+from keras_permix.zoo.graphormer import Graphormer
+from keras_permix.zoo.mega import MEGA
+from keras_permix.zoo.presets.transfer import transfer_trainable
+
+
+def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
+    """`swap_mixer` for a model of the zoo.
+
+    What a family shares with its old mixer by the paths of its weights is carried over by these;
+    between layers of `keras_permix.layers.mixers.MIXERS` projections are, too.
+    """
+    config = model.get_config()
+    if "mixer" not in config:
+        raise ValueError(
+            f"{type(model).__name__} has no argument `mixer` to swap: its tokens are mixed by "
+            "MLPs, whose weights are for so many tokens or pixels, and not by a layer in the place "
+            f"of attention. Received: {model.name}"
+        )
+    depth = config["depth"]
+    chosen = indices(layers, [f"block_{index}" for index in range(depth)])
+    specs = [mixer_at(config["mixer"], index) for index in range(depth)]
+    if isinstance(model, MEGA):
+        spec, changes = check_mega_mixer(mixer), {}
+        specs = [spec if index in chosen else old for index, old in enumerate(specs)]
+        if not any(isinstance(spec, str) for spec in specs):
+            changes = {"chunk_size": None}  # which is attention's
+        new = _remake(model, {**changes, "mixer": specs})
+        for index in chosen:
+            _carry_gates(*(_block(one, index) for one in (model, new)))
+        return new
+    if isinstance(model, Graphormer):
+        spec = check_named("mixer", mixer, GRAPH_MIXERS)
+        specs = [spec if index in chosen else old for index, old in enumerate(specs)]
+        return _remake(model, {"mixer": specs})
+    spec = check_mixer(mixer)
+    old = {index: _mixer(model, index) for index in chosen}
+    for index, layer in old.items():
+        check_swappable(layer, spec)
+        specs[index] = {**fitting_arguments(layer, spec), **spec}
+    new = _remake(model, {"mixer": specs})
+    for index, layer in old.items():
+        set_projections(_mixer(new, index), projections(layer))
+        freeze_projections(_mixer(new, index), layer)
+    return new
+
+
+def _block(model, index):
+    return model.get_layer(f"block_{index}")
+
+
+def _mixer(model, index):
+    """The mixer of a block, or of the block that a butterfly applies to its own."""
+    block = _block(model, index)
+    return getattr(block, "block", block).mixer
+
+
+def _remake(model, changes):
+    """A model with other arguments, and the weights of this one wherever one fits by its path."""
+    new = type(model).from_config({**model.get_config(), **changes})
+    weights = {weight.path: weight for weight in model.weights}
+    transfer_trainable(model, new, new_head=False)
+    for weight in new.weights:
+        old = weights.get(weight.path)
+        if old is not None and tuple(old.shape) == tuple(weight.shape):
+            weight.assign(ops.convert_to_tensor(old))
+            weight.trainable = old.trainable
+    return new
+
+
+def _carry_gates(old, new):
+    """Of a block of MEGA the gates, which with attention share a part with queries and keys."""
+    if old.parts == new.parts:
+        return
+    for ours, theirs in zip(new.gate_dense.weights, old.gate_dense.weights, strict=True):
+        pieces = [_gates(weight, block) for weight, block in ((ours, new), (theirs, old))]
+        kept = [
+            after if tuple(before.shape) != tuple(after.shape) else before
+            for after, before in zip(*pieces, strict=True)
+        ]
+        ours.assign(ops.concatenate(kept, axis=-1))
+        ours.trainable = theirs.trainable
+
+
+def _gates(weight, block):
+    return ops.split(ops.convert_to_tensor(weight), np.cumsum(block.parts)[:-1].tolist(), axis=-1)

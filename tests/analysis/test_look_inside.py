@@ -1,0 +1,157 @@
+"""Maps, rollouts, spectra and residuals of every family are those of NumPy, and are drawn."""
+
+import io
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import layers
+from keras_permix.analysis import (
+    look_inside,
+    mixing_maps,
+    permutation_maps,
+    plot_inside,
+    rank_residual,
+    rollout,
+    singular_spectrum,
+    token_norm,
+)
+from tests.harness import assert_close, to_numpy
+from tests.zoo.models import TINY, tiny
+
+pytestmark = pytest.mark.once
+KINDS = {
+    "ButterflyMixer": "measured", "CSPMEGA": "permutation", "CSPViT": "permutation",
+    "LRATransformer": "permutation", "MLPMixer": "measured", "SliceViT": "permutation",
+}  # fmt: skip
+TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
+
+
+@pytest.mark.parametrize("class_name", TINY)
+def test_every_family(class_name):
+    from matplotlib.figure import Figure
+
+    model = tiny(class_name)
+    inside = look_inside(model)
+    maps = inside.maps
+    assert len(maps) == (0 if class_name == "PatchOnlyMLPMixer" else 2)
+    assert {one.kind for one in maps} <= {KINDS.get(class_name, "attention")}
+    tokens = [one.map.shape for one in maps]
+    assert all(shape == (tokens[0][0],) * 2 for shape in tokens)
+    if maps:
+        np.testing.assert_allclose(inside.rollout.sum(axis=1), 1)
+    else:
+        assert inside.rollout is None and "without tokens" in inside.missing[0]
+    assert len(inside.spectra) == len(inside.residuals) == 2
+    assert np.all(inside.spectra[:, 0] == 1) and np.all(inside.residuals > 0)
+    noted = (
+        "MEGA",
+        "CSPMEGA",
+        "MLPMixer",
+        "ButterflyMixer",
+        "SliceGraphormer",
+        "PatchOnlyMLPMixer",
+    )
+    assert bool(inside.missing) == (class_name in noted)
+    figure, file = Figure(figsize=(6, 4), layout="constrained"), io.BytesIO()
+    plot_inside(figure, inside)
+    figure.savefig(file, format="png", dpi=30)
+    assert file.getvalue().startswith(b"\x89PNG")
+
+
+def map_of(layer, tokens=TOKENS):
+    inputs = keras.Input(tokens.shape[1:])
+    model = keras.Model(inputs, layer(inputs))
+    (found,) = mixing_maps(model, tokens)
+    return found
+
+
+def test_permutations_are_counted_over_channels():
+    layer = layers.CSP(group_size=4, shift="unit")
+    found = map_of(layer)
+    assert found.kind == "permutation"
+    assert_close(found.map, permutation_maps(layer, TOKENS).mean(axis=(0, 1)))
+
+
+def test_attention_is_averaged_over_heads():
+    layer = layers.SoftmaxAttention(2)
+    found = map_of(layer)
+    qkv = TOKENS @ to_numpy(layer.qkv_dense.kernel)
+    query, key = (qkv[..., i * 6 : i * 6 + 6].reshape(2, 8, 2, 3) for i in (0, 1))
+    scores = np.exp(np.einsum("bqhd,bkhd->bhqk", query, key) / np.sqrt(3))
+    assert_close(found.map, (scores / scores.sum(-1, keepdims=True)).mean(axis=(0, 1)))
+
+
+def test_attention_of_keras():
+    layer, inputs = keras.layers.MultiHeadAttention(2, 3), keras.Input(TOKENS.shape[1:])
+    (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), TOKENS)
+    _, scores = layer(TOKENS, TOKENS, return_attention_scores=True)
+    assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)))
+
+
+def test_rivals_are_measured():
+    found = map_of(layers.LocalAttention(2, block_size=4))
+    assert found.kind == "measured" and (found.map[:4, 4:] == 0).all() and found.map[0, 3] > 0
+
+
+def test_padding_takes_and_gives_nothing():
+    model = tiny("LRATransformer")
+    tokens = np.ones((2, 12), "int32")
+    mask = np.arange(12) < np.array([[5], [7]])
+    found = mixing_maps(model, {"tokens": tokens, "mask": mask})[0]
+    real = found.mask.sum(axis=1)  # and a class token
+    assert real.tolist() == [6, 8]
+    np.testing.assert_allclose(found.map.sum(axis=1), np.arange(13) < 8, rtol=1e-6)
+    assert not found.map[:, 8:].any()
+
+
+@pytest.mark.parametrize("mixer", ["damped_ema", "linear_attention"])
+def test_what_is_measured_is_of_real_tokens(mixer):
+    """A token that is real in one sample alone has the row which that sample has by itself."""
+    model = tiny("LRATransformer", mixer=mixer)
+    tokens = np.ones((2, 12), "int32")
+    mask = np.arange(12) < np.array([[3], [7]])
+    found = mixing_maps(model, {"tokens": tokens, "mask": mask})[0]
+    assert found.kind == "measured" and not found.map[8:].any() and not found.map[:, 8:].any()
+    alone = mixing_maps(model, {"tokens": tokens[1:], "mask": mask[1:]})[0]
+    np.testing.assert_allclose(found.map[4:8].sum(), alone.map[4:8].sum(), rtol=0.5)
+
+
+def test_mega_attends_as_it_mixes():
+    model = tiny("MEGA", chunk_size=None)
+    inputs = model.make_inputs(0, 1)
+    block = model.get_layer("block_0")
+    embedded = keras.Model(model.input, block.input[0])(inputs)
+    x = block._begin(embedded, inputs["mask"])
+    values = block._values(x)
+    shared = block._gates(block.ema(x, mask=inputs["mask"]))[1]
+    mixed = to_numpy(block.attention(shared, values, mask=inputs["mask"]))
+    real = inputs["mask"][0]
+    found = mixing_maps(model, inputs)[0].map
+    assert_close((found @ to_numpy(values)[0])[real], mixed[0][real])
+
+
+def test_rollout_is_a_product_with_skips():
+    first, second = np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[0.0, -1.0], [0.0, 0.0]])
+    one = np.array([[0.25, 0.75], [0.0, 1.0]]) / 2 + np.eye(2) / 2
+    other = np.array([[0.0, 1.0], [0.0, 1.0]]) / 2 + np.eye(2) / 2  # an empty row keeps its token
+    np.testing.assert_allclose(rollout([first, second]), other @ one)
+    with pytest.raises(ValueError, match="`maps` must hold one map or more"):
+        rollout([])
+
+
+def test_spectra_and_residuals_are_of_the_features():
+    model = tiny("ViT")
+    images = model.make_inputs(0, 2)
+    inside = look_inside(model, images)
+    for index, tokens in enumerate(model.features(images)):
+        spectra = singular_spectrum(tokens)
+        assert_close(inside.spectra[index], np.mean(spectra / spectra[:, :1], axis=0))
+        shares = token_norm(rank_residual(tokens)) / token_norm(tokens)
+        assert_close(inside.residuals[index], shares.mean())
+
+
+def test_other_models_are_refused():
+    with pytest.raises(TypeError, match="`model` must be one of the zoo.*Received: Sequential"):
+        look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))
