@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
+from keras_permix.recipe_images import images_recipe, is_images
 from keras_permix.recipe_values import check_values
 
 # Every value that a recipe may set, with what stands where it does not.
@@ -20,6 +21,7 @@ DEFAULTS = {
     "schedule": {"name": "constant"},
     "batch_size": 128,
     "epochs": 10,
+    "steps_per_epoch": None,  # a pass over the training data
     "seed": 0,
     "precision": "float32",
     "label_smoothing": 0.0,
@@ -27,6 +29,7 @@ DEFAULTS = {
     "init": None,  # a preset whose weights to start from
     "freeze": None,  # "backbone", or names of layers that stay as they are
     "validation_samples": None,
+    "test_samples": None,  # all; a number of them, evenly out of the test set
     "paper": None,
 }
 REQUIRED = ("model", "data")
@@ -51,8 +54,10 @@ def list_recipes() -> list[str]:
 def find_recipe(recipe: StrPath) -> Path:
     """The file of a recipe, given by name (`"cspvit/cifar10"`) or by path.
 
+    A folder of images, or a CSV file that lists some, stands for a recipe; see `images_recipe`.
+
     Raises:
-        ValueError: if neither a file nor a known recipe has that name.
+        ValueError: if neither a file, a folder nor a known recipe has that name.
     """
     path = Path(recipe)
     if path.is_file():
@@ -62,10 +67,12 @@ def find_recipe(recipe: StrPath) -> Path:
     for folder in recipe_folders():
         if (folder / recipe / "recipe.py").is_file():
             return folder / recipe / "recipe.py"
+    if is_images(Path(path)):
+        return path
     close = difflib.get_close_matches(str(recipe), list_recipes(), n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise ValueError(
-        "`recipe` must be the path of a recipe or one of these names: "
+        "`recipe` must be the path of a recipe or of a folder of images, or one of these names: "
         f"{', '.join(list_recipes())}.{hint} Received: {str(recipe)!r}"
     )
 
@@ -80,7 +87,7 @@ def load_recipe(
     something else (another mixer, another optimizer) replaces the old one whole.
 
     Args:
-        recipe: Name or path.
+        recipe: Name or path; a folder of images, or a CSV file of some, needs an `init` as well.
         option: Name of one of the recipe's options.
         overrides: Strings `"epochs=2"` or `"model.width=64"`; values are Python literals.
 
@@ -99,11 +106,28 @@ def load_recipe(
                 f"`option` must be one of {sorted(options)} for {path}. Received: {option!r}"
             )
         values = merge(values, options[option])
+    return complete_recipe(values, overrides, path)
+
+
+def complete_recipe(
+    values: dict[str, Any], overrides: Iterable[str], source: StrPath
+) -> dict[str, Any]:
+    """The values of a recipe with overrides, as `load_recipe` takes them, and all of `DEFAULTS`.
+
+    Args:
+        values: A dict with some keys of `DEFAULTS`.
+        overrides: Strings `"epochs=2"` or `"model.width=64"`.
+        source: Where the values come from, for errors.
+
+    Raises:
+        ValueError: for an unknown key, or a value out of bounds.
+    """
+    overrides = list(overrides)
     for override in overrides:
         values = merge(values, parse_override(override))
-    _check_keys(values, path)
+    _check_keys(values, source)
     values = merge(DEFAULTS, values)
-    check_values(values, path)
+    check_values(values, " with ".join([str(source), *overrides]))
     return values
 
 
@@ -123,6 +147,8 @@ def _same_name(old, change):
 
 
 def _read(path):
+    if is_images(Path(path)):
+        return images_recipe(path)
     try:
         found = runpy.run_path(str(path))
     except Exception as error:  # Whatever a file may hold that is no recipe.
@@ -136,6 +162,11 @@ def _read(path):
 
 
 def _check_keys(values, path):
+    if is_images(Path(path)) and not (values.get("init") or values.get("model")):
+        raise ValueError(
+            "To train on images of your own, name a preset to start from as `init` "
+            f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
+        )
     unknown = sorted(set(values) - set(DEFAULTS))
     missing = [key for key in REQUIRED if not values.get(key)]
     if values.get("init"):  # whose model it is

@@ -3,15 +3,13 @@
 from numbers import Integral, Real
 from typing import Any
 
-from keras_permix._typing import StrPath
 
-
-def check_values(values: dict[str, Any], path: StrPath) -> None:
+def check_values(values: dict[str, Any], source: str) -> None:
     """Raise unless each value of a recipe is of its kind; models and data check their own.
 
     Args:
         values: A dict of all that `load_recipe` gives.
-        path: The recipe, for the error.
+        source: Where the values come from, for the error.
 
     Raises:
         ValueError: names the value and the rule.
@@ -21,7 +19,7 @@ def check_values(values: dict[str, Any], path: StrPath) -> None:
         held = values[part] if part else values
         value = held.get(name)
         if not (fits(value) or name not in held and key in OPTIONAL):
-            raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r} in {path}")
+            raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r} in {source}")
 
 
 def _dict(value):
@@ -62,8 +60,13 @@ RULES = {
     "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
     "schedule.name": ("the name of a schedule", _string),
     "schedule.warmup_epochs": ("a number, 0 or more", _number(0, float("inf"))),
+    "schedule.warmup_steps": ("an integer, 0 or more", _integer(0)),
+    "schedule.warmup_start": ("a number, 0 or more", _number(0, float("inf"))),
+    "schedule.warmup_power": ("a positive integer", _integer(1)),
+    "schedule.total_steps": ("a positive integer", _integer(1)),
     "batch_size": ("a positive integer", _integer(1)),
     "epochs": ("a positive integer", _integer(1)),
+    "steps_per_epoch": ("a positive integer, or None", _or_none(_integer(1))),
     "seed": ("an integer, 0 or more", _integer(0)),
     "precision": ("a dtype or dtype policy by name", _string),
     "label_smoothing": ("a number from 0 to 1, 1 excluded", _number(0, 1)),
@@ -71,6 +74,12 @@ RULES = {
     "init": ("the name, folder or handle of a preset, or None", _or_none(_string)),
     "freeze": ('"backbone", names of layers, or None', _or_none(_names)),
     "validation_samples": ("a positive integer, or None", _or_none(_integer(1))),
+    "test_samples": ("a positive integer, or None", _or_none(_integer(1))),
     "paper": ("a dict, or None", _or_none(_dict)),
 }
-OPTIONAL = ("model.class_name", "optimizer.weight_decay", "schedule.warmup_epochs")
+OPTIONAL = (
+    "model.class_name",
+    "optimizer.weight_decay",
+    *(key for key in RULES if key.startswith("schedule.warmup_")),
+    "schedule.total_steps",
+)

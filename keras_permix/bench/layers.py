@@ -42,10 +42,10 @@ def makers() -> dict[str, Callable[..., Layer]]:
         "CSP": partial(_mixer, "csp"),
         "SliceSort": partial(_mixer, "slice_sort"),
         "SimpleAttention": partial(_mixer, {"name": "simple_attention", "num_heads": HEADS}),
-        "ButterflyAttention": partial(_butterfly, 1),
+        "ButterflyBlock": partial(_butterfly, 1),
         "DampedEMA": partial(_mixer, {"name": "damped_ema", "bidirectional": False}),
         **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
-        BLOCKS: partial(_butterfly, 0),  # what `ButterflyAttention` costs without a permutation
+        BLOCKS: partial(_butterfly, 0),  # what `ButterflyBlock` costs without a permutation
     }
 
 

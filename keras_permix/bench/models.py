@@ -1,9 +1,9 @@
 """`permix bench models`: permuting models against their attention twin, to answer and to train."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from keras_permix._typing import StrPath
+from keras_permix._typing import Model, StrPath
 from keras_permix.bench.timing import medians
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
@@ -23,7 +23,7 @@ MEGAS = {
 SMALL = dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
 TEXT = dict(width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
 MEGA = dict(  # of the Long Range Arena's texts
-    width=128, hidden_dim=256, shared_dim=64, depth=4, norm="scalenorm", prenorm=False,
+    width=128, inner_dim=256, shared_dim=64, depth=4, norm="scalenorm", norm_first=False,
     truncation=1024,
 )  # fmt: skip
 # name -> (contenders, arguments that they share, batch size)
@@ -42,6 +42,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
 }  # fmt: skip
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
+    "vs_attention_macs",
 )  # fmt: skip
 
 
@@ -57,14 +58,18 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 
     Yields:
         A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_attention` is the
-        ratio of the twin's time of a step to the model's.
+        ratio of the twin's time of a step to the model's, and `vs_attention_macs` that of their
+        multiply-adds: what the first would be if attention's ran as fast as all others.
     """
+    from keras_permix.analysis import count_macs
+
     contenders, shared, batch = CASES[case]
     policy = {"dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
-    runs = [_make(name, {**shared, **own, **policy}, batch) for name, own in contenders.values()]
+    runs = [make(name, {**shared, **own, **policy}, batch) for name, own in contenders.values()]
     measured = iter(medians([call for _, *calls in runs for call in calls], repeats))
     times = list(zip(measured, measured, strict=True))
-    for name, (model, *_), (forward, step) in zip(contenders, runs, times, strict=True):
+    macs = [count_macs(model).total for model, *_ in runs]
+    for name, (model, *_), (forward, step), own in zip(contenders, runs, times, macs, strict=True):
         yield {
             "case": case,
             "model": name,
@@ -74,6 +79,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
             "forward_ms": round(forward, 1),
             "step_ms": round(step, 1),
             "vs_attention": round(times[0][1] / step, 2),
+            "vs_attention_macs": round(macs[0] / own, 2),
         }
 
 
@@ -95,8 +101,16 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     figure.savefig(path, dpi=100)
 
 
-def _make(name, arguments, batch):
-    """A model of ten classes, a call that answers a batch, and one that learns it."""
+def make(
+    name: str, arguments: dict[str, Any], batch: int
+) -> tuple[Model, Callable[[], Any], Callable[[], Any]]:
+    """A model of ten classes, a call that answers a batch, and one that learns it, for its loss.
+
+    Args:
+        name: A class of `keras_permix.zoo`.
+        arguments: Its arguments.
+        batch: Samples in the batch, which the class makes up.
+    """
     import keras
     import numpy as np
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-COMMANDS = ("list", "info", "predict", "train", "evaluate", "bench", "verify")
+COMMANDS = ("list", "info", "predict", "train", "lra", "evaluate", "bench", "verify", "backend")
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
 
 
@@ -45,7 +45,7 @@ def _run(argv):
     arguments = make_parser(commands).parse_args(argv)
     _backend.check()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if arguments.keep_memory:
+    if arguments.keep_memory and not arguments.plain:
         machine.keep_freed_memory()
     return arguments.run(arguments)
 

@@ -5,16 +5,17 @@ import csv
 import datetime
 import re
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from keras_permix.bench import layers as bench_layers
+from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
 from keras_permix.cli.outputs import check_file
 from keras_permix.cli.table import format_table
 
-WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models}
+WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -29,14 +30,18 @@ def add_parser(subparsers):
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
+    parser.add_argument(
+        "--batch", type=int, help=f"texts in a batch of lra, else {bench_lra.BATCH}"
+    )
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
     parser.add_argument(
         "--plain",
-        action="store_false",
-        dest="keep_memory",
+        action="store_true",
         help="leave the allocator alone, as in a process that never calls `keep_freed_memory`",
     )
-    parser.add_argument("--out", type=Path, help="CSV file to write, and a drawing beside it, PNG")
+    parser.add_argument(
+        "--out", type=Path, help="CSV file to write, row by row, and a drawing beside it, PNG"
+    )
     parser.set_defaults(run=run, keep_memory=True)
 
 
@@ -54,37 +59,61 @@ def run(arguments):
     cases = arguments.cases or list(bench.CASES)
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
+    if arguments.batch is not None and (arguments.batch < 1 or bench is not bench_lra):
+        raise ValueError(
+            "`--batch` must be at least 1, and is of lra alone. "
+            f"Received: {arguments.batch} for {arguments.what}"
+        )
+    own = {} if arguments.batch is None else {"batch": arguments.batch}
     if arguments.device:
         check_device(arguments.device)
     if arguments.out:
         check_file("--out", arguments.out)
         check_file("--out", arguments.out.with_suffix(".png"))
     print(f"{arguments.what} on {running.name()}, {machine()}", flush=True)
+    about = {
+        "dtype": arguments.dtype,
+        "device": arguments.device or "",
+        "date": datetime.date.today().isoformat(),
+        "keras": keras.__version__,
+        "backend": running.name(),
+        "backend_version": running.version(),
+        "keras_permix": __version__,
+        "machine": machine(),
+        "freed_memory": "" if arguments.plain else "kept",
+    }
     rows = []
-    with keras.device(arguments.device) if arguments.device else nullcontext():
+    with (
+        keras.device(arguments.device) if arguments.device else nullcontext(),
+        writer(arguments.out, [*bench.COLUMNS, *about]) as write,
+    ):
         for case in cases:
-            rows += bench.measure(case, arguments.repeats, arguments.dtype)
+            for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
+                rows.append(row)
+                write({**row, **about})
             print(f"{len(rows)} rows, {case} is done", file=sys.stderr, flush=True)
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if arguments.out:
-        about = {
-            "dtype": arguments.dtype,
-            "device": arguments.device or "",
-            "date": datetime.date.today().isoformat(),
-            "keras": keras.__version__,
-            "backend": running.name(),
-            "backend_version": running.version(),
-            "keras_permix": __version__,
-            "machine": machine(),
-            "freed_memory": "kept" if arguments.keep_memory else "",
-        }
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({**row, **about} for row in rows)
         bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
+
+
+@contextmanager
+def writer(path, columns):
+    """A function that writes a row to a CSV file at once, so that a stopped run keeps it."""
+    if path is None:
+        yield lambda row: None
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        rows = csv.DictWriter(file, columns, lineterminator="\n")
+        rows.writeheader()
+
+        def write(row):
+            rows.writerow(row)
+            file.flush()
+
+        yield write
 
 
 def check_device(device):

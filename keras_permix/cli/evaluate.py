@@ -14,6 +14,11 @@ def add_parser(subparsers):
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change an argument of the model, e.g. --set image_size=48",
     )  # fmt: skip
+    parser.add_argument(
+        "--by-order",
+        action="store_true",
+        help="take the classes of the data for those of the model whatever they are called",
+    )
     parser.add_argument("--batch-size", type=int, default=250)
     parser.add_argument("--json", type=Path, help="also write the scores to this file")
     parser.set_defaults(run=run)
@@ -36,9 +41,11 @@ def run(arguments):
     for override in arguments.overrides:
         changes = merge(changes, parse_override(override))
     task = task_of(load_preset(None, info, **changes))
+    task.check_data(spec)
     dataset = task.load(spec, arguments.data_dir)
-    task.check_labels(dataset)
+    task.check_labels(dataset, arguments.by_order)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
+    measured |= task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")

@@ -7,7 +7,9 @@ that it has no rule for are named.
 
 import json
 
-SAID = ("data", "data_options", "recipe", "command", "commit", "license")
+from keras_permix.recipe import recipe_folders
+
+SAID = ("data", "data_options", "command", "commit", "license")
 PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
 
 
@@ -59,6 +61,7 @@ def _stored(info):
         ("folder", str(info.files.folder)),
         ("measured", format_scores(info.scores)),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
+        ("recipe", _file(metadata.get("recipe"))),
         *((key, str(metadata.get(key) or "–")) for key in SAID),
         ("saved", f"{metadata.get('date_saved', '–')}, Keras {metadata.get('keras_version', '–')}"),
     ]
@@ -77,9 +80,15 @@ def _planned(name):
         ("expected", f"{expected or '–'} ({note})"),
         ("data", data.pop("name")),
         ("data_options", str(data or "–")),
-        ("recipe", run.source),
+        ("recipe", _file(run.source)),
         *((key, str(run.values[key])) for key in PLANNED),
     ]
+
+
+def _file(source):
+    """Where the recipe of a record lies on this machine; else what the record says of it."""
+    known = [folder.parent / source for folder in recipe_folders()] if source else []
+    return next((str(path) for path in known if path.is_file()), str(source or "–"))
 
 
 def _plain(key, value):

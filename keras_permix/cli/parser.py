@@ -19,7 +19,7 @@ def make_parser(commands):
         description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
     )
     parser.add_argument("--version", action="version", version=f"keras_permix {__version__}")
-    parser.set_defaults(keep_memory=False)
+    parser.set_defaults(keep_memory=False, plain=False)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in commands:
         command.add_parser(subparsers)

@@ -1,6 +1,7 @@
 """`permix train`: run a recipe, or go on with a run that was stopped."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 # What a run leaves in its folder. (A smoke run has no card.)
@@ -20,17 +21,34 @@ def add_parser(subparsers):
         description=__doc__,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("recipe", help="name (cspvit/cifar10_small) or path of a recipe")
+    parser.add_argument(
+        "recipe",
+        help="name (cspvit/cifar10_small) or path of a recipe; or, with --init, a folder of "
+        "images, a folder per class, or a CSV file of path,label",
+    )
     parser.add_argument("--option", help="one of the recipe's named options")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change a value of the recipe, e.g. --set epochs=2 --set model.width=64",
     )  # fmt: skip
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
+    parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
+    parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")
     parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
     parser.add_argument("--data-dir", type=Path, help="folder with data files")
     parser.add_argument(
         "--smoke", action="store_true", help="two short epochs of generated data of that shape"
+    )
+    parser.add_argument(
+        "--distribute", choices=("data", "model", "auto"),
+        help="divide batches, or on JAX weights, among devices and the processes that are there",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps-per-execution", type=int, default=1, metavar="N",
+        help="steps between two looks at the loss; more keep a TPU or GPU busy",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="threads that make batches"
     )
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="progress of fit")
     parser.set_defaults(run=run, keep_memory=True)
@@ -41,31 +59,43 @@ def run(arguments):
     from keras_permix.cli.outputs import check_folder
     from keras_permix.scores import format_score
     from keras_permix.training import Run, train
+    from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
 
-    init = [f"init={arguments.init!r}"] if arguments.init else []
-    overrides = (*arguments.overrides, *init)
+    given = {key: getattr(arguments, key) for key in ("init", "freeze", "epochs")}
+    short = [f"{key}={value!r}" for key, value in given.items() if value is not None]
+    overrides = (*arguments.overrides, *short)
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
     folder = arguments.out or asked.folder
     epochs = asked.values["epochs"]  # A wrong recipe makes no folder.
     check_folder("--out", folder)
-    scores = finished_scores(asked, folder)
-    if scores is not None:
-        print(f"{folder}: this run is finished, all {epochs} epochs, and nothing is done again")
-    else:
-        print(f"{asked.name}: {epochs} epochs, kept in {folder}; after a kill, start it again")
-        scores = train(
-            arguments.recipe,
-            arguments.option,
-            overrides,
-            out=folder,
-            data_dir=arguments.data_dir,
-            smoke=arguments.smoke,
-            verbose=arguments.verbose,
-        ).scores
-    for key, value in scores.items():
-        print(f"{key}: {format_score(key, value)}")
-    for name, file in WRITTEN.items():
-        if (folder / file).exists():
-            print(f"{name}: {folder / file}")
+    with distributed(arguments.distribute) as distribution:
+        say = print if distribution.is_chief else _nothing
+        scores = distribution.from_chief(finished_scores, asked, folder)
+        if scores is not None:
+            say(f"{folder}: this run is finished, all {epochs} epochs, and nothing is done again")
+        else:
+            say(f"{asked.name}: {epochs} epochs, to keep in {folder}; after a kill, start it again")
+            scores = train(
+                arguments.recipe,
+                arguments.option,
+                overrides,
+                out=folder,
+                data_dir=arguments.data_dir,
+                smoke=arguments.smoke,
+                verbose=arguments.verbose,
+                distribute=distribution,
+                steps_per_execution=arguments.steps_per_execution,
+                workers=arguments.workers,
+            ).scores
+        for key, value in scores.items():
+            say(f"{key}: {format_score(key, value)}")
+        for name, file in WRITTEN.items():
+            if (folder / file).exists():
+                say(f"{name}: {folder / file}")
+        say(f"ask it: {shlex.join(['permix', 'predict', str(folder / 'preset')])} INPUT")
     return 0
+
+
+def _nothing(line):
+    """What all but the first process of a run say."""

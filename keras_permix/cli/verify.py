@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -44,8 +45,10 @@ def run(arguments):
     ]
     rows, problems = [], []
     for backend in arguments.backends or installed:
-        print(f"{backend}: loading {len(presets)} presets", file=sys.stderr, flush=True)
-        for result in verify_on(backend, presets):
+        print(f"{backend}: {len(presets)} presets", file=sys.stderr, flush=True)
+        for count, result in enumerate(verify_on(backend, presets), 1):
+            progress = f"{backend} {count}/{len(presets)}: {result['preset']} is done"
+            print(progress, file=sys.stderr, flush=True)
             rows.append((result["preset"], backend, *_judge(result)))
             if "problem" in result:
                 problems.append((result["preset"], backend, result["problem"]))
@@ -67,7 +70,7 @@ def verify_here(preset):
 
 
 def verify_on(backend, presets):
-    """The results of `verify_here` in a process with another backend."""
+    """The results of `verify_here` in a process with another backend, one by one as they come."""
     package_parent = str(Path(__file__).resolve().parents[2])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
@@ -77,11 +80,22 @@ def verify_on(backend, presets):
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, "-m", "keras_permix.cli", "verify", "--here", *presets]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    problem = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-    unanswered = presets[len(results) :]
-    return results + [{"preset": preset, "problem": problem} for preset in unanswered]
+    answered = 0
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            if line.startswith("{"):
+                answered += 1
+                yield json.loads(line)
+        process.wait()
+        said.seek(0)
+        problem = (said.read().strip().splitlines() or ["it ended without a word"])[-1]
+    for preset in presets[answered:]:
+        yield {"preset": preset, "problem": problem}
 
 
 def _judge(result):

@@ -28,7 +28,8 @@ def write_card(
     commits = ", ".join(f"`{commit}`" for commit in record["commits"])
     return f"""# {run.name}
 
-`{class_name}`, {model.count_params():,} parameters, {len(rows)} epochs of {dataset.name}.
+`{class_name}`{_mixed(model)}, {model.count_params():,} parameters, {len(rows)} epochs of \
+{dataset.name}.
 
 ```python
 from keras_permix.zoo import {class_name}
@@ -44,7 +45,7 @@ model = {class_name}.from_preset({preset}
 
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
-* Scores are of the stored float16 weights, run in float32, on the whole test set, after the last \
+* Scores are of the stored float16 weights, run in float32, on {_tested(values)}, after the last \
 epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
@@ -57,9 +58,23 @@ for decisions about people or safety.
 """
 
 
+def _mixed(model):
+    """What the tokens are mixed by, of a model that leaves the choice."""
+    config = model.get_config()
+    specs = config.get("mixer") or config.get("attention") or []
+    specs = specs if isinstance(specs, list) else [specs]
+    names = dict.fromkeys(spec["name"] if isinstance(spec, dict) else spec for spec in specs)
+    return f", mixed by {', '.join(f'`{name}`' for name in names)}" if names else ""
+
+
 def _start(values):
     frozen = f"; `{values['freeze']}` stayed as it was" if values["freeze"] else ""
     return f"* Started from the weights of `{values['init']}`{frozen}.\n" if values["init"] else ""
+
+
+def _tested(values):
+    count = values["test_samples"]
+    return f"{count:,} samples, evenly out of the test set" if count else "the whole test set"
 
 
 def _in_words(description):

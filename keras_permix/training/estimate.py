@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
-SKIPPED = 2  # steps in which the backend compiles
-MEASURED = 20  # steps, or what the first epoch has
+SKIPPED = 2  # looks at the loss in which the backend compiles
+MEASURED = 20  # looks, or what the first epoch has
 
 
 class Estimate(keras.callbacks.Callback):
@@ -18,18 +18,19 @@ class Estimate(keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._steps, self._said = 0, False
+        self._looks, self._said = 0, False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._steps += 1
-        if self._steps <= SKIPPED:
-            self._started = time.perf_counter()
-        last = batch + 1 == self.params["steps"] and self._steps > SKIPPED
-        if not self._said and (last or self._steps == SKIPPED + MEASURED):
-            seconds = (time.perf_counter() - self._started) / (self._steps - SKIPPED)
+        self._looks += 1  # one for several steps, where `compile` was told so
+        step = self._epoch * self.params["steps"] + batch
+        if self._looks <= SKIPPED:
+            self._started, self._first = time.perf_counter(), step
+        last = batch + 1 == self.params["steps"] and self._looks > SKIPPED
+        if not self._said and (last or self._looks == SKIPPED + MEASURED):
+            seconds = (time.perf_counter() - self._started) / (step - self._first)
             epochs_left = self.params["epochs"] - self._epoch
             left = epochs_left * self.params["steps"] - (batch + 1)
             if left:  # A new line, since a progress bar may stand in this one.

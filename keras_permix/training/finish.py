@@ -35,13 +35,14 @@ def finish(
         record: What a `Recorder` noted.
 
     Returns:
-        The scores as a dict, e.g. `{"cifar10/test/top1": 0.75}`.
+        The scores, by names such as "cifar10/test/top1".
     """
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
     stored.set_weights([_through_float16(weight) for weight in model.get_weights()])
-    measured = task_of(stored).evaluate(dataset.test, run.values["batch_size"])
+    task = task_of(stored)
+    measured = task.evaluate(dataset.test, run.values["batch_size"]) | task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}
     options = {key: value for key, value in run.values["data"].items() if key != "name"}
     stored.save_to_preset(

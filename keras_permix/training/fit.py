@@ -1,5 +1,6 @@
 """Train a model by a recipe's values."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,9 +8,11 @@ import keras
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.data.dataset import first
+from keras_permix.data.dataset import size_of, some
 from keras_permix.tasks import task_of
+from keras_permix.training.distribute import Distribution
 from keras_permix.training.finite import StopWhereNotFinite
+from keras_permix.training.progress import Progress
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
 
@@ -21,6 +24,9 @@ def fit_recipe(
     out: StrPath,
     verbose: int = 1,
     callbacks: Iterable[Any] = (),
+    distribution: Distribution | None = None,
+    steps_per_execution: int = 1,
+    workers: int = 1,
 ) -> list[dict[str, Any]]:
     """Train a model by a recipe, from where the folder `out` left off.
 
@@ -34,6 +40,10 @@ def fit_recipe(
         out: Folder of the run.
         verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
         callbacks: More Keras callbacks for `fit`.
+        distribution: The devices and processes that share the work, from `distributed`, in whose
+            `scope` the model was made.
+        steps_per_execution: Steps between two looks at the loss, as `compile` takes it.
+        workers: Threads that make batches.
 
     Returns:
         The rows of the log, one per epoch.
@@ -42,33 +52,71 @@ def fit_recipe(
         ValueError: if the folder holds a run of another recipe.
         FloatingPointError: if loss or weights are no longer finite; the folder keeps the last
             epoch in which they were.
+        ConnectionError: if another process has stopped.
     """
-    folder = RunFolder(out, recipe)
-    _fit(model, recipe, dataset, folder, verbose, callbacks)
-    return folder.rows
-
-
-def _fit(model, recipe, dataset, folder, verbose, callbacks):
+    distribution = distribution or Distribution()
+    progress = _begin(out, recipe, distribution)
     task = task_of(model)
     size, seed = recipe["batch_size"], recipe["seed"]
     training = task.batches(
-        dataset.train, size, training=True, seed=seed, epoch=folder.epoch,
-        augmentation=recipe["augmentation"],
+        dataset.train, size, training=True, seed=seed, epoch=progress.epoch,
+        steps=recipe["steps_per_epoch"], augmentation=recipe["augmentation"],
     )  # fmt: skip
-    model.compile(
-        optimizer=make_optimizer(recipe, len(training)),
-        loss=task.loss(recipe["label_smoothing"]),
-        metrics=task.metrics(),
-    )
-    folder.restore(model)
-    callbacks = [StopWhereNotFinite(folder.path), folder, *callbacks]
+    watched = dataset.validation or dataset.test
+    validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
+    for batches in (training, validation):
+        batches.shard, batches.workers = distribution.shard, workers
+    callbacks = [StopWhereNotFinite(out), progress, Together(distribution), *callbacks]
     if recipe["ema"] is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
-    model.fit(
-        training,
-        validation_data=task.batches(first(dataset.test, recipe["validation_samples"]), size),
-        initial_epoch=folder.epoch,
-        epochs=recipe["epochs"],
-        callbacks=callbacks,
-        verbose=verbose,
-    )
+    with distribution.scope():
+        model.compile(
+            optimizer=make_optimizer(recipe, len(training)),
+            loss=task.loss(recipe["label_smoothing"]),
+            metrics=task.metrics(),
+            steps_per_execution=steps_per_execution,
+        )
+        progress.restore(model)
+        distribution.prepare(model)
+        model.fit(
+            training,
+            validation_data=validation,
+            initial_epoch=progress.epoch,
+            epochs=recipe["epochs"],
+            callbacks=callbacks,
+            verbose=verbose if distribution.is_chief else 0,
+        )
+    return progress.rows
+
+
+class Together(keras.callbacks.Callback):
+    """After each epoch, the processes of a run wait until the first has saved it."""
+
+    def __init__(self, distribution: Distribution) -> None:
+        super().__init__()
+        self.distribution = distribution
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.distribution.wait()
+
+
+def _begin(out, recipe, distribution):
+    """The chief's `RunFolder`, and what the other processes hear of it."""
+    opened = []
+
+    def open_folder():
+        opened.append(RunFolder(out, recipe))
+        return opened[0].rows
+
+    rows = distribution.from_chief(open_folder)
+    progress = opened[0] if opened else Progress(recipe, rows, distribution.stream)
+    if rows:
+        content, *path = progress.saved or (b"", out)
+        progress.saved = [distribution.broadcast(content), *path]
+    return progress
+
+
+def _shared_evenly(part, recipe, distribution):
+    """As many samples to validate on as leave no device with less than another."""
+    count = min(recipe["validation_samples"] or math.inf, size_of(part[0]))
+    return some(part, count - count % distribution.parts)

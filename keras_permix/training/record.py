@@ -12,7 +12,7 @@ from keras_permix._typing import StrPath
 from keras_permix._version import __version__
 from keras_permix.machine import machine
 from keras_permix.ops.backend import running
-from keras_permix.safe_files import write_text
+from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
 
 FILE = "run.json"
@@ -20,6 +20,8 @@ FILE = "run.json"
 
 class Recorder(keras.callbacks.Callback):
     """Note in a run folder what is trained there, and the commit, when an epoch begins.
+
+    The model's assets, such as its tokenizer, are kept beside it.
 
     Date, machine, Keras and backend are those of the last epoch; the commit is that of this
     process's code. A run that another commit goes on with has both.
@@ -54,6 +56,8 @@ class Recorder(keras.callbacks.Callback):
             "backend": running.name(),
         }
         write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
+        for name, content in self.model.assets().items():
+            write_bytes(self.folder / name, content)
 
 
 def read_record(folder: StrPath) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Run:
     """What is trained, and what the preset, the folder and the commands are called.
 
     Args:
-        recipe: Name (`"cspvit/cifar10"`) or path of a recipe.
+        recipe: Name (`"cspvit/cifar10"`) or path of a recipe, or a folder of images.
         option: One of the recipe's named options.
         overrides: Strings `"epochs=2"` that change values of the recipe.
         smoke: Whether to only try it out: two short epochs of generated data.
@@ -52,7 +52,8 @@ class Run:
     @property
     def name(self) -> str:
         """Name of the preset, `class/preset`: an option is part of it."""
-        preset = self.path.parent.name if self.path.name == "recipe.py" else self.path.stem
+        path = self.path.parent if self.path.name == "recipe.py" else self.path
+        preset = path.name if path.is_dir() else path.stem
         parts = [preset, *([self.option] if self.option else [])]
         return f"{str(self.values['model'].get('class_name')).lower()}/{'_'.join(parts)}"
 

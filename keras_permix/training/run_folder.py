@@ -3,15 +3,14 @@
 import csv
 import io
 import json
-import time
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
-from keras_permix._typing import Model, StrPath
+from keras_permix._typing import StrPath
 from keras_permix.safe_files import (
     hold_folder,
     recover_folders,
@@ -21,12 +20,12 @@ from keras_permix.safe_files import (
     write_text,
 )
 from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
-from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+from keras_permix.training.progress import Progress
 
 NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
 
 
-class RunFolder(keras.callbacks.Callback):
+class RunFolder(Progress):
     """Record a run after every epoch, so that it can be killed and resumed.
 
     An epoch's weights, optimizer state and log rows become one checkpoint, of which the last two
@@ -44,16 +43,10 @@ class RunFolder(keras.callbacks.Callback):
     """
 
     def __init__(self, path: StrPath, recipe: dict[str, Any]) -> None:
-        super().__init__()
-        if absent := [name for name in NEEDED if not find_spec(name)]:
-            raise ImportError(
-                f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
-            )
+        check_installed()
+        super().__init__(recipe)
         self.path = Path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self.recipe = recipe
-        self.rows: list[dict[str, Any]] = []
-        self._saved: list[Any] | None = None  # what `load_weights_content` takes
         if not hold_folder(self.path):
             raise OSError(
                 "A run's folder is one process's at a time. Wait for the other, or give another "
@@ -65,28 +58,8 @@ class RunFolder(keras.callbacks.Callback):
             release_folder(self.path)
             raise
 
-    @property
-    def epoch(self) -> int:
-        """Number of finished epochs."""
-        return len(self.rows)
-
-    def restore(self, model: Model) -> None:
-        """Give `model` the weights and optimizer state of the last finished epoch, if any."""
-        if self._saved is not None:
-            model.optimizer.build(model.trainable_variables)
-            load_weights_content(model, *self._saved)
-            self._saved = None
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        _seed(self.model, (self.recipe["seed"], epoch))
-        self._started = time.perf_counter()
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        values = {key: round(float(value), 6) for key, value in (logs or {}).items()}
-        seconds = round(time.perf_counter() - self._started, 1)
-        self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
+    def keep(self, weights: bytes) -> None:
         state = {"recipe": _plain(self.recipe), "rows": self.rows}
-        weights = weights_content(self.model)
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
         write_text(self.path / "log.csv", format_log(self.rows))
         write_events(self.path / "tensorboard", self.rows)
@@ -95,10 +68,12 @@ class RunFolder(keras.callbacks.Callback):
     def _resume(self):
         recover_folders(self.path)
         sweep(self.path)
+        for path in self.path.glob("checkpoint*/state.json"):  # as runs once were kept
+            shutil.rmtree(path.parent)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:
             return
-        state, *self._saved = found
+        state, *self.saved = found
         changed = [
             key
             for key in self.recipe
@@ -112,16 +87,12 @@ class RunFolder(keras.callbacks.Callback):
         self.rows = state["rows"]
 
 
-def _seed(model, seed):
-    """Give all random numbers of the coming epoch a seed of their own.
-
-    Keras does not save the state of a layer's seed generator with its weights.
-    """
-    rng = np.random.default_rng(seed)
-    keras.utils.set_random_seed(int(rng.integers(2**31)))
-    for layer in model._flatten_layers():
-        for generator in layer._seed_generators:
-            generator.state.assign(rng.integers(2**31, size=generator.state.shape))
+def check_installed() -> None:
+    """Raise an ImportError unless all that records a run is installed."""
+    if absent := [name for name in NEEDED if not find_spec(name)]:
+        raise ImportError(
+            f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
+        )
 
 
 def _plain(value):

@@ -10,7 +10,18 @@ from keras import ops
 from keras_permix._typing import Tensor
 from keras_permix.layers.parts.checks import check_choice, check_names
 
-SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear")
+# As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
+OF_THE_ARENA = ("cosine_cycles", "rsqrt")
+SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear", *OF_THE_ARENA)
+# What a recipe's schedule may say, and what it says if it does not.
+SCHEDULE = {
+    "name": "constant",
+    "warmup_epochs": 0,
+    "warmup_steps": None,
+    "warmup_start": 0.0,
+    "warmup_power": 1,
+    "total_steps": None,
+}
 # All of Keras that need no other optimizer inside: "adamw", "lion", "muon", "sgd" …
 OPTIMIZERS = {
     name.lower(): found
@@ -23,37 +34,66 @@ OPTIMIZERS = {
 
 @keras.saving.register_keras_serializable("keras_permix")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from zero, then a decay to zero.
+    """A warm-up, then a decay, mostly to zero.
 
     Args:
-        name: "constant", "cosine", "linear", or "cosine_epochs" (a cosine that changes once an
-            epoch, as the papers' code has it).
+        name: "constant", "cosine", "linear"; "cosine_epochs", a cosine that changes once an epoch,
+            as the papers' code has it; or, of the Long Range Arena, "rsqrt", `peak` divided by the
+            root of the step, that of the warm-up's last step until then, and "cosine_cycles", a
+            cosine of `total_steps` after the warm-up that begins anew.
         peak: Learning rate after the warm-up.
         warmup_steps: Steps of the warm-up.
         total_steps: Steps of the whole run, warm-up included.
         steps_per_epoch: Steps of an epoch.
+        warmup_start: Learning rate that the warm-up starts from.
+        warmup_power: Power by which it rises: 1, in a line.
+
+    Source: Tay et al., "Long Range Arena", 2020, and the released code; the warm-up from another
+    rate than zero, and its power: Ma et al., "Mega", 2022, and the released code.
     """
 
     def __init__(
-        self, name: str, peak: float, warmup_steps: int, total_steps: int, steps_per_epoch: int
+        self,
+        name: str,
+        peak: float,
+        warmup_steps: int,
+        total_steps: int,
+        steps_per_epoch: int,
+        warmup_start: float = 0.0,
+        warmup_power: int = 1,
     ) -> None:
         self.name = check_choice("name", name, SCHEDULES)
         self.peak = peak
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.steps_per_epoch = steps_per_epoch
+        self.warmup_start = warmup_start
+        self.warmup_power = warmup_power
 
     def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32")
-        warmup = ops.minimum(1.0, (step + 1.0) / max(self.warmup_steps, 1))
-        if self.name == "cosine_epochs":
-            step = ops.floor(step / self.steps_per_epoch) * self.steps_per_epoch
-        span = max(self.total_steps - self.warmup_steps, 1)
-        done = ops.clip((step - self.warmup_steps) / span, 0.0, 1.0)
+        return self._warmup(step) * self._decay(step)
+
+    def _warmup(self, step):
+        """The learning rate without a decay."""
+        begun = step if self.name in OF_THE_ARENA else step + 1.0
+        share = ops.minimum(1.0, begun / max(self.warmup_steps, 1)) ** self.warmup_power
+        return self.warmup_start + (self.peak - self.warmup_start) * share
+
+    def _decay(self, step):
+        """What the decay leaves of the learning rate, from 1 to 0."""
         if self.name == "constant":
-            return self.peak * warmup
-        decay = 1.0 - done if self.name == "linear" else 0.5 * (1.0 + ops.cos(math.pi * done))
-        return self.peak * warmup * decay
+            return 1.0
+        if self.name == "rsqrt":
+            return 1.0 / ops.sqrt(ops.maximum(step, max(self.warmup_steps, 1)))
+        if self.name == "cosine_cycles":
+            done = ops.maximum(step - self.warmup_steps, 0.0) / self.total_steps % 1.0
+        else:
+            if self.name == "cosine_epochs":
+                step = ops.floor(step / self.steps_per_epoch) * self.steps_per_epoch
+            span = max(self.total_steps - self.warmup_steps, 1)
+            done = ops.clip((step - self.warmup_steps) / span, 0.0, 1.0)
+        return 1.0 - done if self.name == "linear" else 0.5 * (1.0 + ops.cos(math.pi * done))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -62,6 +102,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "total_steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
+            "warmup_start": self.warmup_start,
+            "warmup_power": self.warmup_power,
         }
 
 
@@ -77,17 +119,9 @@ def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
     name = spec.pop("name")
     if name not in OPTIMIZERS:
         raise ValueError(f"`optimizer` must name one of {sorted(OPTIMIZERS)}. Received: {name!r}")
-    schedule = {"warmup_epochs": 0, **recipe["schedule"]}
-    check_names("`schedule`", schedule, ("name", "warmup_epochs"))
     known = set(signature(OPTIMIZERS[name]).parameters)
     check_names(OPTIMIZERS[name].__name__, spec, known - {"kwargs"})
-    spec["learning_rate"] = WarmupDecay(
-        schedule["name"],
-        spec["learning_rate"],
-        round(schedule["warmup_epochs"] * steps_per_epoch),
-        recipe["epochs"] * steps_per_epoch,
-        steps_per_epoch,
-    )
+    spec["learning_rate"] = make_schedule(recipe, steps_per_epoch)
     if recipe["ema"] is not None:
         spec.update(use_ema=True, ema_momentum=recipe["ema"])
     try:
@@ -99,3 +133,29 @@ def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
         ) from error
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "class_token", "table"])
     return optimizer
+
+
+def make_schedule(recipe: dict[str, Any], steps_per_epoch: int) -> WarmupDecay:
+    """The learning rate of a recipe, step by step.
+
+    Raises:
+        ValueError: for an unknown schedule or argument, or a warm-up given in epochs and in steps.
+    """
+    given = recipe["schedule"]
+    check_names("`schedule`", given, SCHEDULE)
+    if {"warmup_epochs", "warmup_steps"} <= given.keys():
+        raise ValueError(
+            "`schedule` must give its warm-up in epochs or in steps, not in both. "
+            f"Received: schedule={given}"
+        )
+    spec = {**SCHEDULE, **given}
+    epochs_as_steps = round(spec["warmup_epochs"] * steps_per_epoch)
+    return WarmupDecay(
+        spec["name"],
+        recipe["optimizer"]["learning_rate"],
+        epochs_as_steps if spec["warmup_steps"] is None else spec["warmup_steps"],
+        spec["total_steps"] or recipe["epochs"] * steps_per_epoch,
+        steps_per_epoch,
+        spec["warmup_start"],
+        spec["warmup_power"],
+    )

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_permix import zoo
-from keras_permix._typing import Model
+from keras_permix._typing import Model, StrPath
+from keras_permix.tasks import TASKS
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.names import load_preset
 
@@ -18,6 +20,24 @@ def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
         return recipe
     class_name = zoo.preset_info(recipe["init"]).class_name
     return {**recipe, "model": {"class_name": class_name, **recipe["model"]}}
+
+
+def check_data(recipe: dict[str, Any]) -> None:
+    """Check that the task of a recipe's model can load its data, before there is a model.
+
+    Raises:
+        ValueError: if the recipe names no model class of the zoo, or a data set or an option of
+            one that its task does not know.
+    """
+    recipe = with_class(recipe)
+    stored = zoo.preset_info(recipe["init"]).config if recipe["init"] else {}
+    task = _class_of(recipe).task_for({**stored, **recipe["model"]})
+    if recipe["data"].get("source") in ("folder", "csv") and task != "image_classification":
+        raise ValueError(
+            "Folders and lists of images are for a model that classifies images. Received: "
+            f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
+        )
+    TASKS[task].check_data(recipe["data"])
 
 
 def make_model(recipe: dict[str, Any]) -> Model:
@@ -36,21 +56,27 @@ def make_model(recipe: dict[str, Any]) -> Model:
         ValueError: if the recipe names no model class of the zoo, `init` is of another, or `freeze`
             names no layer.
     """
-    model = with_class(recipe)["model"]
-    spec = {key: value for key, value in model.items() if value is not None}
-    name = spec.pop("class_name", None)
+    recipe = with_class(recipe)
+    found = _class_of(recipe)
+    spec = {key: value for key, value in recipe["model"].items() if value is not None}
+    del spec["class_name"]
+    keras.utils.set_random_seed(recipe["seed"])
+    spec["dtype"] = recipe["precision"]
+    if recipe["init"]:
+        made = load_preset(found, recipe["init"], **spec)
+    else:
+        made = found(**spec)
+    freeze(made, recipe["freeze"])
+    return made
+
+
+def _class_of(recipe):
+    name = recipe["model"].get("class_name")
     if name not in zoo.MODELS:
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
-    keras.utils.set_random_seed(recipe["seed"])
-    spec["dtype"] = recipe["precision"]
-    if recipe["init"]:
-        made = load_preset(zoo.MODELS[name], recipe["init"], **spec)
-    else:
-        made = zoo.MODELS[name](**spec)
-    freeze(made, recipe["freeze"])
-    return made
+    return zoo.MODELS[name]
 
 
 def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Model:
@@ -75,6 +101,20 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
     if len(labels) == model.output_shape[-1]:
         model.labels = list(labels)
     return model
+
+
+def take_assets(model: Model, folder: StrPath) -> None:
+    """Give the model of a run that goes on the texts that it was trained with, as a tokenizer.
+
+    Args:
+        model: A `ZooModel`.
+        folder: Folder of the run; without checkpoints, nothing is taken from it.
+    """
+    if not (Path(folder) / "checkpoints").is_dir():
+        return
+    for name, file in model.asset_files.items():
+        if (Path(folder) / file).is_file():
+            setattr(model, name, Path(folder) / file)
 
 
 def freeze(model: Model, parts: str | Iterable[str] | None) -> None:

@@ -1,19 +1,25 @@
 """Train by a recipe, from its data to the preset and its card."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.data.dataset import some
+from keras_permix.layers.parts.checks import check_integer
+from keras_permix.ops.backend import running
 from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
+from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
 from keras_permix.training.run import Run
+from keras_permix.training.run_folder import check_installed
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.training.start import fit_head, make_model
+from keras_permix.training.start import check_data, fit_head, make_model, take_assets
 
 SMOKE_SAMPLES = 32
 
@@ -28,7 +34,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    recipe: StrPath,
+    recipe: StrPath | Run,
     option: str | None = None,
     overrides: Iterable[str] = (),
     *,
@@ -37,19 +43,24 @@ def train(
     smoke: bool = False,
     verbose: int = 1,
     callbacks: Iterable[Any] = (),
+    distribute: str | Distribution | None = None,
+    steps_per_execution: int = 1,
+    workers: int = 1,
 ) -> Trained:
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
     A recipe may start from a preset's weights (`init`), keep parts of them (`freeze`), and read
     images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
-    `num_classes`, the model has as many as the data has labels.
+    `num_classes`, the model has as many as the data has labels. A folder of images, or a CSV file
+    that lists them, needs no recipe: `train("photos", overrides=["init=cspvit/cifar10_small"])`.
 
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
     preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
     said after the first steps.
 
     Args:
-        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe.
+        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, or of images; or a `Run`, which
+            says the next two and `smoke` itself.
         option: One of the recipe's named options.
         overrides: Strings that change values of the recipe: `["epochs=2", "model.width=64"]`.
         out: Folder of the run. `None`: `runs/` and the name of the preset.
@@ -57,6 +68,13 @@ def train(
         smoke: Whether to only try it out: two short epochs of generated data.
         verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
         callbacks: More Keras callbacks for `fit`.
+        distribute: What is divided among several devices or processes: "data", each batch;
+            "model", the weights (on JAX); "auto", "data" where there are several; or what
+            `keras_permix.training.distribute.distributed` gives. `None`: one device works alone.
+            The first process alone writes.
+        steps_per_execution: Steps between two looks at the loss: on a TPU or GPU, some 10 to 100
+            keep it busy. 1 on PyTorch.
+        workers: Threads that make batches; no number of the run depends on them.
 
     Returns:
         A `Trained`: `model`, `rows`, `scores`, `folder`.
@@ -65,6 +83,7 @@ def train(
         ValueError: for an unknown recipe, option or value, or a folder with another recipe's run.
         FloatingPointError: if the loss or a weight is no longer finite.
         OSError: for data that is not to be had.
+        ConnectionError: if another process of the run has ended.
 
     Example:
 
@@ -73,23 +92,43 @@ def train(
     >>> sorted(done.scores)
     ['generated/test/top1', 'generated/test/top5']
     """
-    run = Run(str(recipe), option, tuple(overrides), smoke)
+    if check_integer("steps_per_execution", steps_per_execution) > 1 and not running.fuses_steps():
+        raise ValueError(
+            "`steps_per_execution` must be 1 on PyTorch. "
+            f"Received: steps_per_execution={steps_per_execution}"
+        )
+    check_integer("workers", workers)
+    run = recipe if isinstance(recipe, Run) else Run(str(recipe), option, tuple(overrides), smoke)
     folder = Path(out or run.folder)
     values = run.values
-    model = make_model(values)
-    make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
-    task = task_of(model)
-    if smoke:
-        dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
-    else:
-        dataset = task.load(values["data"], data_dir, seed=values["seed"])
-    model = fit_head(model, values, dataset.labels)
-    task_of(model).check_labels(dataset)
-    recorder = Recorder(folder, run)
-    callbacks = [recorder, *([Estimate()] if verbose else []), *callbacks]
-    try:
-        rows = fit_recipe(model, values, dataset, folder, verbose, callbacks)
-        scores = finish(model, run, dataset, rows, folder, recorder.record)
-    finally:
-        release_folder(folder)
+    check_installed()
+    check_data(values)
+    with distributed(distribute) as distribution:
+        distribution.check_batch_size(values["batch_size"])
+        with distribution.scope():
+            model = make_model(values)
+        make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
+        task = task_of(model)
+        if run.smoke:
+            dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
+        else:
+            take_assets(model, folder)
+            dataset = task.load(values["data"], data_dir, seed=values["seed"])
+        dataset = replace(dataset, test=some(dataset.test, values["test_samples"]))
+        with distribution.scope():
+            model = fit_head(model, values, dataset.labels)
+        task_of(model).check_labels(dataset)
+        recorder = Recorder(folder, run)
+        if distribution.is_chief:
+            callbacks = [recorder, *([Estimate()] if verbose else []), *callbacks]
+        try:
+            rows = fit_recipe(
+                model, values, dataset, folder, verbose, callbacks,
+                distribution, steps_per_execution, workers,
+            )  # fmt: skip
+            scores = distribution.from_chief(
+                finish, model, run, dataset, rows, folder, recorder.record
+            )
+        finally:
+            release_folder(folder)
     return Trained(model, rows, scores, folder)

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from keras_permix.analysis import count_macs
 from keras_permix.bench import layers as bench_layers
+from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.runners import runners
 from keras_permix.cli import main
+from keras_permix.zoo import CSPViT, ViT
 from tests.harness import to_numpy
 
 
@@ -81,7 +84,64 @@ def test_models(small, tmp_path):
     assert names == [(case, name) for case, (contenders, *_) in cases for name in contenders]
     assert [row["tokens"] for row in rows] == ["4"] * 3 + ["7"] * 3
     assert [row["vs_attention"] for row in rows[::3]] == ["1.0"] * 2
+    size = dict(num_classes=10, **bench_models.CASES["tiny"][1])
+    vit, csp = (count_macs(model(**size)).total for model in (ViT, CSPViT))
+    assert rows[0]["vs_attention_macs"] == "1.0"
+    assert float(rows[1]["vs_attention_macs"]) == round(vit / csp, 2) > 1
     assert min(float(row["forward_ms"]) for row in rows) > 0
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Texts of eight tokens, and two mixers."""
+    monkeypatch.setattr(bench_lra, "CASES", {"8": 8})
+    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    mixers = {name: bench_lra.mixers()[name] for name in ("attention", "csp")}
+    monkeypatch.setattr(bench_lra, "mixers", lambda: mixers)
+    monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
+
+
+def test_long_texts(short, tmp_path):
+    path = tmp_path / "lra.csv"
+    assert main(["bench", "lra", "--repeats", "1", "--batch", "3", "--out", str(path)]) == 0
+    rows = read(path)
+    assert [(row["mixer"], row["tokens"], row["batch"]) for row in rows] == [
+        ("attention", "8", "3"), ("csp", "8", "3")
+    ]  # fmt: skip
+    for column in ("train_steps_per_s", "infer_steps_per_s", "parameters"):
+        assert min(float(row[column]) for row in rows) > 0
+    assert path.with_suffix(".png").is_file()
+
+
+def test_blocks_divide_long_texts():
+    assert all(length % bench_lra.BLOCK == 0 for length in bench_lra.CASES.values())
+
+
+@pytest.mark.parametrize("name", bench_lra.mixers())
+def test_long_texts_of_every_mixer(name, monkeypatch):
+    mixer = bench_lra.mixers()[name]
+    monkeypatch.setattr(bench_lra, "CASES", {"64": 64})
+    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    monkeypatch.setattr(bench_lra, "mixers", lambda: {name: mixer})
+    monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
+    (row,) = bench_lra.measure("64", repeats=1, dtype="float32", batch=2)
+    assert row["mixer"] == name and row["train_steps_per_s"] > 0
+
+
+def test_long_texts_that_do_not_fit_or_do_not_learn(short, tmp_path, monkeypatch, capsys):
+    path, make = tmp_path / "lra.csv", bench_lra.make
+
+    def made(name, arguments, batch):
+        model, answer, learn = make(name, arguments, batch)
+        if arguments["mixer"]["name"] == "attention":
+            raise MemoryError("RESOURCE_EXHAUSTED: Out of memory")
+        return model, answer, lambda: 1.0
+
+    monkeypatch.setattr(bench_lra, "make", made)
+    assert main(["bench", "lra", "--repeats", "1", "--out", str(path)]) == 2
+    assert "its loss must be finite and fall. Received: losses=[1.0," in capsys.readouterr().err
+    (row,) = read(path)  # What was measured before the error is kept.
+    assert (row["mixer"], row["train_steps_per_s"], row["batch"]) == ("attention", "OOM", "4")
 
 
 @pytest.mark.parametrize(("arguments", "kept"), [([], ["kept"]), (["--plain"], [])])
@@ -104,7 +164,9 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
     assert "must equal its reference before it is timed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."]])
+@pytest.mark.parametrize(
+    "arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."], ["--batch", "2"]]
+)
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
     assert f"`{arguments[0]}` must be" in capsys.readouterr().err

@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from keras_permix import data, zoo
 from keras_permix.cli import main
+from keras_permix.recipe import find_recipe
 from tests.harness import ROOT
 
 # What a console script does; then it tells of Keras.
@@ -60,6 +62,7 @@ def permix(tmp_path):
     [
         (["--help"], "COMMAND"),
         (["train", "--help"], "--smoke"),
+        (["lra", "--help"], "csp_mega"),
         (["--version"], "keras_permix 0."),
         (["list"], "slicevit/dogs_vs_cats"),
     ],
@@ -208,7 +211,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"cspvit/mnist: 2 epochs, kept in {tmp_path / 'run'}; after a kill")
+    assert printed.startswith(f"cspvit/mnist: 2 epochs, to keep in {tmp_path / 'run'}; after a")
     # After the first epoch of four steps, of which two were timed.
     assert re.search(r"\nAbout \d+ s to come: 4 steps of \S+ s, validation not counted", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
@@ -229,4 +232,4 @@ def test_info_of_what_nobody_has_trained(capsys):
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
     assert shown["data"] == "cats_vs_dogs" and shown["epochs"] == "300"
-    assert shown["recipe"] == "zoo/slicevit/dogs_vs_cats/recipe.py"
+    assert Path(shown["recipe"]) == find_recipe("slicevit/dogs_vs_cats")

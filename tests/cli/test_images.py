@@ -13,8 +13,16 @@ import pytest
 from keras_permix import data, zoo
 from keras_permix.cli import main
 from keras_permix.data import Dataset
+from keras_permix.data.images.sets import SETS
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """Sets of tests, which `load_images` knows as well."""
+    for name in ("toys", "gray"):
+        monkeypatch.setitem(SETS, name, None)
 
 
 @pytest.fixture
@@ -185,9 +193,19 @@ def test_evaluate_on_other_classes(monkeypatch, capsys, pixels):
     dataset = Dataset("toys", part, part, ("green", "red", "blue"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
     assert main(["evaluate", "cspvit/test", "--data", "toys"]) == 2
-    assert "must be those of the model, in their order" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "must be those of the model, in their order" in error and "--by-order" in error
+    assert "whose 3 names 2 differ: 0: 'green', not 'red'; 1: 'red', not 'green'" in error
+
+
+def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pixels):
+    labels = expected_logits(pixels).argmax(1).astype("int32")
+    dataset = Dataset("toys", (pixels, labels), (pixels, labels), ("rouge", "vert", "bleu"))
+    monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
+    assert main(["evaluate", "cspvit/test", "--data", "toys", "--by-order"]) == 0
+    assert "toys/test/top1: 100.00 %" in capsys.readouterr().out
 
 
 def test_evaluate_on_an_unknown_set(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
-    assert "Received: name='nonsense'" in capsys.readouterr().err
+    assert "Received: data={'name': 'nonsense'}" in capsys.readouterr().err

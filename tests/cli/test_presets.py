@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from keras_permix._backend import installed_backends
 from keras_permix.analysis import macs
 from keras_permix.cli import main
 from keras_permix.layers import SoftmaxAttention
+from keras_permix.recipe import find_recipe
 from tests.zoo.models import edit_json, tiny
 
 
@@ -29,7 +31,15 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
 
     folders = sorted(str(path) for path in tmp_path.iterdir())
     assert main(["verify", *folders]) == 1
-    output = capsys.readouterr().out.splitlines()
+    output, told = (text.splitlines() for text in capsys.readouterr())
+    assert told == [  # while it works
+        line
+        for backend in installed_backends()
+        for line in (
+            f"{backend}: 5 presets",
+            *(f"{backend} {count}/5: {name} is done" for count, name in enumerate(folders, 1)),
+        )
+    ]
     verdicts = {tuple(line.split()[:2]): line.rpartition("  ")[2] for line in output[2:]}
     for backend in installed_backends():
         for name in ("plain", "mixed", "quantized"):
@@ -67,6 +77,13 @@ def test_info(capsys):
     planned = capsys.readouterr().out
     assert "none yet: permix train slicevit/dogs_vs_cats" in planned
     assert "1,112,706" in planned  # parameters
+
+
+@pytest.mark.once
+def test_info_names_the_recipe_where_it_lies(capsys):
+    assert main(["info", "cspvit/mnist"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert Path(shown["recipe"]) == find_recipe("cspvit/mnist")
 
 
 def test_info_names_what_it_does_not_count(capsys, monkeypatch):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
+from keras_permix.safe_files import release_folder
 from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
 from tests.harness import ROOT
@@ -45,6 +46,16 @@ def same_result(ours, theirs):
     assert [{**row, "seconds": 0} for row in ours[1]] == [
         {**row, "seconds": 0} for row in theirs[1]
     ]
+
+
+def test_what_an_earlier_version_kept_is_removed(run):
+    for name in ("checkpoint", "checkpoint.old"):
+        (run / name).mkdir()
+        (run / name / "state.json").write_text("{}")
+    (run / "checkpoint_notes").mkdir()  # somebody's own
+    RunFolder(run, runs.RECIPE)
+    release_folder(run)
+    assert sorted(p.name for p in run.glob("checkpoint*")) == ["checkpoint_notes", "checkpoints"]
 
 
 def test_the_last_two_epochs_are_kept(finished):

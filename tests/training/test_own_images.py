@@ -1,16 +1,20 @@
 """A folder of pictures becomes a preset: from another's weights, with parts of it frozen."""
 
 import json
+import re
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from keras_permix.cli import main
+from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT
+from keras_permix.zoo.registry import MODELS
 from tests.zoo.models import tiny, weights
 
 pytestmark = pytest.mark.once  # Training and heads are tested on each backend elsewhere.
@@ -143,3 +147,135 @@ def test_wrong_optimizer(tmp_path):
     optimizer = dict(name="sgd", learning_rate=1.0, momentum=2.0)
     with pytest.raises(ValueError, match="arguments of keras.optimizers.SGD.*momentum"):
         make_optimizer(recipe(tmp_path, optimizer=optimizer), 10)
+
+
+def photos(folder, parts=("",), count=6):
+    """Pictures of two classes in each of the parts of a folder."""
+    for part in parts:
+        for name, level in (("cats", 40), ("dogs", 200)):
+            (folder / part / name).mkdir(parents=True)
+            for image in range(count):
+                pixels = np.full((10, 12, 3), level + image, "uint8")
+                Image.fromarray(pixels).save(folder / part / name / f"{image}.png")
+
+
+def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "my.photos")
+    options = ["--set", "batch_size=8", "--epochs", "1", "--freeze", "backbone", "--verbose", "0"]
+    assert main(["train", "my.photos/", "--init", "cspvit/test", *options]) == 0
+    out = tmp_path / "runs/cspvit/my.photos"
+    said = capsys.readouterr().out
+    assert "my.photos/test/top1: " in said
+    assert f"ask it: permix predict {out.relative_to(tmp_path)}/preset INPUT" in said
+    assert CSPViT.from_preset(out / "preset").labels == ("cats", "dogs")
+    assert "`backbone` stayed as it was" in (out / "README.md").read_text(encoding="utf-8")
+    assert main(["evaluate", str(out / "preset")]) == 0
+
+
+def held_out(path):
+    """The names of the images that a recipe of images holds out, per class."""
+    data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
+    dataset = task_of(CSPViT.from_preset("test")).load(data)
+    records = dataset.test[0].records.files
+    return sorted("/".join(file.parts[-3:]) for file, _ in records), len(dataset.train[0])
+
+
+def test_what_a_folder_holds_out(tmp_path):
+    photos(tmp_path / "parted", ("train", "val"), count=2)
+    expected = [f"val/{name}/{image}.png" for name in ("cats", "dogs") for image in range(2)]
+    assert held_out(tmp_path / "parted") == (expected, 4)
+    photos(tmp_path / "whole", count=10)
+    files, left = held_out(tmp_path / "whole")
+    assert (len(files), left) == (4, 16) and len([f for f in files if "cats" in f]) == 2
+
+
+def test_a_list_says_what_is_held_out(tmp_path):
+    photos(tmp_path, count=2)
+    rows = [f"{name}/{image}.png,{name}" for name in ("cats", "dogs") for image in range(2)]
+    split = ["train", "test", "train", "test"]
+    lines = ["path,label,split", *map(",".join, zip(rows, split, strict=True))]
+    (tmp_path / "list.csv").write_text("\n".join(lines), encoding="utf-8")
+    files, left = held_out(tmp_path / "list.csv")
+    assert left == 2 and [file.split("/", 1)[1] for file in files] == ["cats/1.png", "dogs/1.png"]
+    text = (tmp_path / "list.csv").read_text(encoding="utf-8")
+    (tmp_path / "list.csv").write_text(text.replace(",test", ",val"), encoding="utf-8")
+    assert held_out(tmp_path / "list.csv") == (files, left)
+
+
+@pytest.mark.parametrize("said", ["train train", "Train test", "train test dev", "test test"])
+def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
+    rows = [f"cats/{n}.png,cats,{part}" for n, part in enumerate(said.split())]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,split", *rows]), encoding="utf-8")
+    assert main(["train", str(tmp_path / "list.csv"), "--init", "cspvit/test"]) == 2
+    found = capsys.readouterr().err
+    assert re.search(r"column `split`.*must say train, and one of test, val", found)
+    assert all(part in found.split("Received")[1] for part in said.split())
+
+
+@pytest.mark.parametrize("init", ["slicegraphormer/qm9_gap", "lratransformer/test"])
+def test_a_preset_that_takes_no_images(init, tmp_path, capsys):
+    photos(tmp_path / "photos", count=2)
+    assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
+    assert f"are for a model that classifies images. Received: init='{init}'" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "init", "rule"),
+    [
+        ((), "cspvit/test", "a folder per class.*without a folder, and with 0 images"),
+        (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
+        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
+        (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
+        ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
+        (("cats/a.png", "dogs/b.png"), None, "name a preset .* --init cspvit/cifar10_small"),
+    ],
+)
+def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, init, rule):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for name in made:
+        (tmp_path / "photos" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "photos" / name).write_bytes(b"no picture")
+    assert main(["train", "photos", *(["--init", init] if init else [])]) == 2
+    error = capsys.readouterr().err
+    assert re.search(rule, error) and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (dict(name="cifar11"), "`data` must name one of the sets cifar10.*'cifar11'"),
+        (dict(name="cifar10", sauce="csv"), r"`data` takes .* Did you mean `source`\?.*'sauce'"),
+        (dict(name="pets", source="zip"), "`data.source` must be one of .*'zip'"),
+        (
+            dict(name="pets", source="folder", test_fractions=0.2),
+            r"Did you mean `test_fraction`\? Received: \['test_fractions'\]",
+        ),
+    ],
+)
+def test_a_wrong_data_set_is_known_before_the_model_is_made(tmp_path, monkeypatch, data, rule):
+    text = 'model = dict(class_name="CSPViT", image_size=8)\n' + f"data = {data}\n"
+    (tmp_path / "recipe.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
+    with pytest.raises(ValueError, match=rule):
+        train(tmp_path / "recipe.py", out=tmp_path / "run")
+
+
+def test_what_is_not_installed_is_known_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_permix.training.run_folder.NEEDED", ("nowhere",))
+    monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
+    with pytest.raises(ImportError, match=r'needs nowhere: pip install "keras_permix\[train\]"'):
+        train("cspvit/mnist", smoke=True, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["LRATransformer", "Graphormer"])
+def test_texts_and_graphs_check_their_data_as_well(name):
+    task = TASKS[MODELS[name].task_for({})]
+    task.check_data(dict(name="mine", train="a.csv", test="b.csv"))
+    with pytest.raises(ValueError, match=r"must name one of the sets .* the files `train` and"):
+        task.check_data(dict(name="mine"))
+    with pytest.raises(ValueError, match=r"Did you mean `train`\? Received: \['trian'\]"):
+        task.check_data(dict(name="mine", trian="a.csv", test="b.csv"))

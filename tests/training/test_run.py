@@ -1,6 +1,7 @@
 """Runs learn, leave a record, and end the same after a kill as without one."""
 
 import csv
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -37,6 +38,16 @@ def test_run_leaves_a_record(finished):
     assert read_events(out / "tensorboard", "val_top1") == pytest.approx(
         [row["val_top1"] for row in rows]
     )
+
+
+@pytest.mark.once
+def test_a_run_is_watched_on_the_validation_part(finished, tmp_path):
+    _, _, rows = finished
+    data = runs.make_images()
+    elsewhere = (data.test[0][:3], np.roll(data.test[1], 1)[:3])
+    data = dataclasses.replace(data, test=elsewhere, validation=data.test)
+    _, watched = train(merge(runs.RECIPE, dict(epochs=4)), data, tmp_path, verbose=0)
+    assert [row["val_loss"] for row in watched] == [row["val_loss"] for row in rows]
 
 
 def read_events(folder, tag):

@@ -4,7 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.training.schedules import SCHEDULES, WarmupDecay, make_optimizer
+from keras_permix.training.schedules import (
+    OF_THE_ARENA,
+    SCHEDULES,
+    WarmupDecay,
+    make_optimizer,
+    make_schedule,
+)
+from tests.harness import load_golden
 
 PEAK, WARMUP, TOTAL, PER_EPOCH = 0.4, 10, 50, 8
 
@@ -18,7 +25,10 @@ def formula(name, step):
     return PEAK * warmup * decay
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+GOLDEN = load_golden("lra_transformer")
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - set(OF_THE_ARENA)))
 def test_schedule(name):
     schedule = WarmupDecay(name, PEAK, WARMUP, TOTAL, PER_EPOCH)
     again = WarmupDecay.from_config(schedule.get_config())
@@ -26,6 +36,52 @@ def test_schedule(name):
         expected = formula(name, step)
         assert float(schedule(step)) == pytest.approx(expected, abs=1e-6), step
         assert float(again(step)) == pytest.approx(expected, abs=1e-6), step
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "golden"), [("rsqrt", 0.05, "lr_rsqrt"), ("cosine_cycles", 8e-3, "lr_cosine")]
+)
+def test_schedules_of_the_long_range_arena(name, rate, golden):
+    recipe = dict(
+        optimizer=dict(learning_rate=rate),
+        schedule=dict(name=name, warmup_steps=int(GOLDEN["lr_warmup"])),
+        epochs=10,
+    )
+    schedule = make_schedule(recipe, steps_per_epoch=int(GOLDEN["lr_cycle"]) // 10)
+    again = WarmupDecay.from_config(schedule.get_config())
+    for step, expected in zip(GOLDEN["lr_steps"], GOLDEN[golden], strict=True):
+        # The cosine ends in differences of numbers near 1, in float32.
+        assert float(schedule(step)) == pytest.approx(expected, rel=1e-6, abs=1e-9), step
+        assert float(again(step)) == float(schedule(step))
+
+
+def test_a_cosine_begins_anew():
+    schedule = WarmupDecay("cosine_cycles", PEAK, WARMUP, TOTAL, PER_EPOCH)
+    for step in (WARMUP, WARMUP + 7):
+        assert float(schedule(step)) == pytest.approx(float(schedule(step + TOTAL)), abs=1e-6)
+    assert float(schedule(WARMUP + TOTAL // 2)) == pytest.approx(PEAK / 2, abs=1e-6)
+
+
+def test_warmup_from_another_rate_by_a_power():
+    recipe = dict(
+        optimizer=dict(learning_rate=0.4),
+        schedule=dict(
+            name="linear", warmup_steps=10, warmup_start=0.1, warmup_power=2, total_steps=60
+        ),
+        epochs=1,
+    )
+    schedule = make_schedule(recipe, steps_per_epoch=50)
+    for step, expected in ((0, 0.1 + 0.3 * 0.01), (4, 0.1 + 0.3 * 0.25), (10, 0.4), (35, 0.2)):
+        assert float(schedule(step)) == pytest.approx(expected, abs=1e-6), step
+
+
+def test_warmup_is_in_epochs_or_in_steps():
+    recipe = dict(optimizer=dict(learning_rate=1.0), schedule=dict(name="linear"), epochs=10)
+    recipe["schedule"]["warmup_epochs"] = 2
+    assert make_schedule(recipe, 8).warmup_steps == 16
+    recipe["schedule"]["warmup_steps"] = 3
+    with pytest.raises(ValueError, match="in epochs or in steps, not in both. Received: "):
+        make_schedule(recipe, 8)
 
 
 def test_unknown_names():

@@ -12,6 +12,7 @@ import pytest
 from keras_permix import data
 from keras_permix.cli import main
 from keras_permix.data import Dataset
+from keras_permix.data.images.sets import SETS
 from keras_permix.safe_files import release_folder
 from keras_permix.training import Run, record, train
 from keras_permix.training.run_folder import RunFolder
@@ -44,6 +45,7 @@ def made(monkeypatch):
     y = np.arange(48, dtype="int32") % 3
     x = (rng.uniform(0, 100, (48, 8, 8, 3)) + 70 * y[:, None, None, None]).astype("uint8")
     dataset = Dataset("made", (x[:32], y[:32]), (x[32:], y[32:]), ("dark", "gray", "light"))
+    monkeypatch.setitem(SETS, "made", None)
     monkeypatch.setattr(data, "load_images", lambda name, data_dir=None: dataset)
     return dataset
 
@@ -139,7 +141,8 @@ def test_card(recipe, made, tmp_path, commit):
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     lines = card.splitlines()
     assert lines[0] == "# cspvit/mine_wide"
-    assert lines[2] == f"`CSPViT`, {done.model.count_params():,} parameters, 2 epochs of made."
+    count = done.model.count_params()
+    assert lines[2] == f"`CSPViT`, mixed by `csp`, {count:,} parameters, 2 epochs of made."
     assert 'model = CSPViT.from_preset("preset")  # beside this card' in lines
     score = done.scores["made/test/top1"]
     assert f"| made/test/top1 | {100 * score:.2f} % | 12.34 % |" in lines
@@ -156,6 +159,13 @@ class Stop(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 1:
             raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="Keras fuses steps elsewhere")
+def test_steps_that_pytorch_does_not_fuse_are_refused_before_any_work(recipe, tmp_path):
+    with pytest.raises(ValueError, match="`steps_per_execution` must be 1.*_execution=2"):
+        train(recipe, out=tmp_path / "run", verbose=0, steps_per_execution=2)
+    assert not (tmp_path / "run").exists()
 
 
 def test_commit_is_that_of_the_training(recipe, made, tmp_path, commit):

@@ -1,0 +1,108 @@
+"""`permix bench lra`: what an encoder of long texts costs with each mixer, as texts get longer."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from keras_permix._typing import StrPath
+from keras_permix.bench.memory import peak_megabytes
+from keras_permix.bench.models import TEXT, make
+from keras_permix.bench.timing import medians
+
+CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
+BATCH, HEADS, WARMUP = 4, 4, 5
+BLOCK = 64  # of the butterfly; divides all lengths, and is the square root of the longest
+COLUMNS = (
+    "tokens", "mixer", "parameters", "batch", "train_steps_per_s", "infer_steps_per_s", "peak_mb",
+)  # fmt: skip
+TOO_MUCH = ("out of memory", "resource_exhausted", "resource exhausted", "unable to allocate")
+
+
+def mixers() -> dict[str, dict[str, Any]]:
+    """The mixers of `LRATransformer`, by their names, those that attend with four heads."""
+    from keras_permix.layers.mixers import MIXERS, arguments_of
+
+    found = {}
+    for name in MIXERS:
+        heads = {"num_heads": HEADS} if "num_heads" in arguments_of(name) else {}
+        block = {"block_size": BLOCK} if name == "butterfly_attention" else {}
+        found[name] = {"name": name, **heads, **block}
+    return found
+
+
+def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator[dict[str, Any]]:
+    """Count the steps in a second of training, and of answering, for every mixer.
+
+    Each model learns a batch first, and is timed only if its loss is finite and falls. Texts are
+    padded to the number of tokens, whose mean is what the head is given.
+
+    Args:
+        case: One of `CASES`.
+        repeats: Rounds of `medians`.
+        dtype: What the models compute in; their weights are float32.
+        batch: Texts in a batch.
+
+    Yields:
+        A dict with the keys `COLUMNS`, as soon as it is measured. `peak_mb` is the memory of a
+        training step in MB above what was there, of the host alone. A model that does not fit into
+        memory has "OOM" for its numbers.
+
+    Source: Yuan & Xu, "Sliceformer", 2023, table 3.
+    """
+    policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
+    for name, mixer in mixers().items():
+        row = {"tokens": CASES[case], "mixer": name, "batch": batch}
+        # A class token would be one token too many for blocks, and hears nothing where it stands
+        # first and mixers are causal.
+        own = {"max_length": CASES[case], "mixer": mixer, "pooling": "mean", "dtype": policy}
+        try:
+            yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
+        except Exception as error:  # Each backend has exceptions of its own.
+            if not any(words in str(error).lower() for words in TOO_MUCH):
+                raise
+            yield {**dict.fromkeys(COLUMNS, "OOM"), **row}
+
+
+def _measured(sizes, repeats, batch):
+    model, answer, learn = make("LRATransformer", sizes, batch)
+    losses = [float(learn()) for _ in range(WARMUP)]
+    if not (all(map(math.isfinite, losses)) and losses[-1] < losses[0]):
+        raise ValueError(
+            "A model must learn before it is timed: its loss must be finite and fall. "
+            f"Received: losses={losses} with {sizes['mixer']}"
+        )
+    peak = peak_megabytes(learn)
+    infer, train = medians([answer, learn], repeats)
+    return {
+        "parameters": model.count_params(),
+        "train_steps_per_s": float(f"{1e3 / train:.3g}"),
+        "infer_steps_per_s": float(f"{1e3 / infer:.3g}"),
+        "peak_mb": "" if peak is None else round(peak),
+    }
+
+
+def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
+    """Draw steps per second and memory against the number of tokens, one line per mixer."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    columns = {
+        "train_steps_per_s": "training steps per second",
+        "infer_steps_per_s": "answers per second",
+        "peak_mb": "MB",
+    }
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    panels = figure.subplots(1, len(columns))
+    for axes, (column, label) in zip(panels, columns.items(), strict=True):
+        axes.set_prop_cycle(color=colormaps["tab20"].colors)
+        for name in dict.fromkeys(row["mixer"] for row in rows):
+            points = [
+                (row["tokens"], row[column])
+                for row in rows
+                if row["mixer"] == name and row[column] not in ("", "OOM")
+            ]
+            axes.plot(*zip(*points, strict=True) if points else ([], []), "o-", label=name)
+        axes.set(xlabel="tokens", ylabel=label, yscale="linear" if column == "peak_mb" else "log")
+        axes.grid(alpha=0.3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
+    figure.savefig(path, dpi=100)

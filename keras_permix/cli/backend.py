@@ -1,0 +1,47 @@
+"""`permix backend`: show or choose the backend that Keras starts with, `import keras` included.
+
+It stands in Keras' own file of settings, keras.json in ~/.keras or KERAS_HOME, for all programs of
+Keras that do not set KERAS_BACKEND.
+"""
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "backend", help="show or choose Keras' backend", description=__doc__
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="jax, tensorflow or torch")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Print the backend, or keep another, without Keras. Returns the exit code."""
+    from keras_permix import _backend
+
+    installed, first = _backend.installed_backends(), _backend.set_by_user()
+    if arguments.name is None:
+        name = first or _backend.backend_of_settings()
+        absent = "" if name in installed else ", which is not installed"
+        print(f"Keras starts with {name}{absent} (installed: {', '.join(installed)})")
+    else:
+        _backend.check_installed("NAME", arguments.name)
+        beside = f"; KERAS_BACKEND={first} goes first" if first else ""
+        print(f"{arguments.name}, kept in {_keep(arguments.name)}{beside}")
+    return 0
+
+
+def _keep(backend):
+    """Write a backend into Keras' file of settings, and change nothing else. Returns the file."""
+    import json
+
+    from keras_permix import _backend
+    from keras_permix.safe_files import write_text
+
+    path, settings = _backend.settings_file(), _backend.settings()
+    if settings is None:
+        raise ValueError(
+            "Keras' file of settings must hold a JSON object. Mend it, or remove it. "
+            f"Received: {path}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({**settings, "backend": backend}, indent=4) + "\n")
+    return path

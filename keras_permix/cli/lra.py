@@ -1,0 +1,155 @@
+"""`permix lra`: train and test models on tasks of the Long Range Arena, beside the papers' rows.
+
+Runs of all combinations follow each other. Each is kept in a folder of its own and goes on after a
+kill; a run whose row stands in the results already is not done again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from keras_permix.lra.published import TASKS, published_rows
+from keras_permix.lra.recipes import MODELS, SCALES
+
+ALL = ("listops", "text", "retrieval", "image", "pathfinder")
+GUESSING = {
+    "listops": "Of 10 classes, the most frequent is the answer of about 15 %.",
+    "image": "Chance gives 10 %.",
+}
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "lra",
+        help="train models on the Long Range Arena",
+        description=__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "tasks", nargs="+", choices=(*TASKS, "all"), metavar="TASK",
+        help=f"{', '.join(TASKS)}; or all, which is all but pathx",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", nargs="+", choices=MODELS, required=True, metavar="MODEL", dest="models",
+        help=", ".join(MODELS),
+    )  # fmt: skip
+    parser.add_argument(
+        "--scale", choices=SCALES, default="small",
+        help="paper: what the papers train; small: a reduction for two cores",
+    )  # fmt: skip
+    parser.add_argument("--seed", nargs="+", type=int, default=[0], metavar="N", dest="seeds",
+                        help="a run for each")  # fmt: skip
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="change a value of the recipes, e.g. --set batch_size=16",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
+    parser.add_argument("--csv", type=Path, help="file of results (default: OUT/lra.csv)")
+    parser.add_argument("--data-dir", type=Path, help="folder with data files")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a few steps of generated data, and no result"
+    )
+    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=2, help="progress of fit")
+    parser.set_defaults(run=run, keep_memory=True)
+
+
+def run(arguments):
+    """Train what has no result yet, and print what there is. Returns the exit code."""
+    from keras_permix.cli.outputs import check_file, check_folder
+    from keras_permix.lra.results import read_results
+    from keras_permix.lra.run import LRARun
+
+    tasks = dict.fromkeys(
+        task for given in arguments.tasks for task in (ALL if given == "all" else (given,))
+    )
+    overrides = tuple(arguments.overrides)
+    runs = {
+        task: [
+            LRARun(task, model, overrides, arguments.smoke, arguments.scale, seed)
+            for model in arguments.models
+            for seed in arguments.seeds
+        ]
+        for task in tasks
+    }
+    for asked in (one for of_task in runs.values() for one in of_task):
+        asked.values  # noqa: B018  # A wrong value is known before the first run.
+    results = arguments.csv or arguments.out / "lra.csv"
+    check_folder("--out", arguments.out)
+    check_file("--csv", results)
+    read_results(results)
+    failed = False
+    for of_task in runs.values():
+        failed |= not measure_all(of_task, results, arguments)
+        if not arguments.smoke:
+            print(table(of_task[0], read_results(results)))
+    return 2 if failed else 0
+
+
+def measure_all(runs, results, arguments):
+    """Measure the runs of a task, as many as can be. Returns whether all could."""
+    whole = True
+    for run in runs:
+        try:
+            measure(run, results, arguments)
+        except (FileNotFoundError, ConnectionError) as error:  # No model of this task has its data.
+            say(f"{run.recipe}: {error}")
+            return False
+        except FloatingPointError as error:
+            say(f"{run.recipe}, {run.option}, seed {run.seed}: {error}")
+            whole = False
+    return whole
+
+
+def say(error):
+    print(f"permix: error: {' '.join(error.split())}", file=sys.stderr)
+
+
+def measure(run, results, arguments):
+    """Train a run, or go on with it, and write its row; nothing where the row is there."""
+    from keras_permix.lra.results import append_result, holds, read_results, result_of
+    from keras_permix.training import train
+    from keras_permix.training.finish import finished_scores
+
+    called = f"{run.recipe}, {run.option}, {run.scale}, seed {run.seed}"
+    if not run.smoke and holds(read_results(results), run):
+        print(f"{called}: in {results} already", flush=True)
+        return
+    folder = arguments.out / run.folder.relative_to("runs")
+    values = run.values
+    print(f"{called}: {values['epochs']} × {values['steps_per_epoch']} steps, kept in {folder}",
+          flush=True)  # fmt: skip
+    if finished_scores(run, folder) is None:
+        train(run, out=folder, data_dir=arguments.data_dir, verbose=arguments.verbose)
+    if run.smoke:
+        return
+    row = result_of(run, folder)
+    append_result(results, row)
+    print(
+        f"{called}: {100 * row['score']:.2f} %, {row['parameters']:,} parameters, "
+        f"{row['steps']:,} steps in {row['seconds']:,} s",
+        flush=True,
+    )
+
+
+def table(run, results):
+    """What was measured on a task, as a run measures it, above what the papers report."""
+    from keras_permix.cli.table import format_table
+    from keras_permix.lra.results import in_words, key_of, means
+
+    task, _, scale, _, changes = key_of(run).values()
+    rows = [row for row in results if (row["scale"], row["changes"]) == (scale, changes)]
+    ours = [
+        (model, in_words(*found), f"here, seeds: {found[-1]}")
+        for (of, model), found in means(rows).items()
+        if of == task
+    ]
+    theirs = [(model, f"{score:.2f}", paper) for model, score, paper in published_rows(task)]
+    chance = GUESSING.get(task, "Chance gives 50 %.")
+    if scale != "paper":
+        chance += (
+            f" The task is a reduction of the papers', {scale}: compare the rows from here with "
+            "each other, not with theirs."
+        )
+    elif changes:
+        chance += f" The rows from here are not of the papers' values, but of {changes}."
+    return f"\n{format_table((task, 'accuracy, %', 'source'), [*ours, *theirs])}\n{chance}\n"

@@ -1,0 +1,297 @@
+"""The recipes of the Long Range Arena: a table per paper, and one of small tasks.
+
+What a paper's table does not say is that of the released code of Sliceformer, the Transformer
+encoder of the Long Range Arena. Weight decay is decoupled, as in that code.
+"""
+
+from typing import Any
+
+from keras_permix.lra.published import TASKS, published_score
+from keras_permix.recipe import merge
+
+SCALES = ("small", "paper")
+# Mixers of an `LRATransformer` by what the papers call them; those with heads get their number.
+MIXERS: dict[str, dict[str, Any]] = {
+    "transformer": {"name": "attention"},
+    "csp": {"name": "csp", "group_size": None},
+    "slice": {"name": "slice_sort"},
+    "slice_interleave": {"name": "slice_sort", "order": "interleave"},
+    "slice_max_exchange": {"name": "max_exchange"},
+    "simpletron": {"name": "simple_attention"},
+    "butterfly": {"name": "butterfly_attention"},
+    "linear": {"name": "linear_attention"},
+    "linformer": {"name": "linformer"},
+    "performer": {"name": "performer"},
+    "local": {"name": "local_attention"},
+    "fourier": {"name": "fourier"},
+}
+WITH_HEADS = ("transformer", "simpletron", "butterfly", "linear", "linformer", "performer", "local")
+MEGAS = ("mega", "mega_chunk", "csp_mega")
+MODELS = (*MIXERS, *MEGAS)
+TEXTS = ("listops", "text", "retrieval")
+
+# What the data of a task is, and what a model must know of it.
+DATA: dict[str, dict[str, Any]] = {
+    "listops": dict(data=dict(name="listops"), model=dict(vocabulary_size=16, num_classes=10)),
+    "text": dict(data=dict(name="imdb"), model=dict(vocabulary_size=257, num_classes=2)),
+    "retrieval": dict(
+        data=dict(name="retrieval"), model=dict(vocabulary_size=257, num_classes=2, pairs=True)
+    ),
+    "image": dict(data=dict(name="cifar10_gray"), model=dict(image_size=32, num_classes=10)),
+    "pathfinder": dict(
+        data=dict(name="pathfinder"), model=dict(image_size=32, num_classes=2)
+    ),
+    "pathx": dict(data=dict(name="pathfinder"), model=dict(image_size=128, num_classes=2)),
+}  # fmt: skip
+LENGTHS = {"listops": 2000, "text": 4000, "retrieval": 4000}
+
+# Batch, epochs, steps of an epoch, learning rate, steps of the warm-up, weight decay, dropout;
+# width, inner width, width of the MLPs, depth, heads.
+CSP = {  # table 6
+    "listops": (32, 50, 100, 5e-2, 1000, 0.1, 0.1, 512, 512, 1024, 4, 8),
+    "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
+    "retrieval": (8, 50, 100, 5e-2, 8000, 0.1, 0.1, 128, 128, 512, 4, 4),
+    "image": (256, 188, 187, 8e-3, 175, 0, 0.2, 128, 128, 128, 4, 8),
+    "pathfinder": (256, 125, 1000, 1e-3, 625, 0, 0.1, 64, 64, 128, 6, 8),
+}
+SLICE = {  # the released code
+    "listops": (32, 50, 100, 5e-2, 1000, 0.1, 0.1, 512, 512, 1024, 4, 8),
+    "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
+    "retrieval": (32, 50, 100, 5e-2, 8000, 0.1, 0.1, 128, 128, 512, 4, 4),
+    "image": (192, 200, 234, 5e-3, 234, 0, 0.2, 96, 48, 128, 6, 8),
+    "pathfinder": (640, 200, 250, 5e-4, 250, 0, 0.1, 320, 320, 320, 4, 8),
+}
+TRON = {  # table 3
+    "listops": (32, 100, 150, 5e-3, 1000, 0.1, 0.1, 512, 512, 2048, 6, 8),
+    "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
+    "retrieval": (32, 100, 150, 5e-2, 8000, 0.1, 0.1, 128, 128, 512, 4, 4),
+}
+# Batch, epochs, steps of an epoch, steps of the warm-up, tokens, block; of the released code.
+BUTTERFLY = {
+    "listops": (32, 50, 100, 1000, 2048, 64),
+    "text": (32, 100, 200, 8000, 4096, 256),
+    "retrieval": (32, 150, 200, 800, 4096, 128),
+    "image": (256, 200, 175, 175, 1024, 32),
+    "pathfinder": (256, 200, 312, 312, 1024, 128),
+}
+# Batch (with gradients that the code accumulates; of Path-X without), epochs, steps of an epoch,
+# learning rate, steps of the warm-up, weight decay, dropout; width, inner width, width of the
+# heads, depth, norm.
+MEGA = {  # table 7 of the paper of CSP, and its code
+    "listops": (64, 60, 1500, 1e-3, 3000, 1e-2, 0.1, 80, 160, 64, 6, "layernorm"),
+    "text": (50, 50, 500, 4e-3, 10000, 1e-2, 0.1, 128, 256, 64, 4, "scalenorm"),
+    "retrieval": (64, 40, 500, 6e-3, 10000, 4e-2, 0.1, 128, 256, 64, 6, "scalenorm"),
+    "image": (50, 200, 900, 1e-2, 9000, 2e-2, 0.0, 160, 320, 96, 8, "batchnorm"),
+    "pathfinder": (64, 100, 2500, 3e-2, 50000, 1e-2, 0.1, 128, 256, 64, 6, "batchnorm"),
+    "pathx": (60, 125, 1000, 1e-2, 25000, 1e-2, 0.5, 64, 128, 32, 4, "batchnorm"),
+}
+CSP_IN_MEGA = {
+    "image": {"name": "circular_shift"},
+    "pathfinder": {"name": "csp", "group_size": 2},
+    "pathx": {"name": "csp", "group_size": 2, "shift": "power_code"},
+}
+# Where the paper of MEGA has other values for MEGA itself.
+OF_MEGA: dict[str, dict[str, Any]] = {
+    "retrieval": dict(optimizer=dict(learning_rate=3e-3)),
+    "pathfinder": dict(
+        optimizer=dict(learning_rate=1e-2), batch_size=128, model=dict(dropout=0.0)
+    ),
+    "pathx": dict(model=dict(dropout=0.0)),
+}  # fmt: skip
+
+
+def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> dict[str, Any]:
+    """The recipe of a model for a task, as `load_recipe` would read it from a file.
+
+    Args:
+        task: One of `TASKS`.
+        model: One of `MODELS`.
+        scale: "paper", what the papers train; or "small", a reduction of each task, and one size
+            for all models.
+        seed: Integer ≥ 0, of weights, order and dropout.
+
+    Returns:
+        A dict of plain values.
+
+    Raises:
+        ValueError: for a task, model or scale that there is not.
+
+    Example:
+
+    >>> from keras_permix.lra.recipes import lra_recipe
+    >>> lra_recipe("listops", "csp", "paper")["optimizer"]["learning_rate"]
+    0.05
+    """
+    for name, value, known in (
+        ("task", task, TASKS), ("model", model, MODELS), ("scale", scale, SCALES)
+    ):  # fmt: skip
+        if value not in known:
+            raise ValueError(f"`{name}` must be one of {list(known)}. Received: {value!r}")
+    if task == "pathx" and (scale == "small" or model not in MEGAS):
+        raise ValueError(
+            f"`pathx` is a task of {', '.join(MEGAS)} at the scale of the papers: the others do "
+            f"not learn it. Received: model={model!r}, scale={scale!r}"
+        )
+    base = merge(DATA[task], dict(seed=seed))
+    if scale == "small":
+        return merge(base, _small(task, model))
+    published = published_score(task, model)
+    paper = published and {
+        **dict.fromkeys(("accuracy", "top1"), f"{published[0]} %"), "note": f"{published[1]}."
+    }  # fmt: skip
+    return merge(merge(base, _paper(task, model)), dict(paper=paper))
+
+
+def _paper(task, model):
+    if model in MEGAS:
+        return _mega(task, model)
+    if model == "butterfly":
+        return _butterfly(task)
+    if model == "simpletron" and task in TRON:
+        return _simpletron(task)
+    return _encoder(task, model, SLICE if model.startswith("slice") else CSP)
+
+
+def _encoder(task, model, table):
+    """The encoder of the Long Range Arena."""
+    *training, width, inner, mlp_dim, depth, heads = table[task]
+    text = task in TEXTS
+    sizes = dict(
+        width=width, inner_dim=inner, mlp_dim=mlp_dim, depth=depth, dropout=training[-1],
+        mixer=_mixer(model, heads), positions="sinusoid" if text else "learned",
+        **(dict(max_length=LENGTHS[task]) if text else {}),
+    )  # fmt: skip
+    optimizer = dict(beta_2=0.98, epsilon=1e-9)
+    schedule = "rsqrt" if text else "cosine_cycles"
+    return dict(
+        model=dict(class_name="LRATransformer", **sizes), **_training(training, schedule, optimizer)
+    )
+
+
+def _simpletron(task):
+    *training, width, _, mlp_dim, depth, heads = TRON[task]
+    return dict(
+        model=dict(
+            class_name="SimpleTRON", max_length=LENGTHS[task], width=width, mlp_dim=mlp_dim,
+            depth=depth, num_heads=heads, dropout=training[-1], variant="simple", token_types=None,
+            use_class_token=True, pooler="relu",
+        ),
+        **_training(training, "rsqrt"),
+    )  # fmt: skip
+
+
+def _butterfly(task):
+    batch, epochs, steps, warmup, tokens, block = BUTTERFLY[task]
+    mixer = {"name": "butterfly_attention", "num_heads": 2, "block_size": block}
+    model = dict(
+        class_name="LRATransformer", width=64, depth=2, mlp_dim=128, mixer=mixer, use_bias=True,
+        activation="gelu", positions="learned", pooling="mean_of_length", head_dims=(128,),
+        compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
+        **(dict(max_length=tokens) if task in TEXTS else {}),
+    )  # fmt: skip
+    # One cycle: from a 25th of the learning rate and down again, both in a line.
+    training = _training((batch, epochs, steps, 1e-4, warmup, 0, 0.1), "linear")
+    return merge(dict(model=model, **training), dict(schedule=dict(warmup_start=4e-6)))
+
+
+def _mega(task, model):
+    *training, width, hidden, shared, depth, norm = MEGA[task]
+    text = task in TEXTS
+    attention = "softmax" if text else "laplace"
+    csp = CSP_IN_MEGA.get(task, {"name": "csp", "group_size": None})
+    sizes = dict(
+        width=width, inner_dim=hidden, shared_dim=shared, depth=depth, norm=norm,
+        norm_first=not text, dropout=training[-1], truncation=4096 if task == "pathx" else 1024,
+        mixer=csp if model == "csp_mega" else attention,
+        **(dict(max_length=LENGTHS[task]) if text else {}),
+        **(dict(mean=(0.48,), std=(0.24,)) if task == "image" else {}),
+    )  # fmt: skip
+    if model == "mega_chunk":
+        sizes["chunk_size"] = 4096 if task == "pathx" else 128
+    optimizer = dict(beta_2=0.98, epsilon=1e-8, global_clipnorm=1.0)
+    recipe = dict(
+        model=dict(class_name="MEGA", **sizes), **_training(training, "linear", optimizer)
+    )
+    schedule = dict(warmup_start=1e-7)
+    if task == "pathx":
+        schedule["warmup_power"] = 2
+    if task == "retrieval":
+        schedule["total_steps"] = 91_960  # which the code stops far ahead of
+    recipe = merge(recipe, dict(schedule=schedule))
+    return recipe if model == "csp_mega" else merge(recipe, OF_MEGA.get(task, {}))
+
+
+def _training(row, schedule, optimizer=None):
+    """What a row of a table says of training."""
+    batch, epochs, steps, rate, warmup, decay, _ = row
+    optimizer = {"learning_rate": rate, **(optimizer or {})}
+    optimizer |= {"name": "adamw", "weight_decay": decay} if decay else {"name": "adam"}
+    return dict(
+        optimizer=optimizer,
+        schedule=dict(name=schedule, warmup_steps=warmup),
+        batch_size=batch,
+        epochs=epochs,
+        steps_per_epoch=steps,
+        validation_samples=2000,
+    )
+
+
+def _mixer(model, heads):
+    return {**MIXERS[model], **({"num_heads": heads} if model in WITH_HEADS else {})}
+
+
+# The small tasks: what they change about the data, and how they are trained. All models are of one
+# size, but for what their mixers have.
+SMALL: dict[str, dict[str, Any]] = {
+    "listops": dict(
+        data=dict(
+            train=48_000, validation=1_000, test=2_000, min_tokens=40, max_tokens=128, max_depth=5,
+            max_arguments=8,
+        ),
+        model=dict(max_length=128), batch_size=32, epochs=8, steps_per_epoch=300,
+    ),
+    "text": dict(
+        model=dict(max_length=512), batch_size=16, epochs=4, steps_per_epoch=250, test_samples=2500
+    ),
+    "retrieval": dict(
+        model=dict(max_length=256), batch_size=16, epochs=4, steps_per_epoch=250,
+        validation_samples=1000, test_samples=2500,
+    ),
+    "image": dict(
+        model=dict(image_size=16), batch_size=16, epochs=8, steps_per_epoch=200,
+        validation_samples=1000, test_samples=2500,
+    ),
+    "pathfinder": dict(
+        data=dict(
+            train=20_000, validation=1_000, test=2_500, contour_length=6, distractors=2,
+            distractor_length=2, dot_radius=1, seed_distance=4,
+        ),
+        model=dict(image_size=16), batch_size=16, epochs=8, steps_per_epoch=200,
+    ),
+}  # fmt: skip
+SMALL_TRAINING = dict(
+    optimizer=dict(name="adamw", learning_rate=2e-3, weight_decay=0.01),
+    schedule=dict(name="cosine", warmup_steps=200),
+)
+SMALL_SIZE = dict(width=64, depth=2, mlp_dim=128)
+
+
+def _small(task, model):
+    if model in MEGAS:
+        mixer = {"name": "csp", "group_size": 2} if model == "csp_mega" else "laplace"
+        own = dict(
+            class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer
+        )
+        if model == "mega_chunk":
+            own["chunk_size"] = 32
+    else:
+        mixer = _mixer(model, heads=4)
+        if model == "csp":
+            mixer["group_size"] = 2  # in one group, as in the papers, it is "slice"
+        if model == "butterfly":
+            mixer["block_size"] = 32 if task == "text" else 16  # two blocks mix all tokens
+        own = dict(
+            class_name="LRATransformer", mixer=mixer, positions="learned", pooling="mean",
+            head_dims=(64,), embedding_stddev=0.02,
+        )  # fmt: skip
+    return merge(merge(SMALL_TRAINING, SMALL[task]), dict(model={**SMALL_SIZE, **own}))

@@ -1,0 +1,132 @@
+"""What runs of the Long Range Arena gave: a CSV file with a row per run."""
+
+import csv
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from keras_permix._typing import StrPath
+from keras_permix.lra.run import LRARun
+from keras_permix.scores import SHARES
+
+COLUMNS = (
+    "task", "model", "scale", "seed", "changes", "score", "steps", "seconds", "parameters",
+    "backend", "keras", "keras_permix", "machine", "date",
+)  # fmt: skip
+# What a run is; the others are what it gave.
+KEYS = ("task", "model", "scale", "seed", "changes")
+
+
+def read_results(path: StrPath) -> list[dict[str, str]]:
+    """The rows of a file of results; none where there is no file.
+
+    Raises:
+        ValueError: for a file with other columns.
+    """
+    if not Path(path).is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise ValueError(
+            f"A file of results must have the columns {', '.join(COLUMNS)}. "
+            f"Received: {path} with {reader.fieldnames}"
+        )
+    return rows
+
+
+def append_result(path: StrPath, row: dict[str, Any]) -> None:
+    """Write one more row at the end of a file of results, which is made if absent."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if not file.tell():
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def key_of(run: LRARun) -> dict[str, str]:
+    """What says which run a row is of; see `KEYS`."""
+    values = (run.recipe, run.option, run.scale, run.seed, " ".join(run.overrides))
+    return dict(zip(KEYS, map(str, values), strict=True))
+
+
+def holds(rows: list[dict[str, str]], run: LRARun) -> bool:
+    """Whether one of the rows is that of a run."""
+    key = key_of(run).items()
+    return any(key <= row.items() for row in rows)
+
+
+def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
+    """The row of a run that is through, read from what it left in its folder.
+
+    Args:
+        run: The run.
+        folder: Its folder.
+    """
+    folder = Path(folder)
+    metadata, record = (
+        json.loads((folder / name).read_text(encoding="utf-8"))
+        for name in ("preset/metadata.json", "run.json")
+    )
+    with open(folder / "log.csv", newline="", encoding="utf-8") as file:
+        seconds = sum(float(row["seconds"]) for row in csv.DictReader(file))
+    values = run.values
+    return {
+        **key_of(run),
+        "score": score_of(metadata["scores"]),
+        "steps": values["epochs"] * values["steps_per_epoch"],
+        "seconds": round(seconds),
+        "parameters": metadata["parameter_count"],
+        "backend": record["backend"],
+        "keras": record["keras"],
+        "keras_permix": record["version"],
+        "machine": record["machine"],
+        "date": record["date"],
+    }
+
+
+def score_of(scores: dict[str, float]) -> float:
+    """The accuracy among the scores of a preset, from 0 to 1."""
+    return next(value for key, value in scores.items() if key.split("/")[-1] in SHARES)
+
+
+def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, float, int]]:
+    """Scores over the seeds.
+
+    Args:
+        rows: Rows of `read_results`, of one scale and without changes.
+
+    Returns:
+        A dict from (task, model) to the mean in percent, the standard deviation (0 for one seed),
+        and the number of seeds.
+
+    Example:
+
+    >>> from keras_permix.lra.results import means
+    >>> row = {"task": "text", "model": "csp"}
+    >>> means([{**row, "score": "0.5"}, {**row, "score": "0.7"}])
+    {('text', 'csp'): (60.0, 14.142135623730951, 2)}
+    """
+    scores: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        scores.setdefault((row["task"], row["model"]), []).append(100 * float(row["score"]))
+    return {
+        key: (statistics.mean(found), statistics.stdev(found) if found[1:] else 0.0, len(found))
+        for key, found in scores.items()
+    }
+
+
+def in_words(mean: float, spread: float, seeds: int) -> str:
+    """A score in percent as tables have it.
+
+    Example:
+
+    >>> from keras_permix.lra.results import in_words
+    >>> in_words(60.0, 1.25, 3), in_words(60.0, 0.0, 1)
+    ('60.0 ± 1.2', '60.0')
+    """
+    return f"{mean:.1f} ± {spread:.1f}" if seeds > 1 else f"{mean:.1f}"

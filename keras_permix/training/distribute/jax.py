@@ -1,0 +1,110 @@
+"""JAX: all devices of all processes, through `keras.distribution`."""
+
+import contextlib
+import os
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax.experimental import multihost_utils
+
+from keras_permix._typing import Tensor
+from keras_permix.training.distribute.distribution import Distribution
+from keras_permix.training.distribute.layouts import divided_axis
+
+HINT = "See the devices with `jax.devices()`."
+SHUTDOWN = 60  # seconds that a process which ends waits for the others
+SIGNS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Gloo", "coordination service")
+
+
+def start(kind: str) -> Distribution:
+    """Join the processes of the run, if there are several, and take all their devices."""
+    _join()
+    if kind == "data":
+        return Devices(keras.distribution.DataParallel(auto_shard_dataset=False))
+    if jax.process_count() > 1:
+        raise ValueError(
+            "`distribute='model'` divides weights over the devices of one process. "
+            f"Received: distribute='model' in {jax.process_count()} processes"
+        )
+    return Devices(DividedWeights())
+
+
+def _join():
+    """Call `jax.distributed.initialize`, which finds TPU pods, Slurm and Open MPI by itself."""
+    if jax.distributed.is_initialized():
+        return
+    addresses, count, index = (
+        os.environ.get(f"KERAS_DISTRIBUTION_{name}")
+        for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")
+    )
+    told = addresses or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            addresses and addresses.split(",")[0],
+            count and int(count),
+            index and int(index),
+            shutdown_timeout_seconds=SHUTDOWN,
+        )
+    except ValueError:
+        if told:
+            raise
+    except RuntimeError as error:  # JAX computes already, in this process alone.
+        if told or "before any JAX" not in str(error):
+            raise
+
+
+class Devices(Distribution):
+    """One program on all devices; each process feeds its own.
+
+    Args:
+        distribution: A `keras.distribution.Distribution`.
+    """
+
+    def __init__(self, distribution: Any) -> None:
+        self.distribution = distribution
+        self.index, self.count = jax.process_index(), jax.process_count()
+        self.devices = distribution.device_mesh.devices.size
+
+    @property
+    def parts(self) -> int:
+        return self.distribution.device_mesh.shape[0]
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        return self.distribution.scope()
+
+    def broadcast(self, content: bytes) -> bytes:
+        size = multihost_utils.broadcast_one_to_all(np.int32(len(content)))
+        padded = np.zeros(int(size), "uint8")
+        if self.is_chief:
+            padded[:] = np.frombuffer(content, "uint8")
+        return np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes()
+
+    def wait(self) -> None:
+        multihost_utils.sync_global_devices("keras_permix")
+
+    def lost(self, error: Exception) -> bool:
+        return (
+            self.count > 1
+            and isinstance(error, jax.errors.JaxRuntimeError)
+            and any(sign in str(error) for sign in SIGNS)
+        )
+
+
+class DividedWeights(keras.distribution.ModelParallel):
+    """`ModelParallel` with the layouts of the zoo, over all devices of this process."""
+
+    def __init__(self) -> None:
+        devices = keras.distribution.list_devices()
+        mesh = keras.distribution.DeviceMesh((1, len(devices)), ("batch", "model"), devices)
+        layouts = keras.distribution.LayoutMap(mesh)
+        super().__init__(layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False)
+
+    def get_variable_layout(self, variable: Tensor) -> Any:
+        axis = divided_axis(variable.path, variable.shape, self.device_mesh.shape[1])
+        if axis is None:
+            return super().get_variable_layout(variable)
+        axes = ["model" if place == axis else None for place in range(len(variable.shape))]
+        return keras.distribution.TensorLayout(axes, self.device_mesh)

@@ -1,0 +1,128 @@
+"""`permix lra` trains what has no result yet, and tells it beside what papers report."""
+
+import csv
+
+import pytest
+
+from keras_permix.cli import main
+from keras_permix.lra.results import append_result, read_results
+
+TINY = (
+    "model.width=8", "model.depth=1", "model.mlp_dim=8", "model.max_length=16", "epochs=2",
+    "steps_per_epoch=3", "batch_size=4", "schedule.warmup_steps=1", "data.train=16",
+    "data.validation=4", "data.test=8", "data.min_tokens=4", "data.max_tokens=16",
+)  # fmt: skip
+CHANGES = [word for change in TINY for word in ("--set", change)]
+
+
+@pytest.fixture(autouse=True)
+def allocator(monkeypatch):
+    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: None)
+
+
+def lra(*arguments, code=0):
+    assert main(["lra", *arguments]) == code
+
+
+@pytest.mark.once
+def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
+    arguments = ["--verbose", "0", "--out", str(tmp_path), *CHANGES]
+    lra("listops", "--model", "csp", "slice", *arguments)
+    printed = capsys.readouterr().out
+    assert "listops, csp, small, seed 0: 2 × 3 steps, kept in " in printed
+    rows = read_results(tmp_path / "lra.csv")
+    assert [(row["model"], row["seed"], row["steps"]) for row in rows] == [
+        ("csp", "0", "6"), ("slice", "0", "6")
+    ]  # fmt: skip
+    assert all(row["changes"] == " ".join(TINY) for row in rows)
+    assert all(0 <= float(row["score"]) <= 1 and int(row["parameters"]) > 0 for row in rows)
+    (log,) = tmp_path.glob("lra_small/listops_csp_0_*/log.csv")  # and a digest of the changes
+    with open(log, newline="") as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2"]
+
+    lra("listops", "--model", "slice", *arguments)  # The row says so.
+    again = capsys.readouterr().out
+    assert "listops, slice, small, seed 0: in " in again and "steps, kept in" not in again
+    assert len(read_results(tmp_path / "lra.csv")) == 2
+    # What was measured stands above what the papers say, of their task and not of this.
+    lines = again.splitlines()
+    assert lines.index(next(line for line in lines if line.startswith("slice  "))) < lines.index(
+        next(line for line in lines if line.startswith("Transformer + CSP"))
+    )
+    assert "is the answer of about 15 %. The task is a reduction of the papers'" in again
+
+    # A result that was lost is read from the finished run.
+    (tmp_path / "lra.csv").unlink()
+    lra("listops", "--model", "slice", *arguments)
+    assert [row["score"] for row in read_results(tmp_path / "lra.csv")] == [rows[1]["score"]]
+
+
+@pytest.mark.once
+def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def train(run, **arguments):
+        asked.append((run.recipe, run.option))
+        if run.recipe == "text":
+            raise FileNotFoundError(f"no {run.recipe}")
+        raise FloatingPointError("NaN")
+
+    monkeypatch.setattr("keras_permix.training.train", train)
+    lra("text", "listops", "--model", "csp", "slice", "--out", str(tmp_path), code=2)
+    assert asked == [("text", "csp"), ("listops", "csp"), ("listops", "slice")]
+    assert capsys.readouterr().err.splitlines() == [
+        "permix: error: text: no text",
+        "permix: error: listops, csp, seed 0: NaN",
+        "permix: error: listops, slice, seed 0: NaN",
+    ]
+
+
+# Of every family, and of texts, pairs and images.
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("listops", "simpletron"), ("retrieval", "butterfly"), ("image", "csp_mega")],
+)
+def test_the_papers_scale_runs(task, model, tmp_path, capsys):
+    tiny = ["--set", "model.width=16", "--set", "model.depth=1"]
+    arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--out", str(tmp_path)]
+    lra(task, "--model", model, *arguments, *tiny)
+    (preset,) = tmp_path.glob(f"lra_paper/{task}_{model}_0_*_smoke/preset")
+    assert preset.is_dir()
+    assert not (tmp_path / "lra.csv").exists()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["listops", "--model", "csp", "--set", "epoch=3"], "Did you mean `epochs`?"),
+        (["pathx", "--model", "csp"], "`pathx` is a task of mega"),
+        (["listops", "--model", "csp", "--csv", "/"], "`--csv` must be a file that can be"),
+    ],
+)
+def test_errors(arguments, message, tmp_path, capsys):
+    lra(*arguments, "--out", str(tmp_path), code=2)
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("task", "model"), [("lists", "csp"), ("listops", "cps")])
+def test_unknown_names(task, model, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["lra", task, "--model", model])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and error.count("\n") == 1 and "invalid choice" in error
+
+
+@pytest.mark.once
+def test_a_file_of_other_results(tmp_path):
+    path = tmp_path / "new" / "lra.csv"
+    assert read_results(path) == []
+    append_result(path, {"task": "text", "model": "csp", "changes": "a,b"})
+    append_result(path, {"task": "text", "model": "slice"})
+    assert [row["model"] for row in read_results(path)] == ["csp", "slice"]
+    path.write_text("task,score\ntext,1\n")
+    with pytest.raises(ValueError, match="must have the columns task, model.*Received: "):
+        read_results(path)

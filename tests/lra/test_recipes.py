@@ -1,0 +1,159 @@
+"""The recipes of the Long Range Arena hold the papers' values, and their models can be built."""
+
+import json
+import math
+
+import pytest
+
+from keras_permix.lra.published import PUBLISHED, ROWS, TASKS, published_rows, published_score
+from keras_permix.lra.recipes import MEGAS, MODELS, lra_recipe
+from keras_permix.lra.run import LRARun
+from keras_permix.training import make_model
+from keras_permix.training.schedules import make_schedule
+
+ALL = [
+    (task, model, scale)
+    for scale in ("small", "paper")
+    for task in TASKS
+    for model in MODELS
+    if task != "pathx" or (scale == "paper" and model in MEGAS)
+]
+
+
+def test_every_recipe_is_whole_and_plain():
+    for task, model, scale in ALL:
+        values = LRARun(task, model, (), False, scale, 3).values
+        assert json.loads(json.dumps(values))["seed"] == 3
+        schedule = make_schedule(values, values["steps_per_epoch"])
+        assert 0 < schedule.warmup_steps
+
+
+# Table 6 and 7 of the paper of CSP, the code of Sliceformer, table 3 of SimpleTRON's paper, and the
+# code of the Dimension Mixer: batch, steps, learning rate, warm-up, weight decay, width, depth.
+PAPERS = {
+    ("listops", "csp"): (32, 5000, 5e-2, 1000, 0.1, 512, 4),
+    ("text", "csp"): (32, 20000, 5e-2, 8000, 0.1, 256, 4),
+    ("retrieval", "csp"): (8, 5000, 5e-2, 8000, 0.1, 128, 4),
+    ("image", "csp"): (256, 35156, 8e-3, 175, None, 128, 4),
+    ("pathfinder", "csp"): (256, 125000, 1e-3, 625, None, 64, 6),
+    ("retrieval", "slice"): (32, 5000, 5e-2, 8000, 0.1, 128, 4),
+    ("image", "slice"): (192, 46800, 5e-3, 234, None, 96, 6),
+    ("pathfinder", "slice_interleave"): (640, 50000, 5e-4, 250, None, 320, 4),
+    ("listops", "simpletron"): (32, 15000, 5e-3, 1000, 0.1, 512, 6),
+    ("retrieval", "simpletron"): (32, 15000, 5e-2, 8000, 0.1, 128, 4),
+    ("text", "butterfly"): (32, 20000, 1e-4, 8000, None, 64, 2),
+    ("image", "butterfly"): (256, 35000, 1e-4, 175, None, 64, 2),
+    ("pathfinder", "butterfly"): (256, 62400, 1e-4, 312, None, 64, 2),
+    ("listops", "csp_mega"): (64, 90000, 1e-3, 3000, 1e-2, 80, 6),
+    ("image", "csp_mega"): (50, 180000, 1e-2, 9000, 2e-2, 160, 8),
+    ("retrieval", "mega"): (64, 20000, 3e-3, 10000, 4e-2, 128, 6),
+    ("pathx", "csp_mega"): (60, 125000, 1e-2, 25000, 1e-2, 64, 4),
+}
+
+
+@pytest.mark.parametrize(("task", "model"), PAPERS)
+def test_recipes_have_the_papers_values(task, model):
+    values = lra_recipe(task, model, "paper")
+    optimizer, sizes = values["optimizer"], values["model"]
+    assert PAPERS[task, model] == (
+        values["batch_size"],
+        values["epochs"] * values["steps_per_epoch"],
+        optimizer["learning_rate"],
+        values["schedule"]["warmup_steps"],
+        optimizer.get("weight_decay"),
+        sizes["width"],
+        sizes["depth"],
+    )
+
+
+# Of the authors' models, the blocks alone. MEGA's are for 4002 tokens, four weights more per block.
+STACKS = {
+    ("listops", "transformer"): 8_402_944,
+    ("listops", "csp"): 6_305_792,
+    ("text", "slice"): 2_630_656,
+    ("retrieval", "csp"): 659_968,
+    ("retrieval", "mega"): 1_385_502 - 6 * 4,
+    ("image", "csp_mega"): 2_640_640,
+}
+
+
+@pytest.mark.parametrize(("task", "model"), STACKS)
+def test_blocks_have_the_published_size(task, model):
+    values = LRARun(task, model, (), False, "paper").values
+    made = make_model(values)
+    blocks = [layer for layer in made.layers if layer.name.startswith("block_")]
+    sizes = [math.prod(weight.shape) for block in blocks for weight in block.trainable_weights]
+    assert sum(sizes) == STACKS[task, model]
+
+
+def test_seeds_change_nothing_else():
+    first, second = (lra_recipe("listops", "csp", seed=seed) for seed in (0, 1))
+    assert {key for key in first if first[key] != second[key]} == {"seed"}
+
+
+def test_small_models_are_of_one_size():
+    sizes = {
+        tuple(lra_recipe("text", model)["model"][key] for key in ("width", "depth", "mlp_dim"))
+        for model in MODELS
+    }
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_small_models_can_be_built(model):
+    values = LRARun("listops", model).values
+    assert make_model(values).output_shape == (None, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("lists", "csp"), "`task` must be one of .*Received: 'lists'"),
+        (("text", "cps"), "`model` must be one of .*Received: 'cps'"),
+        (("text", "csp", "large"), "`scale` must be one of .*Received: 'large'"),
+        (("pathx", "mega"), "at the scale of the papers.*Received: model='mega', scale='small'"),
+        (("pathx", "csp", "paper"), "`pathx` is a task of mega, .*Received: model='csp'"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        lra_recipe(*arguments)
+
+
+# Averages that the papers print. (That of the Sinkhorn Transformer is not of its row.)
+AVERAGES = {
+    "Transformer": 54.39, "Local attention": 46.06, "Linear Transformer": 50.55, "Reformer": 50.67,
+    "Sinkformer": 51.18, "Sparse Transformer": 51.24,
+    "Linformer": 51.36, "Performer": 51.41, "Synthesizer": 52.88, "Longformer": 53.46,
+    "BigBird": 55.01, "CosFormer": 55.23, "Transformer + CSP": 58.91, "S4": 80.48, "S5": 87.46,
+    "ETSMLP": 83.09, "SPADE": 86.19, "MEGA": 88.21, "MEGA-chunk": 85.66,
+    "Sliceformer, ascend": 58.91, "Sliceformer, interleave": 58.28,
+    "Sliceformer, max exchange": 54.96,
+}  # fmt: skip
+AVERAGES_OF_DM = {
+    "standard attention": 58.77, "Reformer": 55.04, "Linformer": 55.59, "Performer": 53.63,
+    "Nyströmformer": 58.95, "Butterfly attention": 59.83,
+}  # fmt: skip
+
+
+def test_published_scores_have_the_published_averages():
+    checked = 0
+    for paper, models in PUBLISHED.items():
+        averages = AVERAGES_OF_DM if "Dimension Mixer" in paper else AVERAGES
+        for model, scores in models.items():
+            if model in averages:
+                counted = scores[:5] if averages is AVERAGES_OF_DM else scores
+                found = [score for score in counted if score is not None]
+                assert sum(found) / len(found) == pytest.approx(averages[model], abs=0.0101), model
+                checked += 1
+    assert checked == len(AVERAGES) + len(AVERAGES_OF_DM)
+
+
+def test_models_have_their_papers_rows():
+    assert set(ROWS) <= set(MODELS)
+    assert published_score("text", "fourier") is None
+    assert published_score("pathx", "csp") is None
+    assert lra_recipe("image", "csp", "paper")["paper"]["top1"] == "48.02 %"
+    assert lra_recipe("image", "csp_mega", "paper")["paper"] is None
+    rows = published_rows("listops")
+    assert rows[0][:2] == ("Local attention", 15.82) and rows[-1][0] == "MEGA"

@@ -1,0 +1,147 @@
+"""A run that several devices or processes share comes to what one device comes to."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import data, zoo
+from keras_permix.training.distribute import Distribution, distributed
+from keras_permix.training.distribute.layouts import divided_axis
+from tests.harness import ROOT
+from tests.tolerances import TOLERANCES
+from tests.training import together
+from tests.zoo.models import FAMILIES, TINY, tiny
+
+BACKEND = keras.config.backend()
+SECONDS = 300  # of a machine that does much else
+DEVICES = "--xla_force_host_platform_device_count=8"
+# Backend -> (kind, processes, devices in all, environment).
+SHARED = {
+    "jax": {
+        "devices": ("data", 1, 8, {"XLA_FLAGS": DEVICES}),
+        "weights": ("model", 1, 8, {"XLA_FLAGS": DEVICES}),
+        "processes": ("data", 2, 2, {"XLA_FLAGS": ""}),
+    },
+    "tensorflow": {"devices": ("auto", 1, 2, {"LOGICAL_CPUS": "2"})},
+    "torch": {"processes": ("auto", 2, 2, {})},
+}[BACKEND]
+
+
+def start(out, kind, count, environment, *arguments):
+    """Start the processes of a run, each told where the first is, in the words of its backend."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "tests.training.together", str(out), kind, *arguments]
+    for index in map(str, range(count)):
+        told = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
+        if count > 1:
+            told |= {
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": index,
+                "WORLD_SIZE": str(count), "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
+                "KERAS_DISTRIBUTION_PROCESS_ID": index,
+            }  # fmt: skip
+        yield subprocess.Popen(
+            command, env={**os.environ, **told}, cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+
+def ends(processes):
+    """Exit code, standard output and standard error of each process."""
+    try:
+        said = [process.communicate(timeout=SECONDS) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, *words) for process, words in zip(processes, said, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one device comes to: rows, scores, then weights."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "load_images", data.load_images)  # `run` puts another in its place
+        return together.run(tmp_path_factory.mktemp("alone") / "run")
+
+
+def check(found, alone):
+    for ours, theirs in zip(found, alone, strict=True):
+        np.testing.assert_allclose(ours, theirs, **TOLERANCES["model"]["float32"])
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
+    kind, count, devices, environment = SHARED[case]
+    out = tmp_path / "run"
+    for index, (code, said, error) in enumerate(ends([*start(out, kind, count, environment)])):
+        assert code == 0, error
+        assert f"process {index} of {count}, {devices} devices" in said
+        with np.load(out / f"{index}.npz") as found:
+            check(found.values(), alone)
+    assert (out / "README.md").is_file() and (out / "preset" / "metadata.json").is_file()
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="of the run as a whole, and quickest on PyTorch")
+def test_lost_process_ends_the_run_which_goes_on_alone(alone, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    (code, _, error), _ = ends([*start(out, "data", 2, {}, "1")])
+    assert code == 1
+    assert "ConnectionError: Another process of this run has ended or is out of reach" in error
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]
+    monkeypatch.setattr(data, "load_images", data.load_images)
+    check(together.run(out), alone)
+
+
+def test_one_device_has_nothing_to_share():
+    with pytest.raises(ValueError, match=r"`distribute='data'` needs more than one device"):
+        with distributed("data"):
+            pass
+    with distributed("auto") as here:
+        assert (here.shard, here.devices, here.is_chief) == ((0, 1), 1, True)
+
+
+def test_batch_normalization_is_not_shared():
+    here = Distribution()
+    here.refuse_batch_norms(tiny("MEGA", norm="batchnorm"))
+    here.devices = 2
+    here.refuse_batch_norms(tiny("MEGA"))
+    with pytest.raises(ValueError, match="with BatchNormalization, but on JAX: each device"):
+        here.refuse_batch_norms(tiny("MEGA", norm="batchnorm"))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX divides weights")
+def test_weights_are_divided_on_jax_alone():
+    with pytest.raises(ValueError, match="`distribute='model'` needs Keras on JAX"):
+        with distributed("model"):
+            pass
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
+def test_tensorflow_does_not_train_alone_where_there_are_others(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["one:1", "two:1"]}}')
+    with pytest.raises(ValueError, match="Received: TF_CONFIG with 2 workers"):
+        with distributed("auto"):
+            pass
+
+
+@pytest.mark.parametrize("name", (*FAMILIES, "ButterflyViT", "CSPViT"))
+def test_every_kernel_of_the_zoo_is_divided(name):
+    weights = zoo.MODELS[name](**TINY[name]).trainable_variables
+    large = [w for w in weights if w.path.endswith(("/kernel", "/embeddings", "table"))]
+    assert large
+    assert [w.path for w in large if divided_axis(w.path, w.shape, 1) is None] == []
+
+
+def test_batch_is_shared_evenly(monkeypatch):
+    here = Distribution()
+    monkeypatch.setattr(here, "devices", 3)
+    here.check_batch_size(12)
+    with pytest.raises(ValueError, match=r"multiple.* Received: batch_size=16, 3 devices"):
+        here.check_batch_size(16)

@@ -1,0 +1,54 @@
+"""One process of a small run that several devices or processes share.
+
+    python -m tests.training.together OUT KIND [EPOCH]
+
+writes rows and weights to OUT/PROCESS.npz; the last process kills itself in epoch EPOCH.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from keras_permix import data
+from keras_permix.recipe import merge
+from keras_permix.training import train
+from keras_permix.training.distribute import distributed
+from tests.backends import compile_soon
+from tests.training import runs
+
+# Dropout draws other numbers where processes draw for themselves. The data go by a name that is
+# known, and are made.
+CHANGES = dict(model=dict(dropout=0.0, depth=2), augmentation=dict(mixup=0.2), epochs=2)
+RECIPE = {**merge(runs.RECIPE, CHANGES), "data": {"name": "cifar10"}}
+
+
+def run(out, **arguments):
+    """Train in a folder, from the recipe to the preset. Returns rows without times, and weights."""
+    recipe = Path(out).parent / f"recipe_{os.getpid()}.py"
+    recipe.write_text("\n".join(f"{key} = {value!r}" for key, value in RECIPE.items()))
+    data.load_images = lambda name, data_dir=None: runs.make_images()
+    done = train(recipe, out=out, verbose=0, **arguments)
+    rows = [[value for key, value in row.items() if key != "seconds"] for row in done.rows]
+    return [np.array(rows), np.array(list(done.scores.values())), *done.model.get_weights()]
+
+
+def main(out, kind, epoch=None):
+    if cpus := int(os.environ.get("LOGICAL_CPUS", 0)):
+        import tensorflow as tf
+
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(cpus)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+    with distributed(kind) as here:
+        print(f"process {here.index} of {here.count}, {here.devices} devices", flush=True)
+        killed = epoch is not None and here.index == here.count - 1
+        callbacks = [runs.Killer(int(epoch))] if killed else []
+        found = run(out, callbacks=callbacks, distribute=here)
+        np.savez(os.path.join(out, f"{here.index}.npz"), *found)
+
+
+if __name__ == "__main__":
+    compile_soon(True)
+    main(*sys.argv[1:])
