@@ -1,0 +1,7 @@
+"""ViT on Tiny-ImageNet: the attention twin of `cspvit/tiny_imagenet`. Not trained here yet.
+
+    permix train vit/tiny_imagenet --data-dir FOLDER
+"""
+
+base = "cspvit/tiny_imagenet"
+model = dict(class_name="ViT", mixer=dict(name="attention", num_heads=4, fused=False))
