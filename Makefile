@@ -1,6 +1,9 @@
 # make demo   the main job on JAX, in an environment of its own
 # make test   every test on JAX, TensorFlow and PyTorch, in an environment of its own
 # make test-oldest   the quickest part of the tests with the oldest Keras that pyproject.toml allows
+# make test-exports   exports models in every way that there are packages for, runs what comes out, and
+#             writes the table of docs/export.md, in which what failed says so; then KerasHub's and
+#             scikit-learn's tests
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/ (needs npm);  make test-site  checks its links, and
@@ -42,12 +45,13 @@ DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
 RELEASE := .venv-release
+EXPORTS := .venv-exports
 SITE := .venv-site
 PAGE := build/static/demo
 OLDEST := $(TEST)/$(subst ==,-,$(OLDEST_KERAS))
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators test-oldest lint wheel release site test-site clean
+.PHONY: demo test test-accelerators test-exports test-oldest lint wheel release site test-site clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -59,6 +63,13 @@ test-accelerators: $(ACCELERATORS)/.installed
 	JAX_PLATFORMS=cpu TRITON_INTERPRET=1 \
 	KERAS_PERMIX_OLDER_TRITON=$(abspath $(ACCELERATORS)/older-triton) \
 	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators -m '' $(ARGS)
+
+test-exports: $(EXPORTS)/.installed
+	-KERAS_PERMIX_EXPORTS=$(abspath benchmarks/epyc/exports.csv) \
+	$(EXPORTS)/bin/python -m tests torch tensorflow jax tests/export -n 0 $(ARGS)
+	$(EXPORTS)/bin/python tools/tables.py
+	$(EXPORTS)/bin/python -m tests torch tests/test_hub.py tests/test_sklearn.py \
+		tests/test_surgery.py
 
 test-oldest: $(OLDEST)/.installed
 	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch $(OLDEST_TESTS) $(ARGS)
@@ -118,6 +129,16 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) --no-deps "$(BERT)"
 	@touch $@
 
+$(EXPORTS)/.installed: pyproject.toml
+	@echo "$(EXPORTS) 1/3: making the environment"
+	@$(PYTHON) -m venv --clear $(EXPORTS)
+	@echo "$(EXPORTS) 2/3: installing $(TORCH) and $(TENSORFLOW) (a minute or more)"
+	@$(EXPORTS)/$(PIP) "$(TORCH)"
+	@$(EXPORTS)/$(PIP) "$(TENSORFLOW)"
+	@echo "$(EXPORTS) 3/3: installing keras_permix with JAX and what it exports to (a minute or more)"
+	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" keras-hub scikit-learn
+	@touch $@
+
 $(OLDEST)/.installed: $(TEST)/.installed
 	@echo "$(TEST): installing $(OLDEST_KERAS) beside the newest"
 	@$(TEST)/$(PIP) --no-deps --upgrade --target $(@D) "$(OLDEST_KERAS)"
@@ -152,5 +173,5 @@ $(SITE)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(RELEASE) $(SITE) build dist site
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(EXPORTS) $(RELEASE) $(SITE) build dist site
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis

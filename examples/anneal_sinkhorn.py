@@ -7,10 +7,10 @@ same weights does the same without matrices. Two models learn to tell waves apar
 annealed; the script prints what each scores, and what is left of it when `CSP` takes over.
 """
 
+from keras_permix.layers import CSP, SinkhornCSP
+
 import keras
 import numpy as np
-
-from keras_permix.layers import CSP, SinkhornCSP
 
 TOKENS, WIDTH, GROUP, CLASSES, EPOCHS = 32, 32, 8, 4, 5
 WARM, COLD = 10.0, 1e-3

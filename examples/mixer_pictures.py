@@ -10,15 +10,12 @@ are the pixels of a 6 by 6 image, for GraphormerBlock the nodes of a ring.
 import argparse
 from pathlib import Path
 
-import keras
-import numpy as np
-from matplotlib.figure import Figure
-
 from keras_permix.analysis import influence_map, plot_influence_map
 from keras_permix.layers import (
     CSP,
     ButterflyAttention,
     ButterflyBlock,
+    CausalCSP,
     DampedEMA,
     FourierMixer,
     GraphormerBlock,
@@ -33,6 +30,10 @@ from keras_permix.layers import (
     SliceSort,
     SoftmaxAttention,
 )
+
+import keras
+import numpy as np
+from matplotlib.figure import Figure
 
 TOKENS, CHANNELS = 36, 32
 SIDE = 6  # of an image with as many pixels
@@ -63,6 +64,7 @@ def on_a_ring(block, num_heads):
 
 MIXERS = {
     "csp": lambda: CSP(),
+    "causal_csp": lambda: CausalCSP(delays=18),
     "slice_sort": lambda: SliceSort(),
     "sinkhorn_csp": lambda: SinkhornCSP(temperature=0.5, group_size=12),
     "simple_attention": lambda: SimpleAttention(4),

@@ -13,10 +13,6 @@ One recipe on CIFAR-10, three mixers: attention, CSP and sorting. The script dra
 import argparse
 from pathlib import Path
 
-import keras
-import numpy as np
-from matplotlib.figure import Figure
-
 from keras_permix.analysis import (
     plot_rank_residual,
     plot_residual_bound,
@@ -27,6 +23,10 @@ from keras_permix.analysis import (
 )
 from keras_permix.data import load_sheet
 from keras_permix.zoo import CSPViT, SliceViT, ViT
+
+import keras
+import numpy as np
+from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parent / "images" / "cifar10_test.png"
 PRESET = "cifar10_small"

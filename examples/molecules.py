@@ -11,11 +11,11 @@ beside the tests, whose gap between HOMO and LUMO is in hartree. Needs `keras_pe
 import argparse
 from pathlib import Path
 
-import keras
-import numpy as np
-
 from keras_permix.data import Pipeline, load_graphs
 from keras_permix.zoo import SliceGraphormer
+
+import keras
+import numpy as np
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "graphs" / "qm9_sample.csv"
 ASKED = ["CCO", "c1ccccc1", "CCCCCCCCCC"]

@@ -8,13 +8,13 @@ Needs about a minute on two CPU cores; everything it reads lies in the repositor
 import argparse
 from pathlib import Path
 
-import keras
-import numpy as np
-from matplotlib.figure import Figure
-
 from keras_permix.analysis import permutation_maps, plot_permutation_maps
 from keras_permix.data import load_sheet
 from keras_permix.zoo import CSPViT
+
+import keras
+import numpy as np
+from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parent / "images"
 CAT, DOG = 3, 5

@@ -8,10 +8,10 @@ accuracy before and after.
 
 import time
 
+from keras_permix.layers import CSP
+
 import keras
 import numpy as np
-
-from keras_permix.layers import CSP
 
 TOKENS, WIDTH, CLASSES = 64, 64, 4
 

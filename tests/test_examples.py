@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -74,6 +75,68 @@ def test_swap_mixer():
     assert [int(block) for block, *_ in swaps] == [5, 4, 3, 2, 1, 0]
     counts = [int(count.replace(",", "")) for _, count, _ in swaps]
     assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # CSPViT's
+
+
+def test_another_size():
+    printed = run("another_size.py", "--smoke", "--size", "40")
+    found = re.findall(r"40 pixels, (.*): [\d.]+ % right, [\d.]+ % after 1 steps", printed)
+    assert found == ["trained at 32", "fresh"] and "32 pixels, trained: " in printed
+
+
+def test_ways_to_train():
+    # On PyTorch it takes minutes to compile a step.
+    ways = {
+        "torch": ("lora", "ema", "bfloat16", "remat"),
+        "jax": ("compiled",),
+        "tensorflow": ("ema",),
+    }
+    ways = ("plain", *ways[keras.backend.backend()])
+    printed = run("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways)
+    found = dict(re.findall(r"(\w+): ([\d,]+) weights learn, [\d.]+ % right, a step", printed))
+    # Rank 4 of four dense layers in six blocks and of the patch embedding, the last norm, the head.
+    low_rank = 4 * (6 * (2 * (128 + 128) + 2 * (128 + 256)) + 48 + 128) + 2 * 128 + 129 * 10
+    assert list(found) == list(ways)
+    for way, count in found.items():
+        assert int(count.replace(",", "")) == (low_rank if way == "lora" else 611_978)
+
+
+def test_features():
+    printed = run("features.py", "--smoke")
+    scores = [float(score) for score in re.findall(r": ([\d.]+) % right", printed)]
+    assert "pixels: " in printed and "after block 5: " in printed and "all blocks: " in printed
+    assert len(scores) == 8 and min(scores) > 20  # the generated images are told by their color
+
+
+def test_export(tmp_path):
+    printed = run("export.py", "--out", str(tmp_path))
+    errors = re.findall(r"([\w.]+): logits differ by (\S+), [\d.]+ times the time", printed)
+    assert errors and all(float(error) < 1e-4 for _, error in errors)
+    assert re.findall(r"(\w+): \d+ %", printed) == [
+        "airplane", "automobile", "cat", "frog", "ship", "truck"
+    ]  # fmt: skip
+
+
+def test_quantize():
+    printed = run("quantize.py", "--smoke", "--rounds", "1")
+    found = re.findall(r"(\w+): ([\d.]+) MB of weights, ([\d.]+) % right", printed)
+    assert [dtype for dtype, _, _ in found] == ["float32", "int8", "int4"]
+    sizes = [float(size) for _, size, _ in found]
+    assert sizes[0] > 3 * sizes[1] and sizes[1] > 1.4 * sizes[2]
+
+
+def test_look_inside(tmp_path):
+    printed = run("look_inside.py", "--out", str(tmp_path), "--preset", "vit/test")
+    assert re.findall(r"(block_\d)/mixer: attention, ", printed) == ["block_0", "block_1"]
+    assert (tmp_path / "vit_test.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is absent")
+def test_tpu_fit(tmp_path):
+    printed = run("tpu_fit.py", "--smoke", "--out", str(tmp_path), "--steps", "2")
+    assert "1 devices in 1 processes" in printed
+    assert float(re.search(r"generated/test/top1: ([\d.]+)", printed)[1]) <= 1
+    assert f"preset: {tmp_path / 'preset'}" in printed
+    assert (tmp_path / "preset" / "model.weights.h5").is_file()
 
 
 def test_molecules():

@@ -103,6 +103,7 @@ PUBLIC = {
         "ButterflyLinearMLP",
         "ButterflyMLP",
         "CSP",
+        "CausalCSP",
         "DampedEMA",
         "FourierMixer",
         "GraphEmbedding",

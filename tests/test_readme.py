@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+from importlib.util import find_spec
 
 import keras
 import numpy as np
@@ -18,6 +19,9 @@ PAGES = (
     "CONTRIBUTING.md",
     "benchmarks/README.md",
     "benchmarks/waiting.md",
+    "docs/data.md",
+    "docs/export.md",
+    "docs/lra.md",
     "docs/mixers.md",
     "docs/models.md",
     "docs/training.md",
@@ -28,7 +32,7 @@ TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 # Each snippet, and what it prints where that is shown.
 SHOWN = [
     shown
-    for name in ("README.md", "docs/models.md", "docs/training.md")
+    for name in ("README.md", "docs/data.md", "docs/models.md", "docs/training.md")
     for shown in re.findall(
         r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS[name], re.DOTALL
     )
@@ -83,7 +87,8 @@ def examples():
     finder, found = doctest.DocTestFinder(), {}
     for module in pkgutil.walk_packages(keras_permix.__path__, "keras_permix."):
         one_backend = module.name.startswith("keras_permix.ops.backend.")
-        if not (one_backend or module.name.endswith("__main__")):
+        bridge = module.name == "keras_permix.hub" and not find_spec("keras_hub")
+        if not (one_backend or bridge or module.name.endswith("__main__")):
             for test in finder.find(importlib.import_module(module.name)):
                 if test.examples:
                     found[test.name] = test
@@ -102,3 +107,7 @@ def test_docstring_example_runs(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     runner.run(test, out=said.append)
     assert runner.failures == 0, "".join(said)
+
+
+def test_the_readme_is_read_at_one_sitting():
+    assert len(TEXTS["README.md"].splitlines()) < 150

@@ -12,7 +12,7 @@ from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
 # Parts whose modules people import by their own names, each public as a whole.
-OPEN = ("bench", "checksums", "layers.mixers", "machine", "preset_folders", "recipe")
+OPEN = ("bench", "checksums", "layers.mixers", "lra", "machine", "preset_folders", "recipe")
 OPEN += ("recipe_values", "safe_files", "scores", "training", "zoo.presets", "zoo.registry")
 
 

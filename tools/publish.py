@@ -16,6 +16,7 @@ from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
 STORY = ("README.md", "log.csv", "curves.png")
+PREFIX, OLD = ".publish", "old"  # of the folder to work in, and in it of what was replaced
 
 
 def publish(run, root=ROOT):
@@ -36,7 +37,8 @@ def publish(run, root=ROOT):
     record = read_record(run)
     _check(record, run)
     places = [root / "weights" / record["name"], root / "zoo" / record["name"]]
-    with tempfile.TemporaryDirectory(dir=root, prefix=".publish") as folder:
+    recover(root)
+    with tempfile.TemporaryDirectory(dir=root, prefix=PREFIX) as folder:
         preset, story = Path(folder, "preset"), Path(folder, "story")
         shutil.copytree(run / "preset", preset)
         if places[1].is_dir():
@@ -44,23 +46,34 @@ def publish(run, root=ROOT):
         story.mkdir(exist_ok=True)
         for file in STORY:
             shutil.copy(run / file, story / file)
-        replace_all({preset: places[0], story: places[1]}, Path(folder, "old"))
+        replace_all({preset: places[0], story: places[1]}, root, Path(folder, OLD))
     return places
 
 
-def replace_all(moves, old):
+def recover(root):
+    """Put back what a publishing that was killed had taken from its place, and remove the rest."""
+    for left in root.glob(f"{PREFIX}*"):
+        for kept in left.glob(f"{OLD}/*/*/*"):  # weights or zoo, class, preset
+            place = root / kept.relative_to(left / OLD)
+            if not place.exists():
+                os.rename(kept, place)
+        shutil.rmtree(left)
+
+
+def replace_all(moves, root, old):
     """Rename folders to their places, or leave all places as they were.
 
     Args:
-        moves: Dict from new folders to their places.
+        moves: Dict from new folders to their places in `root`.
+        root: The repository.
         old: Folder to keep in, till all is done, what stood there.
     """
     done = []
     try:
-        for number, (new, place) in enumerate(moves.items()):
-            kept = old / str(number)
+        for new, place in moves.items():
+            kept = old / place.relative_to(root)
             place.parent.mkdir(parents=True, exist_ok=True)
-            kept.parent.mkdir(exist_ok=True)
+            kept.parent.mkdir(parents=True, exist_ok=True)
             done.append((new, place, kept))
             if place.exists():
                 os.rename(place, kept)

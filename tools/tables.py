@@ -13,10 +13,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from keras_permix.lra.published import TASKS
+from keras_permix.lra.recipes import MODELS
+from keras_permix.lra.results import in_words, means, read_results
 from keras_permix.scores import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
+PAGES += (ROOT / "docs" / "export.md",)
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
@@ -26,11 +30,11 @@ COSTS = {
     "CSP": "O(N)",
     "SliceSort": "O(N log N)",
     "SimpleAttention": "O(N)",
-    "ButterflyAttention": "O(N √N)",
+    "ButterflyBlock": "O(N √N)",
     "DampedEMA": "O(N)",
     "SoftmaxAttention": "O(N²)",
 }
-NAMES = {"ButterflyAttention": "`ButterflyBlock` around attention"}
+NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
 
 
 def summary():
@@ -148,6 +152,41 @@ def texts():
         yield (*facts, f"{row['vs_attention']}×")
 
 
+def lra():
+    """One row per model: accuracy on each small task of the Long Range Arena, over the seeds."""
+    files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
+    rows = [row for file in files for row in read_results(file) if not row["changes"]]
+    found = means([row for row in rows if row["scale"] == "small"])
+    tasks = [task for task in TASKS if task != "pathx"]
+    yield ("model", *tasks)
+    for model in MODELS:
+        cells = [found.get((task, model)) for task in tasks]
+        if any(cells):
+            yield (f"`{model}`", *(in_words(*cell) if cell else "–" for cell in cells))
+
+
+def lengths():
+    """One row per mixer: steps of training, and of answering, in a second, by length; memory."""
+    rows = read("epyc", "lra_torch")
+    found = {(row["mixer"], row["tokens"]): row for row in rows}
+    tokens = list(dict.fromkeys(row["tokens"] for row in rows))
+    yield ("mixer", *(f"{number} tokens" for number in tokens), f"MB, {tokens[-1]} tokens")
+    for mixer in dict.fromkeys(row["mixer"] for row in rows):
+        each = [found[mixer, number] for number in tokens]
+        cells = (f"{row['train_steps_per_s']} / {row['infer_steps_per_s']}" for row in each)
+        yield (f"`{mixer}`", *cells, each[-1]["peak_mb"])
+
+
+def exports():
+    """One row per model: whether what each way makes of it answers as the model does."""
+    rows = read("epyc", "exports")
+    ways = sorted({(row["backend"], row["way"]) for row in rows})
+    found = {(row["backend"], row["way"], row["model"]): row["found"] for row in rows}
+    yield ("model", *(f"{backend}: {way}" for backend, way in ways))
+    for name in sorted({row["model"] for row in rows}):
+        yield (f"`{name}`", *(found.get((*way, name), "–") for way in ways))
+
+
 def read(machine, name):
     """Rows of a file of measurements."""
     with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
@@ -168,7 +207,8 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    for table in (summary, presets, ops, masked, plain, layers, growth, models, texts):
+    measured = (ops, masked, plain, layers, growth, models, texts, lengths)
+    for table in (summary, presets, *measured, lra, exports):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():

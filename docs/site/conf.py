@@ -23,12 +23,21 @@ html_show_sphinx = False
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # Keras' own, of `call` and `build`
+autodoc_mock_imports = ["keras_hub"]  # which nothing else here needs
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 3
 
 
 def setup(app):
+    app.connect("autodoc-skip-member", skip_others)
     app.connect("autodoc-process-signature", signature_of_init)
+
+
+def skip_others(app, what, name, thing, skip, options):
+    """Skip what a class has from Keras and PyTorch, with Keras' methods that look at inputs."""
+    routine = getattr(thing, "fget", thing)
+    others = not str(getattr(routine, "__module__", "")).startswith("keras_permix")
+    return skip or inspect.isroutine(routine) and others
 
 
 def signature_of_init(app, what, name, thing, options, signature, returns):

@@ -26,6 +26,10 @@ FILES = {
     "demo": "docs/site/demo.md",
     "guides/models": "docs/models.md",
     "guides/training": "docs/training.md",
+    "guides/distributed": "docs/distributed.md",
+    "guides/data": "docs/data.md",
+    "guides/lra": "docs/lra.md",
+    "guides/export": "docs/export.md",
     "zoo/index": "zoo/README.md",
     "zoo/weights": "weights/README.md",
     "benchmarks/index": "benchmarks/README.md",
@@ -39,7 +43,11 @@ FILES |= {page: f"{page}/README.md" for page in CARDS}
 LEADS = {"README.md": "index", "docs/mixers.md": "mixers/index"}
 LEADS |= {source: page for page, source in FILES.items()}
 
-FACES = ("layers", "ops", "zoo", "data", "analysis")  # of which every public name is shown
+BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are not shown
+# Of which every public name is shown.
+FACES = (
+    "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
+)  # fmt: skip
 MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
 LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
@@ -48,8 +56,6 @@ MEASURED = {
     "layers": "How many times as fast as attention ([Mixers](../benchmarks/index.md#mixers))",
     "growth": "What a token costs among many ([Sequences](../benchmarks/index.md#long-sequences))",
 }
-# What they call a layer that is measured around another.
-MEASURED_AS = {"ButterflyBlock": "ButterflyAttention"}
 
 
 def main(folder):
@@ -63,7 +69,9 @@ def pages():
     """The Markdown of every page, by its path without a suffix."""
     made = {page: cut(source, page) for page, source in FILES.items()}
     made |= {f"guides/{name}": cut("README.md", "guides/", title) for name, title in GUIDES.items()}
-    made["guides/replace_attention"] += rst(".. autofunction:: keras_permix.swap_mixer")
+    made["guides/replace_attention"] += rst(
+        ".. autofunction:: keras_permix.surgery.swap_mixer\n   :no-index:"
+    )
     for page in CARDS:
         made[page] += card_files(page)
     mixers = mixer_pages()
@@ -73,7 +81,10 @@ def pages():
     made["mixers/index"] = gallery() + contents(mixers, "mixers/")
     made["index"] = cut("README.md", "index").partition("\n## Use a trained model")[0]
     groups = {
-        "Guides": [*(f"guides/{name}" for name in GUIDES), "guides/models", "guides/training"],
+        "Guides": [
+            *(f"guides/{name}" for name in GUIDES),
+            *(page for page in FILES if page.startswith("guides/")),
+        ],
         "Look": ["demo", "mixers/index", "zoo/index", "benchmarks/index"],
         "Reference": [f"reference/{face}" for face in FACES],
         "Project": ["contributing", "changelog"],
@@ -146,7 +157,7 @@ def mixer_pages():
 def measured(name):
     """The rows of a mixer in the tables of the benchmarks, and where these stand."""
     text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
-    row = f"| `{MEASURED_AS.get(name, name)}` |"
+    row = f"| `{name}` |"
     made = ""
     for table, said in MEASURED.items():
         head, line, *rows = re.search(rf"<!-- {table} -->\n(.*?)<!--", text, re.S)[1].splitlines()
@@ -167,8 +178,10 @@ def gallery():
 
 
 def reference(face):
+    """Every public name, and of a class what it inherits as well, but for what Keras' own have."""
     name = f"keras_permix.{face}"
-    return f"# `{name}`\n" + rst(f".. automodule:: {name}\n   :members:\n   :imported-members:")
+    options = (":members:", ":imported-members:", f":inherited-members: {', '.join(BASES)}")
+    return f"# `{name}`\n" + rst("\n   ".join((f".. automodule:: {name}", *options)))
 
 
 def rst(directive):

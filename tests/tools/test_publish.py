@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 
 import pytest
 
@@ -126,3 +127,29 @@ def test_nothing_where_a_rename_fails(run, root, monkeypatch, fails, first):
     with pytest.raises(OSError, match="no room"):
         tool.publish(run, root)
     assert contents(root) == before
+
+
+@pytest.mark.parametrize("rename", range(1, 5))
+def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, monkeypatch, rename):
+    calls, before, move = [], contents(root), os.rename
+
+    def deadly(*paths):
+        calls.append(paths)
+        if len(calls) == rename:
+            os.kill(os.getpid(), signal.SIGKILL)
+        move(*paths)
+
+    if (process := os.fork()) == 0:
+        os.rename = deadly
+        tool.publish(run, root)
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == signal.SIGKILL
+    assert list(root.glob(".publish*")), "what this test is about"
+    tool.recover(root)
+    found = contents(root)
+    assert {path.split("/")[0] for path in found} == {"weights", "zoo"}
+    assert found["zoo/cspvit/mine/recipe.py"] == b"the recipe"
+    if rename <= 2:
+        assert found == before
+    tool.publish(run, root)
+    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")

@@ -52,8 +52,13 @@ def test_a_mixer_has_its_picture_text_and_docstring(layer):
 
 def test_a_mixer_has_its_measurements():
     rows = re.findall(r"^\| `(\w+)` \| 8×1024 \|", PAGES["mixers/ButterflyBlock"], re.MULTILINE)
-    assert rows == ["ButterflyAttention"]
+    assert rows == ["ButterflyBlock"]
     assert "| `CSP` | 2×4096 |" in PAGES["mixers/CSP"]
+
+
+def test_reference_shows_what_is_inherited_but_not_keras():
+    for face in SITE.FACES:
+        assert ":inherited-members: Model, Layer, " in PAGES[f"reference/{face}"]
 
 
 def test_every_trained_preset_has_a_card_with_its_recipe():

@@ -1,0 +1,146 @@
+"""Six ways to fine-tune one model: what each costs a step, and how good the model becomes.
+
+    python examples/ways_to_train.py [--data-dir FOLDER] [--ways plain lora ema] [--images 6400]
+
+`cspvit/cifar10_small` learns MNIST's digits, in one epoch of a part of them:
+
+* plain: AdamW on all weights.
+* lora: what dense layers learn is of rank 4; but for the head and the norm before it, all else is
+  frozen.
+* ema: what is kept in the end is a moving average of the weights.
+* bfloat16: computes in bfloat16, with weights in float32.
+* remat: the backward pass computes the blocks anew, in place of keeping what they held. (Keras
+  cannot do that on TensorFlow.)
+* compiled: XLA compiles the whole step, which on JAX and TensorFlow Keras does by itself; on
+  PyTorch `torch.compile` does, for minutes.
+
+Steps are timed in turns, as ratios; memory is that of a step at its peak. `--smoke` takes a few
+generated images.
+"""
+
+import argparse
+import statistics
+import time
+from functools import partial
+
+from keras_permix.bench.memory import peak_megabytes
+from keras_permix.data import generated_images, load_images
+from keras_permix.zoo import CSPViT
+
+import keras
+import numpy as np
+
+BATCH = 64
+
+
+def digits_model(dtype=None):
+    """The trained model with a fresh head, for the ten digits."""
+    return CSPViT.from_preset("cifar10_small", dtype=dtype).reset_classifier(10)
+
+
+def plain():
+    return digits_model(), {}
+
+
+def lora():
+    model = digits_model()
+    for weight in model.backbone.trainable_weights:
+        weight.trainable = False
+    for layer in model.backbone._flatten_layers():
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(4)
+    return model, {}
+
+
+def ema():
+    return digits_model(), dict(use_ema=True, ema_momentum=0.95)
+
+
+def bfloat16():
+    return digits_model("mixed_bfloat16"), {}
+
+
+def remat():
+    with keras.RematScope(mode="full"):
+        return digits_model(), {}
+
+
+def compiled():
+    return digits_model(), {}
+
+
+WAYS = {way.__name__: way for way in (plain, lora, ema, bfloat16, remat, compiled)}
+if keras.backend.backend() == "tensorflow":
+    del WAYS["remat"]
+
+
+def made(way, steps):
+    """A model ready to learn, by AdamW at a rate that falls to zero."""
+    keras.utils.set_random_seed(0)
+    model, optimizer = WAYS[way]()
+    rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
+    model.compile(
+        keras.optimizers.AdamW(rate, **optimizer),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=True if way == "compiled" else "auto",
+    )
+    return model
+
+
+def accuracy(model, images, labels):
+    """Percent of the images that the model has right."""
+    answers = model.predict(images, batch_size=256, verbose=0).argmax(axis=1)
+    return 100 * np.mean(answers == labels)
+
+
+def costs(models, images, labels, rounds):
+    """Seconds and megabytes of a step of each model, timed in turns."""
+    batch = images[:BATCH], labels[:BATCH]
+    steps = {way: partial(model.train_on_batch, *batch) for way, model in models}
+    peaks = {way: peak_megabytes(step) for way, step in steps.items()}
+    times = {way: [] for way in steps}
+    for _ in range(rounds):
+        for way, step in steps.items():
+            start = time.perf_counter()
+            step()
+            times[way].append(time.perf_counter() - start)
+    return {way: (statistics.median(times[way]), peaks[way]) for way in steps}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", help="folder of MNIST; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--images", type=int, default=6400, help="training images")
+    parser.add_argument("--rounds", type=int, default=9, help="steps that are timed")
+    parser.add_argument("--smoke", action="store_true", help="a few generated images")
+    arguments = parser.parse_args()
+
+    if arguments.smoke:
+        data = generated_images((28, 28, 1), 10, count=16)
+    else:
+        data = load_images("mnist", data_dir=arguments.data_dir)
+    # Three channels as the model has them; 28 pixels become 32 within.
+    train, test = ((np.repeat(images, 3, axis=-1), y) for images, y in (data.train, data.test))
+    images, labels = (array[: arguments.images] for array in train)
+
+    models, scores = [], {}
+    for way in dict.fromkeys(arguments.ways):
+        model = made(way, -(-len(images) // BATCH))
+        model.fit(images, labels, batch_size=BATCH, verbose=0)
+        scores[way] = accuracy(model, *(array[:2000] for array in test))
+        models.append((way, model))
+    found = costs(models, images, labels, arguments.rounds)
+    first, _ = found[models[0][0]]
+    for way, model in models:
+        learnt = sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
+        took, peak = found[way]
+        memory = "" if peak is None else f", {peak:.0f} MB"
+        print(
+            f"{way}: {learnt:,} weights learn, {scores[way]:.1f} % right, "
+            f"a step {took / first:.2f} times that of {models[0][0]}{memory}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Ways out of Keras: each writes a model to a file and gives a function that runs the file.
+
+A batch may have any size; sides of images, tokens and nodes are those of `make_inputs`.
+"""
+
+from importlib.util import find_spec
+
+import keras
+import numpy as np
+
+
+def saved_model(model, folder):
+    """TensorFlow's SavedModel, by Keras."""
+    import tensorflow as tf
+
+    model.export(folder / "model", verbose=False)
+    artifact = tf.saved_model.load(str(folder / "model"))
+
+    def run(inputs):
+        def constant(tensor, array):
+            return tf.constant(array.astype(tensor.dtype))
+
+        return artifact.serve(keras.tree.map_structure(constant, model.input, inputs)).numpy()
+
+    return run
+
+
+def litert(model, folder):
+    """LiteRT, once TensorFlow Lite, by Keras."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    path = folder / "model.tflite"
+    model.export(str(path), format="litert", verbose=False, input_signature=signature(model))
+    interpreter = Interpreter(str(path))
+
+    def run(inputs):
+        given = by_name(interpreter.get_input_details(), inputs, lambda entry: entry["name"])
+        for entry, array in given:
+            interpreter.resize_tensor_input(entry["index"], array.shape)
+        interpreter.allocate_tensors()
+        for entry, array in given:
+            interpreter.set_tensor(entry["index"], array.astype(entry["dtype"]))
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    return run
+
+
+def onnx(model, folder):
+    """ONNX, by Keras."""
+    path = str(folder / "model.onnx")
+    model.export(path, format="onnx", verbose=False, input_signature=signature(model))
+    return run_onnx(path)
+
+
+def openvino(model, folder):
+    """OpenVINO, by Keras."""
+    path = str(folder / "model.xml")
+    model.export(path, format="openvino", verbose=False, input_signature=signature(model))
+    return run_openvino(path)
+
+
+def torch_export(model, folder):
+    """`torch.export`: a program of PyTorch's own operations."""
+    import torch
+
+    torch.export.save(_program(model), folder / "model.pt2")
+    run = torch.export.load(folder / "model.pt2").module()
+    return lambda inputs: run(*_tensors(model, inputs)).detach().numpy()
+
+
+def onnx_dynamo(model, folder):
+    """ONNX, by PyTorch of today."""
+    import torch
+
+    path = str(folder / "model.onnx")
+    names = [tensor.name for tensor in model.inputs]
+    torch.onnx.export(
+        _program(model), f=path, input_names=names, dynamo=True, verbose=False, external_data=False
+    )
+    return run_onnx(path)
+
+
+def onnx_script(model, folder):
+    """ONNX, by PyTorch's older exporter, which traces what `torch.export` made."""
+    import torch
+
+    path = str(folder / "model.onnx")
+    names = [tensor.name for tensor in model.inputs]
+    torch.onnx.export(
+        _script(model),
+        _tensors(model, model.make_inputs(0, 2)),
+        path,
+        input_names=names,
+        dynamic_axes={name: {0: "batch"} for name in names},
+        dynamo=False,
+    )
+    return run_onnx(path)
+
+
+def openvino_onnx(model, folder):
+    """OpenVINO, from PyTorch's ONNX."""
+    onnx_script(model, folder)
+    return run_openvino(str(folder / "model.onnx"))
+
+
+def _program(model):
+    import torch
+
+    inputs = _tensors(model, model.make_inputs(0, 2))
+    free = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
+    with torch.no_grad():
+        return torch.export.export(_flat(model), inputs, dynamic_shapes=(free,), strict=False)
+
+
+def _script(model):
+    import torch
+
+    module = _program(model).module(check_guards=False)
+    module._forward_pre_hooks.clear()  # which compare sizes that the tracer has no numbers of
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.sym_size.int:
+            node.target = _size
+        elif any(isinstance(part.meta.get("val"), torch.SymInt) for part in node.all_input_nodes):
+            # Operators take no sizes that are traced, the methods of tensors do.
+            _, _, operator = str(node.target).partition("aten.")
+            node.target = getattr(torch.Tensor, operator.partition(".")[0], node.target)
+    module.recompile()
+
+    class Script(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = [module]  # not as a part, which could not be set to `eval`
+
+        def forward(self, *inputs):
+            return self.held[0](*inputs)
+
+    return Script().eval()
+
+
+def _size(tensor, axis):
+    """A size that the tracer sees."""
+    return tensor.shape[axis]
+
+
+def _flat(model):
+    """The model as a module of PyTorch that takes its inputs one by one."""
+    import torch
+
+    class Flat(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs):
+            packed = keras.tree.pack_sequence_as(self.model.input, list(inputs))
+            return self.model(packed, training=False)
+
+    return Flat().eval()
+
+
+def _tensors(model, inputs):
+    import torch
+
+    pairs = zip(model.inputs, keras.tree.flatten(inputs), strict=True)
+    return tuple(torch.from_numpy(array.astype(tensor.dtype)) for tensor, array in pairs)
+
+
+def signature(model):
+    """Shapes of the inputs, of which but the batch is known."""
+    example = model.make_inputs(0, 1)
+
+    def spec(tensor, array):
+        return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
+
+    return [keras.tree.map_structure(spec, model.input, example)]
+
+
+def by_name(entries, inputs, name_of):
+    """Pairs of an artifact's inputs and our arrays; names may have got something around them."""
+    if not isinstance(inputs, dict):
+        return [(entries[0], inputs)]
+    longest = sorted(inputs, key=len, reverse=True)
+    names = [next(name for name in longest if name in name_of(entry)) for entry in entries]
+    return [(entry, inputs[name]) for entry, name in zip(entries, names, strict=True)]
+
+
+def run_onnx(path):
+    """Run an ONNX file with ONNX Runtime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path)
+    types = {"float": "float32"}
+
+    def run(inputs):
+        feed = {}
+        for entry, array in by_name(session.get_inputs(), inputs, lambda entry: entry.name):
+            kind = entry.type.removeprefix("tensor(").removesuffix(")")
+            feed[entry.name] = np.asarray(array).astype(types.get(kind, kind))
+        return session.run(None, feed)[0]
+
+    return run
+
+
+def run_openvino(path):
+    """Run an ONNX or OpenVINO file with OpenVINO, in float32."""
+    import openvino
+
+    model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    def run(inputs):
+        pairs = by_name(model.inputs, inputs, lambda entry: entry.get_any_name())
+        feed = {e.get_any_name(): a.astype(e.element_type.to_dtype()) for e, a in pairs}
+        return model(feed)[0]
+
+    return run
+
+
+# The ways out of each backend, and the packages besides it that each takes.
+ONNX = ("onnx", "onnxruntime")
+WAYS = {
+    "tensorflow": {
+        "SavedModel": (saved_model, ()),
+        "LiteRT": (litert, ("ai_edge_litert",)),
+        "ONNX, Keras": (onnx, (*ONNX, "tf2onnx")),
+        "OpenVINO, Keras": (openvino, ("openvino",)),
+    },
+    "jax": {
+        "SavedModel": (saved_model, ("tensorflow",)),
+        "ONNX, Keras": (onnx, (*ONNX, "jax2onnx", "flax")),
+    },
+    "torch": {
+        "torch.export": (torch_export, ()),
+        "ONNX, dynamo": (onnx_dynamo, (*ONNX, "onnxscript")),
+        "ONNX, TorchScript": (onnx_script, ONNX),
+        "OpenVINO, from ONNX": (openvino_onnx, (*ONNX, "openvino")),
+    },
+}
+
+
+def lacking(packages):
+    """Which of the packages are not installed."""
+    return [name for name in packages if find_spec(name) is None]
