@@ -55,7 +55,10 @@ def fit_recipe(
         ConnectionError: if another process has stopped.
     """
     distribution = distribution or Distribution()
+    verbose = verbose if distribution.is_chief else 0
     progress = _begin(out, recipe, distribution)
+    if progress.epoch and verbose:
+        print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
     task = task_of(model)
     size, seed = recipe["batch_size"], recipe["seed"]
     training = task.batches(
@@ -84,7 +87,7 @@ def fit_recipe(
             initial_epoch=progress.epoch,
             epochs=recipe["epochs"],
             callbacks=callbacks,
-            verbose=verbose if distribution.is_chief else 0,
+            verbose=verbose,
         )
     return progress.rows
 

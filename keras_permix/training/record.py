@@ -16,6 +16,7 @@ from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
 
 FILE = "run.json"
+KEYS = ("name", "recipe", "command", "smoke", "version", "commits")  # more come with the epochs
 
 
 class Recorder(keras.callbacks.Callback):
@@ -35,14 +36,8 @@ class Recorder(keras.callbacks.Callback):
         super().__init__()
         self.folder = Path(folder)
         self.commit = current_commit()
-        self.record: dict[str, Any] = {
-            "name": run.name,
-            "recipe": run.source,
-            "command": run.command,
-            "smoke": run.smoke,
-            "version": __version__,
-            "commits": [],
-        }
+        known = (run.name, run.source, run.command, run.smoke, __version__, [])
+        self.record: dict[str, Any] = dict(zip(KEYS, known, strict=True))
         if (self.folder / FILE).is_file():
             self.record = read_record(folder)
 
@@ -70,12 +65,15 @@ def read_record(folder: StrPath) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"`{FILE}` must lie in the folder of a run. Received: {folder}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not (isinstance(record, dict) and record.keys() >= set(KEYS)):
+            raise ValueError(f"without all of {', '.join(KEYS)}")
     except ValueError as error:
         raise ValueError(
             f"`{FILE}` must be the JSON that a run writes. Remove it, and the run goes on. "
             f"Received: {path} ({error})"
         ) from error
+    return record
 
 
 def current_commit() -> str | None:

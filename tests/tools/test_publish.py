@@ -15,7 +15,14 @@ spec = importlib.util.spec_from_file_location("publish", ROOT / "tools" / "publi
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 
-RECORD = {"name": "cspvit/mine", "recipe": "zoo/cspvit/mine/recipe.py", "smoke": False}
+RECORD = {
+    "name": "cspvit/mine",
+    "recipe": "zoo/cspvit/mine/recipe.py",
+    "command": "permix train cspvit/mine",
+    "smoke": False,
+    "version": "0.1.0",
+    "commits": [],
+}
 
 
 @pytest.fixture(scope="module")

@@ -180,13 +180,23 @@ def test_commit_is_that_of_the_training(recipe, made, tmp_path, commit):
     assert metadata["commit"] == "a" * 40
 
 
-def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path, commit):
+def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path, commit, capsys):
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Stop()])
+        train(recipe, out=tmp_path / "run", verbose=2, callbacks=[Stop()])
+    assert "goes on" not in capsys.readouterr().out
     commit("b" * 40)
-    train(recipe, out=tmp_path / "run", verbose=0)
+    train(recipe, out=tmp_path / "run", verbose=2)
+    assert f"{tmp_path / 'run'}: goes on after epoch 1 of 2" in capsys.readouterr().out
     metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
     assert metadata["commit"] == f"{'a' * 40}, {'b' * 40}"
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "1", '{"name": "an app", "commits": 2}'])
+def test_a_file_that_another_program_calls_run_json_stays(recipe, made, tmp_path, content):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match="`run.json` must be the JSON that a run writes"):
+        train(recipe, out=tmp_path, verbose=0)
+    assert (tmp_path / "run.json").read_text() == content
 
 
 def test_current_commit(tmp_path, monkeypatch):
