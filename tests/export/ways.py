@@ -4,16 +4,19 @@ A batch may have any size; sides of images, tokens and nodes are those of `make_
 """
 
 from importlib.util import find_spec
+from unittest import mock
 
 import keras
 import numpy as np
+
+from keras_permix.ops.dispatch import dispatch
 
 
 def saved_model(model, folder):
     """TensorFlow's SavedModel, by Keras."""
     import tensorflow as tf
 
-    model.export(folder / "model", verbose=False)
+    model.export(folder / "model", verbose=False, input_signature=signature(model))
     artifact = tf.saved_model.load(str(folder / "model"))
 
     def run(inputs):
@@ -30,7 +33,8 @@ def litert(model, folder):
     from ai_edge_litert.interpreter import Interpreter
 
     path = folder / "model.tflite"
-    model.export(str(path), format="litert", verbose=False, input_signature=signature(model))
+    with reference():
+        model.export(str(path), format="litert", verbose=False, input_signature=signature(model))
     interpreter = Interpreter(str(path))
 
     def run(inputs):
@@ -56,7 +60,8 @@ def onnx(model, folder):
 def openvino(model, folder):
     """OpenVINO, by Keras."""
     path = str(folder / "model.xml")
-    model.export(path, format="openvino", verbose=False, input_signature=signature(model))
+    with reference():
+        model.export(path, format="openvino", verbose=False, input_signature=signature(model))
     return run_openvino(path)
 
 
@@ -166,6 +171,11 @@ def _tensors(model, inputs):
     return tuple(torch.from_numpy(array.astype(tensor.dtype)) for tensor, array in pairs)
 
 
+def reference():
+    """The reference in place of sorts by the bits of floats, which LiteRT and OpenVINO lack."""
+    return mock.patch.object(dispatch, "FORCED", "reference")  # as KERAS_PERMIX_IMPLEMENTATION
+
+
 def signature(model):
     """Shapes of the inputs, of which but the batch is known."""
     example = model.make_inputs(0, 1)
@@ -209,7 +219,7 @@ def run_openvino(path):
     model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
     def run(inputs):
-        pairs = by_name(model.inputs, inputs, lambda entry: entry.get_any_name())
+        pairs = by_name(model.inputs, inputs, lambda entry: " ".join(entry.get_names()))
         feed = {e.get_any_name(): a.astype(e.element_type.to_dtype()) for e, a in pairs}
         return model(feed)[0]
 

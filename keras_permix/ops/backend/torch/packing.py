@@ -24,8 +24,9 @@ class Packing(NamedTuple):
 def read(mask, x):
     """What `mask` says about the tokens of `x`."""
     real = mask.to(x.device).bool()
-    lengths, token = real.sum(1, keepdim=True), torch.arange(x.shape[1], device=x.device)
-    places = torch.where(real, real.cumsum(1), lengths + (~real).cumsum(1)) - 1
+    ones = real.long()  # ONNX adds up no booleans
+    lengths, token = ones.sum(1, keepdim=True), torch.arange(x.shape[1], device=x.device)
+    places = torch.where(real, ones.cumsum(1), lengths + (1 - ones).cumsum(1)) - 1
     if not at_hand(x):
         return Packing(real, lengths[:, None], places)
     stay = torch.equal(real, token < lengths)
