@@ -144,12 +144,15 @@ def models():
         yield (*facts, *(f"{row['step_ms']} ({row['vs_attention']}×)" for row in rows))
 
 
-def texts():
-    """One row per case and encoder of texts: milliseconds, and the ratio to its attention twin."""
-    yield ("case", "model", "parameters", "answer, ms", "step, ms", "times as fast a step")
-    for row in read("epyc", "models_text_torch"):
-        facts = [row[name] for name in ("case", "model", "parameters", "forward_ms", "step_ms")]
-        yield (*facts, f"{row['vs_attention']}×")
+def families():
+    """One row per case and model: the ratio of multiply-adds, milliseconds, the ratio of steps."""
+    measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
+    columns = (f"{name}: answer / step, ms (times as fast)" for name in BACKENDS)
+    yield ("case", "model", "parameters", "by multiply-adds", *columns)
+    for rows in zip(*measured, strict=True):
+        facts = [rows[0][name] for name in ("case", "model", "parameters")]
+        times = (f"{row['forward_ms']} / {row['step_ms']} ({row['vs_attention']}×)" for row in rows)
+        yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times)
 
 
 def lra():
@@ -207,7 +210,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, texts, lengths)
+    measured = (ops, masked, plain, layers, growth, models, families, lengths)
     for table in (summary, presets, *measured, lra, exports):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
