@@ -102,9 +102,8 @@ def load_recipe(
     options = values.pop("options", {})
     if option is not None:
         if option not in options:
-            raise ValueError(
-                f"`option` must be one of {sorted(options)} for {path}. Received: {option!r}"
-            )
+            known = f"one of {sorted(options)}" if options else "None, since there is none,"
+            raise ValueError(f"`option` must be {known} for {path}. Received: {option!r}")
         values = merge(values, options[option])
     return complete_recipe(values, overrides, path)
 
@@ -122,13 +121,26 @@ def complete_recipe(
     Raises:
         ValueError: for an unknown key, or a value out of bounds.
     """
-    overrides = list(overrides)
+    overrides = check_overrides(overrides)
     for override in overrides:
         values = merge(values, parse_override(override))
     _check_keys(values, source)
     values = merge(DEFAULTS, values)
     check_values(values, " with ".join([str(source), *overrides]))
     return values
+
+
+def check_overrides(overrides: Iterable[str]) -> tuple[str, ...]:
+    """Overrides as a tuple.
+
+    Raises:
+        ValueError: for a single string, which is one of characters.
+    """
+    if isinstance(overrides, str):
+        raise ValueError(
+            f'`overrides` must be a list of strings, such as ["epochs=2"]. Received: {overrides!r}'
+        )
+    return tuple(overrides)
 
 
 def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

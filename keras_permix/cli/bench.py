@@ -27,11 +27,14 @@ def add_parser(subparsers):
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
-    parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only")
+    parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only, in quotes")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument(
-        "--batch", type=int, help=f"texts in a batch of lra, else {bench_lra.BATCH}"
+        "--batch",
+        type=int,
+        default=argparse.SUPPRESS,
+        help=f"texts in a batch, of lra alone (default: {bench_lra.BATCH})",
     )
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
     parser.add_argument(
@@ -59,12 +62,13 @@ def run(arguments):
     cases = arguments.cases or list(bench.CASES)
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
-    if arguments.batch is not None and (arguments.batch < 1 or bench is not bench_lra):
+    batch = getattr(arguments, "batch", None)
+    if batch is not None and (batch < 1 or bench is not bench_lra):
         raise ValueError(
             "`--batch` must be at least 1, and is of lra alone. "
-            f"Received: {arguments.batch} for {arguments.what}"
+            f"Received: {batch} for {arguments.what}"
         )
-    own = {} if arguments.batch is None else {"batch": arguments.batch}
+    own = {} if batch is None else {"batch": batch}
     if arguments.device:
         check_device(arguments.device)
     if arguments.out:

@@ -61,10 +61,11 @@ def data_of(info, name=None):
     Raises:
         ValueError: if no name is given and the preset says none.
     """
-    if name is not None:
+    own = info.metadata.get("data")
+    if name is not None and name != own:
         return {"name": name}
-    if info.metadata.get("data") is None:
+    if own is None:
         raise ValueError(
             f"The preset must name its data set, or `--data` be given. Received: {info.name}"
         )
-    return {"name": info.metadata["data"], **(info.metadata.get("data_options") or {})}
+    return {"name": own, **(info.metadata.get("data_options") or {})}

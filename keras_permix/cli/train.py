@@ -73,7 +73,7 @@ def run(arguments):
         say = print if distribution.is_chief else _nothing
         scores = distribution.from_chief(finished_scores, asked, folder)
         if scores is not None:
-            say(f"{folder}: this run is finished, all {epochs} epochs, and nothing is done again")
+            say(f"{folder}: this run is finished, all {epochs} epochs; another --out trains anew")
         else:
             say(f"{asked.name}: {epochs} epochs, to keep in {folder}; after a kill, start it again")
             scores = train(

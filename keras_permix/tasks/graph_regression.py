@@ -74,6 +74,16 @@ class GraphRegression(Task):
     def _only_what_is_taken(self, inputs, targets, epoch, index):
         return {name: inputs[name] for name in self.model.input}, targets
 
+    def scale(self, dataset: Dataset) -> dict[str, Any]:
+        """Mean and standard deviation of the training targets, in four digits."""
+        if not {"mean", "std"} <= self.config.keys():
+            return {}
+        targets = _targets(dataset.train)
+        stds = targets.std(axis=0)
+        numbers = {"mean": targets.mean(axis=0), "std": np.where(stds > 0, stds, 1)}
+        rounded = {name: [float(f"{v:.4g}") for v in found] for name, found in numbers.items()}
+        return {name: found[0] if len(found) == 1 else found for name, found in rounded.items()}
+
     def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:
             raise ValueError(
@@ -86,10 +96,7 @@ class GraphRegression(Task):
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
         """Mean absolute error of answering each graph with the mean of the training targets."""
-        train, test = (
-            source.targets if targets is None else targets
-            for source, targets in (dataset.train, dataset.test)
-        )
+        train, test = _targets(dataset.train), _targets(dataset.test)
         return {"mae_of_mean": float(np.abs(test - np.mean(train, axis=0)).mean())}
 
     def read(self, arguments: Sequence[str]) -> Any:
@@ -117,3 +124,9 @@ class GraphRegression(Task):
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
         return [f"{value:.6g}  {label}" for value, label in zip(output, labels, strict=True)]
+
+
+def _targets(part):
+    """The targets of a part of a data set, `(graphs, targets)`."""
+    source, targets = part
+    return source.targets if targets is None else targets

@@ -78,6 +78,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def scale(self, dataset: Dataset) -> dict[str, Any]:
+        """Arguments of a model that is to be trained on a data set, such as the targets' mean."""
+        return {}
+
     def loss(self, label_smoothing: float = 0.0) -> Any:
         """The Keras loss."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ import keras
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.data.dataset import size_of, some
+from keras_permix.data.dataset import fingerprint, size_of, some
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution
 from keras_permix.training.finite import StopWhereNotFinite
@@ -49,14 +49,14 @@ def fit_recipe(
         The rows of the log, one per epoch.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe.
+        ValueError: if the folder holds a run of another recipe or of other data.
         FloatingPointError: if loss or weights are no longer finite; the folder keeps the last
             epoch in which they were.
         ConnectionError: if another process has stopped.
     """
     distribution = distribution or Distribution()
     verbose = verbose if distribution.is_chief else 0
-    progress = _begin(out, recipe, distribution)
+    progress = _begin(out, recipe, dataset, distribution)
     if progress.epoch and verbose:
         print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
     task = task_of(model)
@@ -103,12 +103,12 @@ class Together(keras.callbacks.Callback):
         self.distribution.wait()
 
 
-def _begin(out, recipe, distribution):
+def _begin(out, recipe, dataset, distribution):
     """The chief's `RunFolder`, and what the other processes hear of it."""
     opened = []
 
     def open_folder():
-        opened.append(RunFolder(out, recipe))
+        opened.append(RunFolder(out, recipe, fingerprint(dataset)))
         return opened[0].rows
 
     rows = distribution.from_chief(open_folder)

@@ -16,7 +16,7 @@ from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
 
 FILE = "run.json"
-KEYS = ("name", "recipe", "command", "smoke", "version", "commits")  # more come with the epochs
+KEYS = {"name", "recipe", "command", "smoke", "commits"}  # which others read
 
 
 class Recorder(keras.callbacks.Callback):
@@ -36,8 +36,14 @@ class Recorder(keras.callbacks.Callback):
         super().__init__()
         self.folder = Path(folder)
         self.commit = current_commit()
-        known = (run.name, run.source, run.command, run.smoke, __version__, [])
-        self.record: dict[str, Any] = dict(zip(KEYS, known, strict=True))
+        self.record: dict[str, Any] = {
+            "name": run.name,
+            "recipe": run.source,
+            "command": run.command,
+            "smoke": run.smoke,
+            "version": __version__,
+            "commits": [],
+        }
         if (self.folder / FILE).is_file():
             self.record = read_record(folder)
 
@@ -66,8 +72,8 @@ def read_record(folder: StrPath) -> dict[str, Any]:
         raise ValueError(f"`{FILE}` must lie in the folder of a run. Received: {folder}")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if not (isinstance(record, dict) and record.keys() >= set(KEYS)):
-            raise ValueError(f"without all of {', '.join(KEYS)}")
+        if not (isinstance(record, dict) and record.keys() >= KEYS):
+            raise ValueError(f"without all of {', '.join(sorted(KEYS))}")
     except ValueError as error:
         raise ValueError(
             f"`{FILE}` must be the JSON that a run writes. Remove it, and the run goes on. "

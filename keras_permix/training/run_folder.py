@@ -35,17 +35,21 @@ class RunFolder(Progress):
     Args:
         path: The folder of the run. Made if absent.
         recipe: The recipe as a dict; a run is resumed only with the recipe it began with.
+        data: The `fingerprint` of its data, and with these; `None`: whatever they are.
 
     Raises:
         ImportError: if what records a run is not installed.
-        ValueError: if the folder holds a run of another recipe, or damaged checkpoints alone.
+        ValueError: if the folder holds a run of another recipe or of other data, or damaged
+            checkpoints alone.
         OSError: if another process trains in the folder, or it cannot be written.
     """
 
-    def __init__(self, path: StrPath, recipe: dict[str, Any]) -> None:
+    def __init__(
+        self, path: StrPath, recipe: dict[str, Any], data: dict[str, Any] | None = None
+    ) -> None:
         check_installed()
         super().__init__(recipe)
-        self.path = Path(path)
+        self.path, self.data = Path(path), data
         self.path.mkdir(parents=True, exist_ok=True)
         if not hold_folder(self.path):
             raise OSError(
@@ -59,7 +63,7 @@ class RunFolder(Progress):
             raise
 
     def keep(self, weights: bytes) -> None:
-        state = {"recipe": _plain(self.recipe), "rows": self.rows}
+        state = {"recipe": _plain(self.recipe), "rows": self.rows, "data": self.data}
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
         write_text(self.path / "log.csv", format_log(self.rows))
         write_events(self.path / "tensorboard", self.rows)
@@ -83,6 +87,14 @@ class RunFolder(Progress):
             raise ValueError(
                 "A run is resumed with the recipe it began with. Give another `--out` folder "
                 f"or the old values. Received: {self.path}, where {changed} differ"
+            )
+        began = state.get("data")
+        if self.data and began and began != self.data:
+            differ = [key for key in self.data if self.data[key] != began.get(key)]
+            raise ValueError(
+                "A run is resumed with the data it began with. Give another `--out` folder or the "
+                f"old data. Received: {self.path}, where {', '.join(differ)} differ: "
+                f"{[began.get(key) for key in differ]}, and now {[self.data[k] for k in differ]}"
             )
         self.rows = state["rows"]
 

@@ -9,9 +9,11 @@ import keras
 
 from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
-from keras_permix.tasks import TASKS
+from keras_permix.data import Dataset
+from keras_permix.tasks import TASKS, task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.names import load_preset
+from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +36,8 @@ def check_data(recipe: dict[str, Any]) -> None:
     task = _class_of(recipe).task_for({**stored, **recipe["model"]})
     if recipe["data"].get("source") in ("folder", "csv") and task != "image_classification":
         raise ValueError(
-            "Folders and lists of images are for a model that classifies images. Received: "
+            "Folders and lists of images are for a model that classifies images; other data are "
+            "named by a recipe, as docs/training.md shows. Received: "
             f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
         )
     TASKS[task].check_data(recipe["data"])
@@ -101,6 +104,31 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
     if len(labels) == model.output_shape[-1]:
         model.labels = list(labels)
     return model
+
+
+def fit_scale(model: Model, recipe: dict[str, Any], dataset: Dataset) -> Model:
+    """The model in the scale of its data, where it answers with numbers (`Task.scale`).
+
+    What the recipe says stays, and what a preset says, if the targets are the preset's own.
+
+    Args:
+        model: The model of the recipe, fresh from `make_model`.
+        recipe: A dict as `load_recipe` gives it.
+        dataset: The `Dataset` to train on.
+
+    Returns:
+        The model, or one like it with the same weights.
+    """
+    names = tuple(dataset.labels)
+    if len(names) != model.output_shape[-1] or recipe["init"] and names == model.labels:
+        return model
+    found = {k: v for k, v in task_of(model).scale(dataset).items() if k not in recipe["model"]}
+    if not found:
+        return model
+    scaled = type(model).from_config({**model.get_config(), **found})
+    scaled.set_weights(model.get_weights())
+    transfer_trainable(model, scaled, new_head=False)
+    return scaled
 
 
 def take_assets(model: Model, folder: StrPath) -> None:

@@ -9,6 +9,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.data.dataset import some
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.backend import running
+from keras_permix.recipe import check_overrides
 from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution, distributed
@@ -19,7 +20,13 @@ from keras_permix.training.record import Recorder
 from keras_permix.training.run import Run
 from keras_permix.training.run_folder import check_installed
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.training.start import check_data, fit_head, make_model, take_assets
+from keras_permix.training.start import (
+    check_data,
+    fit_head,
+    fit_scale,
+    make_model,
+    take_assets,
+)
 
 SMOKE_SAMPLES = 32
 
@@ -51,8 +58,9 @@ def train(
 
     A recipe may start from a preset's weights (`init`), keep parts of them (`freeze`), and read
     images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
-    `num_classes`, the model has as many as the data has labels. A folder of images, or a CSV file
-    that lists them, needs no recipe: `train("photos", overrides=["init=cspvit/cifar10_small"])`.
+    `num_classes`, the model has as many as the data has labels; without `mean` and `std`, a model
+    of numbers takes those of the training targets. A folder of images, or a CSV file that lists
+    them, needs no recipe: `train("photos", overrides=["init=cspvit/cifar10_small"])`.
 
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
     preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
@@ -80,7 +88,8 @@ def train(
         A `Trained`: `model`, `rows`, `scores`, `folder`.
 
     Raises:
-        ValueError: for an unknown recipe, option or value, or a folder with another recipe's run.
+        ValueError: for an unknown recipe, option or value, or a folder with the run of another
+            recipe or of other data.
         FloatingPointError: if the loss or a weight is no longer finite.
         OSError: for data that is not to be had.
         ConnectionError: if another process of the run has ended.
@@ -98,7 +107,8 @@ def train(
             f"Received: steps_per_execution={steps_per_execution}"
         )
     check_integer("workers", workers)
-    run = recipe if isinstance(recipe, Run) else Run(str(recipe), option, tuple(overrides), smoke)
+    overrides = check_overrides(overrides)
+    run = recipe if isinstance(recipe, Run) else Run(str(recipe), option, overrides, smoke)
     folder = Path(out or run.folder)
     values = run.values
     check_installed()
@@ -116,7 +126,7 @@ def train(
             dataset = task.load(values["data"], data_dir, seed=values["seed"])
         dataset = replace(dataset, test=some(dataset.test, values["test_samples"]))
         with distribution.scope():
-            model = fit_head(model, values, dataset.labels)
+            model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
         task_of(model).check_labels(dataset)
         recorder = Recorder(folder, run)
         if distribution.is_chief:

@@ -31,6 +31,8 @@ def _checked(name):
         call = signature.bind(self, x, *args, **kwargs)
         held_out = call.arguments.get("validation_data")
         beside, *targets = held_out if isinstance(held_out, tuple | list) else (held_out,)
+        if x is None or isinstance(x, dict) and not x:
+            raise ValueError(f"`x` must be what the model takes. Received: {name} of x={x}")
         (x, first), (beside, other) = self.opened(x), self.opened(beside)
         # One batch is no more than a step, for which a tensor would leave its device.
         whole = not name.endswith("_on_batch")

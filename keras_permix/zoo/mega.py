@@ -180,7 +180,8 @@ class MEGA(SequenceClassifier):
 
         Raises:
             ValueError: for a model of pairs or images, one that is not causal or whose average is
-                truncated, tokens out of range, or more than `max_length` of them without chunks.
+                truncated, tokens out of range, more than `max_length` of them without chunks, or a
+            state of anything else or of another number of texts.
 
         Example:
 
@@ -202,7 +203,11 @@ class MEGA(SequenceClassifier):
             tokens = np.asarray(tokens)
             check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_length": np.inf})
         blocks = [self.get_layer(f"block_{index}") for index in range(config["depth"])]
-        state = state or {"blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)}
+        start: dict[str, Any] = {
+            "blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)
+        }  # fmt: skip
+        _check_state(state, start, tokens.shape[0])
+        state = start if state is None else state
         x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
         for block, before in zip(blocks, state["blocks"], strict=True):
             x, after = block.stream(x, before)
@@ -223,6 +228,22 @@ class CSPMEGA(MEGA):
     complete sort, instead of attention."""
 
     default_mixer = {"name": "csp", "group_size": None}
+
+
+def _check_state(state, start, texts):
+    """Check that a state is what `stream` gave, for as many texts."""
+    if state is None:
+        return
+    if not isinstance(state, dict) or state.keys() != start.keys():
+        raise ValueError(
+            f"`state` must be what `stream` gave before, or None. Received: {str(state)[:100]}"
+        )
+    before = state["total"].shape[0]
+    if isinstance(texts, int) and isinstance(before, int) and texts != before:
+        raise ValueError(
+            "`tokens` must be of the texts that `state` is of. "
+            f"Received: tokens of {texts}, state of {before}"
+        )
 
 
 def _embed(tokens, mask, config, dtype):

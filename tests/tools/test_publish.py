@@ -20,7 +20,6 @@ RECORD = {
     "recipe": "zoo/cspvit/mine/recipe.py",
     "command": "permix train cspvit/mine",
     "smoke": False,
-    "version": "0.1.0",
     "commits": [],
 }
 

@@ -70,7 +70,7 @@ def test_what_is_frozen_stays_and_the_rest_moves(trained):
 def test_the_preset_is_measured_again_and_asked(trained, capsys):
     folder, done = trained
     preset = str(folder / "run/preset")
-    assert main(["evaluate", preset, "--data-dir", str(folder)]) == 0
+    assert main(["evaluate", preset, "--data", "pets", "--data-dir", str(folder)]) == 0
     score = done.scores["pets/test/top1"]
     assert f"pets/test/top1: {100 * score:.2f} %" in capsys.readouterr().out
     assert main(["predict", preset, str(folder / "pets/cats/0.png")]) == 0
@@ -217,9 +217,9 @@ def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
 def test_a_preset_that_takes_no_images(init, tmp_path, capsys):
     photos(tmp_path / "photos", count=2)
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
-    assert f"are for a model that classifies images. Received: init='{init}'" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "are for a model that classifies images; other data are named by a recipe" in said
+    assert f"Received: init='{init}'" in said
 
 
 @pytest.mark.parametrize(

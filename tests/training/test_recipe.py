@@ -74,7 +74,8 @@ def test_overrides_are_literals_or_words(tmp_path):
         (MINIMAL + 'optimizer = dict(name="adamw")', {}, "`optimizer.learning_rate` must.*=None"),
         (MINIMAL, {"overrides": ["schedule=cosine"]}, "`schedule` must be a dict.*'cosine'"),
         ('data = dict(name="mnist")', {}, r"missing keys \['model'\]"),
-        (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\]"),
+        (MINIMAL, {"option": "wide"}, "`option` must be None, since there is none"),
+        (MINIMAL, {"overrides": "epochs=2"}, "`overrides` must be a list.*: 'epochs=2'"),
         (MINIMAL, {"overrides": ["epochs"]}, "`key=value`. Received: 'epochs'"),
     ],
 )

@@ -75,6 +75,18 @@ def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("part", ["labels", "train", "test"])
+def test_run_of_other_data_is_not_resumed(finished, part):
+    """A class more, a sample less, or targets that were changed."""
+    images = runs.make_images()
+    (x, y), (held_out, answers) = images.train, images.test
+    other = {"labels": (*"abcd",), "train": (x[1:], y[1:]), "test": (held_out, answers[::-1])}
+    changed = dataclasses.replace(images, **{part: other[part]})
+    with pytest.raises(ValueError, match=f"data it began with.*where {part} differ"):
+        train(runs.RECIPE, changed, finished[0], verbose=0)
+
+
 def test_run_of_another_recipe_is_not_resumed(finished):
     out, _, _ = finished
     with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):

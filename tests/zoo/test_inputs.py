@@ -14,7 +14,7 @@ from tests.zoo.models import tiny
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
 LABELS = np.arange(4) % 3
-SCALED = {"0–1": IMAGES / 255, "-1…1": IMAGES / 127.5 - 1}
+SCALED = {"0–1": IMAGES / 255, "-1…1": IMAGES / 127.5 - 1, "mask": (IMAGES > 99).astype("int64")}
 WIDE = IMAGES.astype("uint16") * 257
 
 
@@ -150,6 +150,8 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
         (list(IMAGES), r"`np.stack` makes a batch of images. Received: images.shape=\(8, 8, 3\)"),
         ("cat.png", "takes arrays of images, and no texts; `keras_permix.data.read_image`"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
+        (None, "`x` must be what the model takes. Received: predict of x=None"),
+        ({}, "`x` must be what the model takes. Received: predict of x={}"),
         (IMAGES[:0], r"`x` must hold one sample or more. Received: x of shape \(0, 8, 8, 3\)"),
     ],
 )
@@ -219,8 +221,10 @@ def test_images_of_the_range_are_taken_as_they_are(images, compiled):
 
 
 @pytest.mark.parametrize(
-    "images", [-70.0 + IMAGES, 70.0 + IMAGES, np.where(IMAGES == 7, np.nan, IMAGES), WIDE]
-)
+    "images",
+    [-70.0 + IMAGES, 70.0 + IMAGES, np.where(IMAGES == 7, np.nan, IMAGES), WIDE,
+     IMAGES.astype("int32") - 5, IMAGES.astype("int64") + 5],
+)  # fmt: skip
 def test_bounds(images):
     with pytest.raises(ValueError, match="Received: x from "):
         check_image_range(np.clip(images, -65, 70000))

@@ -212,6 +212,23 @@ def test_stream_gives_what_the_whole_text_gives(case):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"a": 1}, "`state` must be what `stream` gave before, or None. Received: {'a': 1}"),
+        ({}, "`state` must be what `stream` gave before, or None. Received: {}"),
+        (1, "tokens of 2, state of 1"),
+    ],
+)
+def test_a_state_is_of_the_same_texts(state, message):
+    model = make(causal=True)
+    if state == 1:
+        *_, state = model.stream(np.full((1, 4), 3))
+    with pytest.raises(ValueError, match=message):
+        model.stream(np.full((2, 4), 3), state)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (dict(), "`stream` needs a block with causal=True.*Received: causal=False"),

@@ -1,6 +1,7 @@
 """Sets of graphs with targets: molecules as SMILES, or graphs in files of one per line."""
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -193,7 +194,10 @@ def _read_graph(row, edge_features):
 
 def _number(row, column, factor):
     try:
-        return factor * float(row[column])
+        number = float(row[column])
+        if not math.isfinite(number):
+            raise ValueError(f"{number} is none")
+        return factor * number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"Every row must have a number under {column!r}. "

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 RANGE = (0, 255)
-OVERSHOOT = 64  # of both ends, which resampling filters may pass
+OVERSHOOT = 64  # of both ends, which resampling filters of floats may pass
 SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
 IMAGES = 64  # as many are looked at
 
@@ -37,12 +37,14 @@ def check_image_range(images):
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
     if not np.isfinite(low + high):
         raise ValueError(f"`x` must hold images of 0–255, of finite numbers. {received}")
-    if not (RANGE[0] - OVERSHOOT <= low and high <= RANGE[1] + OVERSHOOT):
+    whole = "int" in dtype
+    overshoot = 0 if whole else OVERSHOOT
+    if not (RANGE[0] - overshoot <= low and high <= RANGE[1] + overshoot):
         raise ValueError(
             "`x` must hold images of 0–255, which the model itself scales: those of 16 bits are "
             f"divided by 257 first. {received}"
         )
-    if (dtype == "bool" or "float" in dtype) and 0 < max(-low, high) <= SCALED:
+    if 0 < max(-low, high) <= (1 if whole else SCALED):
         return (
             "`x` must hold images of 0–255, and seems to be scaled already, which the model does "
             f"itself: give it the images as they were, or times 255 if they are of 0–1. {received}"

@@ -118,6 +118,13 @@ def test_a_file_of_molecules():
     np.testing.assert_array_equal(targets, np.array(gaps, "float32")[:, None])
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "abc", ""])
+def test_targets_are_numbers(number, tmp_path):
+    (tmp_path / "some.csv").write_text(f"smiles,y\nCCO,1.5\nCCC,{number}\n")
+    with pytest.raises(ValueError, match="Every row must have a number under 'y'.*'CCC'"):
+        load_graphs("mine", tmp_path, train="some.csv", test="some.csv")
+
+
 @pytest.fixture
 def esol(tmp_path, monkeypatch):
     """A folder with a miniature of ESOL, whose SMILES end with a blank as some of the set do."""

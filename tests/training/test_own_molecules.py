@@ -1,0 +1,68 @@
+"""A file of molecules and a number of each: a preset of another number learns it in its scale."""
+
+import numpy as np
+import pytest
+
+from keras_permix.training import train
+from keras_permix.zoo import SliceGraphormer
+from tests.zoo.models import weights
+
+pytest.importorskip("rdkit")
+pytestmark = pytest.mark.once
+
+SMILES = ("C", "CC", "CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCC", "OCCO")
+TARGETS = np.random.default_rng(0).normal([-3, 0, 50], [1, 2, 30], (len(SMILES), 3))
+LABELS = ("logS", "logP", "kelvin")
+MEAN = [float(f"{number:.4g}") for number in TARGETS.astype("float32").mean(0)]
+STD = [float(f"{number:.4g}") for number in TARGETS.astype("float32").std(0)]
+RECIPE = """
+init = "slicegraphormer/test"
+data = dict(name="mine", train="some.csv", test="some.csv", labels=("logS", "logP", "kelvin"))
+freeze = ["block_*"]
+batch_size = 4
+epochs = 1
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [",".join([text, *map(str, row)]) for text, row in zip(SMILES, TARGETS, strict=True)]
+    (tmp_path / "some.csv").write_text("\n".join([",".join(["smiles", *LABELS]), *rows]))
+    (tmp_path / "mine.py").write_text(RECIPE)
+    return "mine.py"
+
+
+def test_a_preset_takes_the_scale_of_other_targets(recipe):
+    done = train(recipe, overrides=["optimizer.learning_rate=0.0"], out="run", verbose=0)
+    config = SliceGraphormer.from_preset("run/preset").get_config()
+    assert (config["mean"], config["std"]) == (MEAN, STD)
+    preset = SliceGraphormer.from_preset("test")
+    for name, array in weights(preset).items():
+        np.testing.assert_array_equal(weights(done.model)[name], array)
+    frozen = {layer.name for layer in done.model.layers if not layer.trainable}
+    assert {name for name in frozen if name.startswith("block_")} == {
+        layer.name for layer in preset.layers if layer.name.startswith("block_")
+    }
+    output = (preset.predict(list(SMILES), verbose=0) - preset.get_config()["mean"]) / (
+        preset.get_config()["std"]
+    )
+    expected = np.array(MEAN) + np.array(STD) * output
+    np.testing.assert_allclose(
+        done.model.predict(list(SMILES), verbose=0), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("said", [("model.mean=1.5", "model.std=2.0"), ("model.mean=1.5",)])
+def test_what_the_recipe_says_stays(recipe, said):
+    train(recipe, overrides=said, out="run", verbose=0)
+    config = SliceGraphormer.from_preset("run/preset").get_config()
+    assert config["mean"] == 1.5
+    assert config["std"] == (2.0 if len(said) == 2 else STD)
+
+
+def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
+    train(recipe, out="first", overrides=["model.mean=1.5", "model.std=2.0"], verbose=0)
+    train(recipe, out="second", overrides=["init=first/preset"], verbose=0)
+    config = SliceGraphormer.from_preset("second/preset").get_config()
+    assert (config["mean"], config["std"]) == (1.5, 2.0)
