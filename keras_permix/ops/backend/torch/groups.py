@@ -12,8 +12,6 @@ from torch.nn.functional import pad
 from keras_permix.ops.backend.torch.numpy_sort import counting_to, sort_in_numpy
 from keras_permix.ops.backend.torch.tracing import compiling, exporting
 
-LAST = {True: float("inf"), False: float("nan")}  # by whether it is exported
-
 
 def by_torch(x, lengths, plan, traced):
     tokens = x.shape[1]
@@ -39,10 +37,12 @@ def by_torch(x, lengths, plan, traced):
 def _fill_up(x, lengths, size):
     """Whole groups, with what PyTorch sorts behind everything else in place of padding.
 
-    That is NaN, for which ONNX has no place in the order: OpenVINO sorts it to the front.
+    That is NaN. ONNX has no place for it in the order, and OpenVINO sorts it to the front: infinity
+    in what is exported.
     """
     missing = -x.shape[1] % size
-    highest = torch.iinfo(x.dtype).max if not x.is_floating_point() else LAST[exporting()]
+    last = float("inf" if exporting() else "nan")
+    highest = last if x.is_floating_point() else torch.iinfo(x.dtype).max
     if lengths is not None:
         real = torch.arange(x.shape[1], device=x.device)[:, None] < lengths
         x = torch.where(real, x, torch.full_like(x[:1, :1, :1], highest))
