@@ -30,7 +30,7 @@ def _einsum_dense(layer, x, y):
 
 
 def _block_dense(layer, x, y):
-    per_output = x[-1] // layer.blocks + layer.use_bias
+    per_output = x[layer.axis] // layer.blocks + layer.use_bias
     return math.prod(y) * per_output + _activation(layer, x, y)
 
 

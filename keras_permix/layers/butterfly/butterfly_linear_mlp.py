@@ -6,7 +6,12 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.butterfly.block_dense import BlockDense
+from keras_permix.layers.butterfly.block_dense import (
+    BlockDense,
+    as_columns,
+    as_rows,
+    check_activation,
+)
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops.butterfly import exchange
@@ -24,7 +29,7 @@ class ButterflyLinearMLP(Composite):
 
     Args:
         expansion: Hidden units for each channel.
-        activation: What `keras.activations.get` takes.
+        activation: What `keras.activations.get` takes, and works element by element.
 
     Raises:
         ValueError: for an argument out of range, or a number of channels that is no square.
@@ -44,7 +49,7 @@ class ButterflyLinearMLP(Composite):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.expansion = check_integer("expansion", expansion)
-        self.activation = keras.activations.get(activation)
+        self.activation = check_activation(activation)
 
     def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1] or 0
@@ -55,7 +60,8 @@ class ButterflyLinearMLP(Composite):
                 f"Received: input_shape={tuple(input_shape)}"
             )
         wide, policy = side * self.expansion, self.dtype_policy
-        spread, gather = dict(use_bias=False, dtype=policy), dict(dtype=policy)
+        gather = dict(axis=0, dtype=policy)
+        spread = dict(use_bias=False, **gather)
         self.mlp_in = [
             BlockDense(side, wide, **spread, name="mlp_in_spread"),
             BlockDense(wide, side, self.activation, **gather, name="mlp_in_gather"),
@@ -64,16 +70,18 @@ class ButterflyLinearMLP(Composite):
             BlockDense(wide, side, **spread, name="mlp_out_spread"),
             BlockDense(side, side, **gather, name="mlp_out_gather"),
         ]
-        hidden_shape = (*input_shape[:-1], side * wide)
-        self.mlp_in[0].build(input_shape)
+        self.mlp_in[0].build((channels, None))
         for layer in (self.mlp_in[1], *self.mlp_out):
-            layer.build(hidden_shape)
+            layer.build((side * wide, None))
 
     def call(self, inputs: Tensor) -> Tensor:
-        spread, gather = self.mlp_in
-        hidden = gather(_transpose(spread(inputs), spread.blocks))
-        spread, gather = self.mlp_out
-        return gather(_transpose(spread(hidden), spread.blocks))
+        columns, shape = as_columns(inputs)
+        for spread, gather in (self.mlp_in, self.mlp_out):
+            columns = spread(columns)
+            # As a matrix with a block in each row, transposed.
+            columns = exchange(columns, spread.blocks, columns.shape[0] // spread.blocks, axis=0)
+            columns = gather(columns)
+        return as_rows(columns, shape)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
@@ -84,8 +92,3 @@ class ButterflyLinearMLP(Composite):
             "expansion": self.expansion,
             "activation": keras.activations.serialize(self.activation),
         }
-
-
-def _transpose(x, blocks):
-    """Read the channels as a matrix with a block in each row, and transpose it."""
-    return exchange(x, blocks, x.shape[-1] // blocks, axis=len(x.shape) - 1)

@@ -5,7 +5,12 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.butterfly.block_dense import BlockDense
+from keras_permix.layers.butterfly.block_dense import (
+    BlockDense,
+    as_columns,
+    as_rows,
+    check_activation,
+)
 from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
@@ -14,8 +19,8 @@ from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpe
 class Butterfly(Composite):
     """Mix blocks of channels, one stage after the other, each between two permutations.
 
-    A subclass makes its layers in `build` and implements `mix(inputs, stage)`, which mixes runs of
-    `block_size` channels.
+    A subclass makes its layers in `build` and implements `mix(columns, stage)`, which mixes runs of
+    `block_size` channels. Channels are the first axis meanwhile: they move as whole rows.
 
     Args:
         block_size: Channels per block, at least 2; it divides the number of channels.
@@ -33,28 +38,29 @@ class Butterfly(Composite):
         self.blocks = size // self.block_size
 
     def make_dense(
-        self, name: str, input_shape: Shape, units: int, **arguments: Any
+        self, name: str, channels: int, units: int, **arguments: Any
     ) -> list[BlockDense]:
-        """Make a `BlockDense` of `units` channels per block for every stage."""
-        policy = self.dtype_policy
+        """Make a `BlockDense` for every stage, of `channels` to `units` channels in each block."""
+        arguments = dict(axis=0, dtype=self.dtype_policy, **arguments)
         layers = [
-            BlockDense(self.blocks, units, dtype=policy, name=f"{name}_{stage}", **arguments)
+            BlockDense(self.blocks, units, name=f"{name}_{stage}", **arguments)
             for stage in range(self.stages)
         ]
         for layer in layers:
-            layer.build(input_shape)
+            layer.build((self.blocks * channels, None))
         return layers
 
-    def mix(self, inputs: Tensor, stage: int) -> Tensor:
-        """Mix every block of `stage`, a run of `block_size` channels, with itself."""
+    def mix(self, columns: Tensor, stage: int) -> Tensor:
+        """Mix every block of `stage`, a run of `block_size` rows, with itself."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
     def call(self, inputs: Tensor) -> Tensor:
+        columns, shape = as_columns(inputs)
         for stage in range(self.stages):
-            inputs = butterfly_permute(inputs, self.block_size, stage, axis=-1)
-            inputs = self.mix(inputs, stage)
-            inputs = butterfly_unpermute(inputs, self.block_size, stage, axis=-1)
-        return inputs
+            columns = butterfly_permute(columns, self.block_size, stage, axis=0)
+            columns = self.mix(columns, stage)
+            columns = butterfly_unpermute(columns, self.block_size, stage, axis=0)
+        return as_rows(columns, shape)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
@@ -94,10 +100,10 @@ class ButterflyLinear(Butterfly):
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         linear = dict(use_bias=False, kernel_initializer=identity_blocks)
-        self.dense = self.make_dense("dense", input_shape, self.block_size, **linear)
+        self.dense = self.make_dense("dense", self.block_size, self.block_size, **linear)
 
-    def mix(self, inputs: Tensor, stage: int) -> Tensor:
-        return self.dense[stage](inputs)
+    def mix(self, columns: Tensor, stage: int) -> Tensor:
+        return self.dense[stage](columns)
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -112,7 +118,7 @@ class ButterflyMLP(Butterfly):
     Args:
         block_size: Channels per block, at least 2; it divides the number of channels.
         expansion: Hidden units of an MLP for each of its channels.
-        activation: What `keras.activations.get` takes.
+        activation: What `keras.activations.get` takes, and works element by element.
 
     Raises:
         ValueError: for an argument out of range, or blocks that do not fill the channels in every
@@ -134,17 +140,16 @@ class ButterflyMLP(Butterfly):
     ) -> None:
         super().__init__(block_size, **kwargs)
         self.expansion = check_integer("expansion", expansion)
-        self.activation = keras.activations.get(activation)
+        self.activation = check_activation(activation)
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
-        hidden_shape = (*input_shape[:-1], input_shape[-1] * self.expansion)
-        hidden = self.block_size * self.expansion
-        self.mlp_in = self.make_dense("mlp_in", input_shape, hidden, activation=self.activation)
-        self.mlp_out = self.make_dense("mlp_out", hidden_shape, self.block_size)
+        outer, hidden = self.block_size, self.block_size * self.expansion
+        self.mlp_in = self.make_dense("mlp_in", outer, hidden, activation=self.activation)
+        self.mlp_out = self.make_dense("mlp_out", hidden, outer)
 
-    def mix(self, inputs: Tensor, stage: int) -> Tensor:
-        return self.mlp_out[stage](self.mlp_in[stage](inputs))
+    def mix(self, columns: Tensor, stage: int) -> Tensor:
+        return self.mlp_out[stage](self.mlp_in[stage](columns))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -67,6 +67,14 @@ def test_block_dense_gives_the_values_of_numpy(use_bias):
     assert_close(to_numpy(layer(X)), wanted)
 
 
+def test_block_dense_takes_channels_first_as_well():
+    layer = build(BlockDense(4, 3, "gelu", axis=0), (16, 3, 5))
+    wanted = oracle.gelu(oracle.block_dense(X.astype("float64"), *weights(layer)))
+    outputs = to_numpy(layer(np.moveaxis(X, -1, 0)))
+    assert outputs.shape == layer.compute_output_shape((16, 3, 5)) == (12, 3, 5)
+    assert_close(np.moveaxis(outputs, 0, -1), wanted)
+
+
 @pytest.mark.parametrize("block_size", [2, 4, 8, 16])
 def test_butterfly_linear_gives_the_values_of_numpy(block_size):
     layer = build(ButterflyLinear(block_size), X.shape)
@@ -119,6 +127,9 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(0, 4), "`blocks` must be a positive integer.*0"),
         (lambda: BlockDense(4, 0), "`units` must be a positive integer.*0"),
         (lambda: BlockDense(3, 4), "`blocks` must divide the number of channels.*blocks=3.*16"),
+        (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
+        (lambda: BlockDense(4, 4, "softmax"), "`activation` must work element by element.*softmax"),
+        (lambda: ButterflyMLP(4, activation="glu"), "`activation` must work element by.*glu"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),
         (lambda: ButterflyMLP(4, expansion=1.5), "`expansion` must be a positive integer.*1.5"),
