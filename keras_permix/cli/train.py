@@ -61,8 +61,9 @@ def run(arguments):
     from keras_permix.training import Run, train
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
+    from keras_permix.training.run import OPTIONS
 
-    given = {key: getattr(arguments, key) for key in ("init", "freeze", "epochs")}
+    given = {key: getattr(arguments, key) for key in OPTIONS}
     short = [f"{key}={value!r}" for key, value in given.items() if value is not None]
     overrides = (*arguments.overrides, *short)
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)

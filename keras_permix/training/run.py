@@ -6,9 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from keras_permix.recipe import find_recipe, load_recipe, recipe_folders
+from keras_permix.recipe import find_recipe, load_recipe, parse_override, recipe_folders
 from keras_permix.training.start import with_class
 
+OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
 
 
@@ -69,7 +70,7 @@ class Run:
         known = self._known_path()
         words = ["permix", "train", known.parent.as_posix() if known else str(self.recipe)]
         words += ["--option", self.option] if self.option else []
-        words += [word for override in self.overrides for word in ("--set", override)]
+        words += [word for override in self.overrides for word in _option(override)]
         return shlex.join([*words, *(["--smoke"] if self.smoke else [])])
 
     @property
@@ -87,3 +88,9 @@ class Run:
         for folder in map(Path.resolve, recipe_folders()):
             if self.path.is_relative_to(folder):
                 return self.path.relative_to(folder)
+
+
+def _option(override):
+    """The words that give an override: those of its own option, or `--set KEY=VALUE`."""
+    [(key, value)] = parse_override(override).items()
+    return (f"--{key}", str(value)) if key in OPTIONS else ("--set", override)

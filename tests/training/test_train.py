@@ -87,9 +87,10 @@ def test_names_of_a_run(recipe, option, name, source, command):
 
 
 def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
-    run = Run(str(recipe), "wide", ("epochs=1", "data.name=a b"))
+    run = Run(str(recipe), "wide", ("init='cspvit/test'", "epochs=1", "data.name=a b"))
     assert run.name == "cspvit/mine_wide" and run.source == str(recipe)
-    words = f"permix train {recipe} --option wide --set epochs=1 --set 'data.name=a b'"
+    words = f"permix train {recipe} --option wide --init cspvit/test --epochs 1"
+    words += " --set 'data.name=a b'"
     assert run.command == words
     monkeypatch.chdir(recipe.parent)
     assert Run("recipe.py").name == Run(".").name == "cspvit/mine"
