@@ -96,7 +96,7 @@ def test_the_command_starts_from_a_preset(tmp_path, capsys):
     shape = ["--init", "cspvit/test", "--set", "epochs=1"]
     assert main(["train", str(recipe), *shape, *options]) == 0
     command = json.loads((tmp_path / "run/run.json").read_text(encoding="utf-8"))["command"]
-    assert "init=" in command and "cspvit/test" in command
+    assert command.endswith(" --init cspvit/test")
     assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["width"] == 8
 
 
