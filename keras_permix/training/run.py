@@ -93,4 +93,5 @@ class Run:
 def _option(override):
     """The words that give an override: those of its own option, or `--set KEY=VALUE`."""
     [(key, value)] = parse_override(override).items()
-    return (f"--{key}", str(value)) if key in OPTIONS else ("--set", override)
+    plain = isinstance(value, str | int)  # and no list of names, or None
+    return (f"--{key}", str(value)) if key in OPTIONS and plain else ("--set", override)

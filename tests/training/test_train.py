@@ -92,6 +92,8 @@ def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
     words = f"permix train {recipe} --option wide --init cspvit/test --epochs 1"
     words += " --set 'data.name=a b'"
     assert run.command == words
+    unset = Run(str(recipe), overrides=("init=None",))
+    assert unset.command == f"permix train {recipe} --set init=None"
     monkeypatch.chdir(recipe.parent)
     assert Run("recipe.py").name == Run(".").name == "cspvit/mine"
 
