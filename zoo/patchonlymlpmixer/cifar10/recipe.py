@@ -1,9 +1,11 @@
-"""PatchOnlyMLPMixer on CIFAR-10 as in the Dimension Mixer paper, Table V. Not trained here yet.
+"""PatchOnlyMLPMixer on CIFAR-10, the model of the Dimension Mixer paper, Table V.
 
     permix train patchonlymlpmixer/cifar10
-    permix train patchonlymlpmixer/cifar10 --option deep
+    permix train patchonlymlpmixer/cifar10 --option paper
 
-Published top-1, the best of 3 seeds: 7 pairs of patch sizes 84.66 %, 10 pairs 85.49 %.
+The recipe is the paper's with 60 epochs in place of 200, and bfloat16, to end on two CPU cores. The
+options `paper` and `deep` are the paper's whole: published top-1, the best of 3 seeds, is 84.66 %
+for 7 pairs of patch sizes and 85.49 % for 10.
 """
 
 model = dict(
@@ -21,9 +23,13 @@ augmentation = dict(crop_padding=4, flip=True)
 optimizer = dict(name="adam", learning_rate=1e-3)
 schedule = dict(name="cosine_epochs")
 batch_size = 64
-epochs = 200
+epochs = 60
 seed = 0
-precision = "float32"
+precision = "mixed_bfloat16"
 paper = dict(top1="84.66 %", note="Dimension Mixer paper, Table V: 200 epochs, the best of 3.")
 
-options = dict(deep=dict(model=dict(depth=10), paper=dict(top1="85.49 %")))
+_published = dict(epochs=200, precision="float32")
+options = dict(
+    paper=_published,
+    deep=dict(model=dict(depth=10), paper=dict(top1="85.49 %"), **_published),
+)
