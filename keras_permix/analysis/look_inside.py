@@ -157,7 +157,15 @@ def plot_inside(figure: Any, inside: Inside) -> None:
     Args:
         figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
         inside: What `look_inside` gives.
+
+    Raises:
+        TypeError: for arguments in another order.
     """
+    if not hasattr(figure, "subfigures") or not isinstance(inside, Inside):
+        raise TypeError(
+            "`figure` must be a Matplotlib figure, and `inside` what `look_inside` gives. "
+            f"Received: figure={type(figure).__name__}, inside={type(inside).__name__}"
+        )
     above, below = figure.subfigures(2, 1, height_ratios=(2, 3))
     count = len(inside.maps)
     shown = np.linspace(0, count - 1, min(count, SHOWN)).astype(int)

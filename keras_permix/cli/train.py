@@ -69,14 +69,15 @@ def run(arguments):
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
     folder = arguments.out or asked.folder
     epochs = asked.values["epochs"]  # A wrong recipe makes no folder.
+    length = f"{epochs} epoch" + "s" * (epochs != 1)
     check_folder("--out", folder)
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else _nothing
         scores = distribution.from_chief(finished_scores, asked, folder)
         if scores is not None:
-            say(f"{folder}: this run is finished, all {epochs} epochs; another --out trains anew")
+            say(f"{folder}: this run of {length} is finished; another --out trains anew")
         else:
-            say(f"{asked.name}: {epochs} epochs, to keep in {folder}; after a kill, start it again")
+            say(f"{asked.name}: {length}, kept in {folder}; after a kill, start it again")
             scores = train(
                 arguments.recipe,
                 arguments.option,

@@ -59,6 +59,21 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
     return {"labels": list(dataset.labels), **told}
 
 
+def check_classes(name, train, test):
+    """Check that the classes of a set's training samples are two or more, and the only ones.
+
+    Args:
+        name: What the set is called.
+        train, test: Collections of the classes of each part.
+    """
+    if len(set(train)) < 2 or not set(test) <= set(train):
+        raise ValueError(
+            "A set must have two classes or more for training, and no others for testing. "
+            f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
+            f"{sorted(set(test))[:10]} for testing"
+        )
+
+
 def _told(inputs, targets):
     size = size_of(inputs)
     some = np.linspace(0, size - 1, min(size, LOOKED_AT)).astype(int)

@@ -28,7 +28,7 @@ class Classifier(ZooModel):
             As `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1.
+            ValueError: for a `top` below 1, or inputs for which the model gives NaN.
 
         Example:
 
@@ -54,7 +54,7 @@ class Classifier(ZooModel):
             without labels names classes by their numbers.
 
         Raises:
-            ValueError: for a `top` below 1, or predictions of another shape.
+            ValueError: for a `top` below 1, or predictions of another shape or with a NaN.
         """
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
         classes = self.output_shape[-1]
@@ -62,6 +62,12 @@ class Classifier(ZooModel):
             raise ValueError(
                 f"`predictions` must be logits (batch, {classes}), and `top` 1 or more. "
                 f"Received: predictions.shape={predictions.shape}, top={top}"
+            )
+        if np.isnan(predictions).any():
+            rows = np.flatnonzero(np.isnan(predictions).any(1))
+            raise ValueError(
+                "`predictions` must be numbers. Received: NaN in "
+                f"{len(rows)} of {len(predictions)} samples, the first of them number {rows[0]}"
             )
         labels = self.labels or [str(number) for number in range(classes)]
         shifted = np.exp(predictions - predictions.max(1, keepdims=True))

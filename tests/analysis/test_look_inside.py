@@ -8,6 +8,7 @@ import pytest
 
 from keras_permix import layers
 from keras_permix.analysis import (
+    Inside,
     look_inside,
     mixing_maps,
     permutation_maps,
@@ -155,3 +156,10 @@ def test_spectra_and_residuals_are_of_the_features():
 def test_other_models_are_refused():
     with pytest.raises(TypeError, match="`model` must be one of the zoo.*Received: Sequential"):
         look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))
+
+
+def test_arguments_of_a_plot_in_another_order():
+    from matplotlib.figure import Figure
+
+    with pytest.raises(TypeError, match="Received: figure=Inside, inside=Figure"):
+        plot_inside(Inside([], None, [], [], []), Figure())

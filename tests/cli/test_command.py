@@ -211,7 +211,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"cspvit/mnist: 2 epochs, to keep in {tmp_path / 'run'}; after a")
+    assert printed.startswith(f"cspvit/mnist: 2 epochs, kept in {tmp_path / 'run'}; after a")
     # After the first epoch of four steps, of which two were timed.
     assert re.search(r"\nAbout \d+ s to come: 4 steps of \S+ s, validation not counted", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
@@ -221,7 +221,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
 
     assert main(arguments) == 0
     again = capsys.readouterr().out
-    assert again.startswith(f"{tmp_path / 'run'}: this run is finished, all 2 epochs")
+    assert again.startswith(f"{tmp_path / 'run'}: this run of 2 epochs is finished")
     assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :]
     assert (tmp_path / "run" / "log.csv").read_bytes() == log
 

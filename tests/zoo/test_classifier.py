@@ -37,6 +37,7 @@ def test_classify_names_the_most_probable():
     [
         ((np.zeros((1, 4)),), r"logits \(batch, 3\).*shape=\(1, 4\)"),
         ((np.zeros((1, 3)), 0), "`top` 1 or more.*top=0"),
+        (([[0, 0, 0], [0, np.nan, 0]],), "NaN in 1 of 2 samples, the first of them number 1"),
     ],
 )
 def test_wrong_predictions(arguments, rule):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset
+from keras_permix.data.dataset import Dataset, check_classes
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
@@ -140,12 +140,7 @@ class FileRecords:
 
 def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep=0.875):
     labels = sorted(parts[0])
-    if len(labels) < 2 or not set(parts[1]) <= set(labels):
-        raise ValueError(
-            "A set must have two classes or more for training, and no others for testing. "
-            f"Received: name={name!r}, {labels[:10]} for training, "
-            f"{sorted(parts[1])[:10]} for testing"
-        )
+    check_classes(name, labels, parts[1])
     for files in parts[0].values():  # What a folder is full of is seen in its first file.
         read_image(files[0], channels)
     train, test = (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset
+from keras_permix.data.dataset import Dataset, check_classes
 from keras_permix.data.lines import read_parts
 from keras_permix.data.text.tokens import TextSource, encode_texts
 
@@ -64,8 +64,9 @@ def load_texts(
         A `Dataset` whose parts are `(TextSource, None)`.
 
     Raises:
-        ValueError: for an unknown name, a damaged file, a row without a text or a label, or a
-            `validation` that leaves no text for training.
+        ValueError: for an unknown name, a damaged file, a row without a text or a label, a
+            `validation` that leaves no text for training, fewer than two classes to train on, or
+            others to test on.
         FileNotFoundError: for a missing file.
 
     Source: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
@@ -82,6 +83,8 @@ def load_texts(
     labels = labels or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
+    classes = [{labels[numbers[str(row["label"])]] for row in rows} for rows in parts]
+    check_classes(name, *classes)
     rows, tests = parts
     rows, held = _held_out(rows, validation, split_seed)
     train, watched, test = (

@@ -193,6 +193,12 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ("[1]", BOTH, ValueError, "must be whole.*JSON object"),
         ('{"te', BOTH, ValueError, "must be whole.*a.jsonl"),
         ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
+        (
+            '{"text": "a", "label": "good"}\n' * 2,
+            BOTH,
+            ValueError,
+            r"two classes or more for training.*Received: name='mine', \['good'\] for training",
+        ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
 )
