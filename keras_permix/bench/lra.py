@@ -64,17 +64,17 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
 
 
 def _measured(sizes, repeats, batch):
-    model, answer, learn = make("LRATransformer", sizes, batch)
-    losses = [float(learn()) for _ in range(WARMUP)]
+    run = make("LRATransformer", sizes, batch)
+    losses = [float(run.step()) for _ in range(WARMUP)]
     if not (all(map(math.isfinite, losses)) and losses[-1] < losses[0]):
         raise ValueError(
             "A model must learn before it is timed: its loss must be finite and fall. "
             f"Received: losses={losses} with {sizes['mixer']}"
         )
-    peak = peak_megabytes(learn)
-    infer, train = medians([answer, learn], repeats)
+    peak = peak_megabytes(run.step)
+    infer, train = medians([run.answer, run.step], repeats)
     return {
-        "parameters": model.count_params(),
+        "parameters": run.model.count_params(),
         "train_steps_per_s": float(f"{1e3 / train:.3g}"),
         "infer_steps_per_s": float(f"{1e3 / infer:.3g}"),
         "peak_mb": "" if peak is None else round(peak),

@@ -1,7 +1,8 @@
 """`permix bench models`: permuting models against their attention twin, to answer and to train."""
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.bench.timing import medians
@@ -16,15 +17,26 @@ ENCODERS = {
         "SimpleAttention": {"name": "simple_attention", "num_heads": 4},
     }.items()
 }
+PATCHES = dict(num_classes=10, image_size=32, patch_size=4, width=144, depth=7)
+IMAGE_MIXERS = {
+    "ViT": ("ViT", {**PATCHES, "mlp_dim": 288}),
+    "ButterflyViT": ("ButterflyViT", {**PATCHES, "num_heads": 4, "mlp_dim": 288}),
+    "MLPMixer": ("MLPMixer", PATCHES),
+    "ButterflyMixer": ("ButterflyMixer", PATCHES),
+    "ButterflyMixer, linear": ("ButterflyMixer", {**PATCHES, "mlp": "butterfly_linear"}),
+    "PatchOnlyMLPMixer": ("PatchOnlyMLPMixer", dict[str, Any]()),
+}
+BERTS = {name: ("SimpleTRON", {"attention": name}) for name in ("softmax", "simple")}
+GRAPHORMERS = {name: (name, dict[str, Any]()) for name in ("Graphormer", "SliceGraphormer")}
 MEGAS = {
     "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),
     "CSPMEGA": ("CSPMEGA", dict[str, Any]()),
 }
-SMALL = dict(image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
-TEXT = dict(width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
+SMALL = dict(num_classes=10, image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
+TEXT = dict(num_classes=10, width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
 MEGA = dict(  # of the Long Range Arena's texts
-    width=128, inner_dim=256, shared_dim=64, depth=4, norm="scalenorm", norm_first=False,
-    truncation=1024,
+    num_classes=10, width=128, inner_dim=256, shared_dim=64, depth=4, norm="scalenorm",
+    norm_first=False, truncation=1024,
 )  # fmt: skip
 # name -> (contenders, arguments that they share, batch size)
 CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
@@ -32,7 +44,14 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10": (VITS, {**SMALL, "width": 512, "mlp_dim": 512}, 32),
     "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "width": 192, "mlp_dim": 384}, 16),
     "imagenet": (
-        VITS, dict(image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536), 4
+        VITS,
+        dict(num_classes=10, image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536),
+        4,
+    ),
+    "cifar10, mixers": (IMAGE_MIXERS, {}, 64),
+    "molecules": (GRAPHORMERS, dict(width=96, depth=4, num_heads=8, mlp_dim=192), 128),
+    "BERT, 128 tokens": (
+        BERTS, dict(max_length=128, width=384, depth=3, num_heads=12, mlp_dim=1536), 16
     ),
     "text, 1024 tokens": (ENCODERS, {**TEXT, "max_length": 1024}, 8),
     "text, 2048 tokens": (ENCODERS, {**TEXT, "max_length": 2048}, 4),
@@ -66,15 +85,15 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     contenders, shared, batch = CASES[case]
     policy = {"dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
     runs = [make(name, {**shared, **own, **policy}, batch) for name, own in contenders.values()]
-    measured = iter(medians([call for _, *calls in runs for call in calls], repeats))
+    measured = iter(medians([call for run in runs for call in (run.answer, run.step)], repeats))
     times = list(zip(measured, measured, strict=True))
-    macs = [count_macs(model).total for model, *_ in runs]
-    for name, (model, *_), (forward, step), own in zip(contenders, runs, times, macs, strict=True):
+    macs = [count_macs(run.model).total for run in runs]
+    for name, run, (forward, step), own in zip(contenders, runs, times, macs, strict=True):
         yield {
             "case": case,
             "model": name,
-            "tokens": model.backbone.output_shape[1] or model.get_config()["max_length"],
-            "parameters": model.count_params(),
+            "tokens": run.tokens,
+            "parameters": run.model.count_params(),
             "batch": batch,
             "forward_ms": round(forward, 1),
             "step_ms": round(step, 1),
@@ -92,36 +111,57 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     axes = figure.subplots()
     for name in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == name]
-        place = list(CASES[mine[0]["case"]][0]).index(name)
-        places = [cases.index(row["case"]) + 0.25 * place for row in mine]
-        axes.bar(places, [1 / row["vs_attention"] for row in mine], 0.25, label=name)
-    axes.set_xticks([number + 0.25 for number in range(len(cases))], cases)
+        groups = [list(CASES[row["case"]][0]) for row in mine]
+        widths = [0.8 / len(group) for group in groups]
+        places = [
+            cases.index(row["case"]) - 0.4 + width * (group.index(name) + 0.5)
+            for row, group, width in zip(mine, groups, widths, strict=True)
+        ]
+        axes.bar(places, [1 / row["vs_attention"] for row in mine], widths, label=name)
+    axes.set_xticks(range(len(cases)), cases)
     axes.set(ylabel="time of a training step, attention = 1")
     axes.legend()
     figure.savefig(path, dpi=100)
 
 
-def make(
-    name: str, arguments: dict[str, Any], batch: int
-) -> tuple[Model, Callable[[], Any], Callable[[], Any]]:
-    """A model of ten classes, a call that answers a batch, and one that learns it, for its loss.
+class Contender(NamedTuple):
+    """A model to be timed.
+
+    Args:
+        model: The model.
+        tokens: The longest text that it takes, or how many tokens, nodes or pixels its blocks mix.
+        answer: Function that answers a batch.
+        step: Function that learns it, for the loss of its task.
+    """
+
+    model: Model
+    tokens: int
+    answer: Callable[[], Any]
+    step: Callable[[], Any]
+
+
+def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
+    """A model, and what it has to do: batches that its class makes up, with random targets.
 
     Args:
         name: A class of `keras_permix.zoo`.
         arguments: Its arguments.
-        batch: Samples in the batch, which the class makes up.
+        batch: Samples in the batch.
     """
-    import keras
     import numpy as np
 
     from keras_permix import zoo
+    from keras_permix.tasks import task_of
 
-    model = zoo.MODELS[name](num_classes=10, **arguments)
-    model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = zoo.MODELS[name](**arguments)
+    model.compile("adamw", task_of(model).loss())
     inputs = model.make_inputs(0, batch)
-    labels = np.random.default_rng(0).integers(0, 10, batch)
-    return (
+    classes = model.output_shape[-1]  # One number to learn is one class, and always 1.
+    targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
+    mixed = math.prod(model.features(inputs)[0].shape[1:-1])
+    return Contender(
         model,
+        model.get_config().get("max_length", mixed),
         lambda: model.predict_on_batch(inputs),
-        lambda: model.train_on_batch(inputs, labels),
+        lambda: model.train_on_batch(inputs, targets),
     )

@@ -1,12 +1,14 @@
 """`permix bench` measures what it says, writes it down, and refuses what is wrong."""
 
 import csv
+import json
 
 import keras
 import numpy as np
 import pytest
 from PIL import Image
 
+from keras_permix import zoo
 from keras_permix.analysis import count_macs
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
@@ -29,9 +31,14 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_ops, "CASES", dict.fromkeys(bench_ops.CASES, ((2, 8, 4),)))
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
-    size = dict(image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
+    size = dict(num_classes=10, image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
     text = dict(width=8, depth=1, mlp_dim=8, max_length=7)
-    cases = {"tiny": (bench_models.VITS, size, 2), "text": (bench_models.ENCODERS, text, 2)}
+    graph = dict(width=8, depth=1, mlp_dim=8, num_heads=2)
+    cases = {
+        "tiny": (bench_models.VITS, size, 2),
+        "text": (bench_models.ENCODERS, text, 2),
+        "graph": (bench_models.GRAPHORMERS, graph, 2),
+    }
     monkeypatch.setattr(bench_models, "CASES", cases)
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
 
@@ -82,9 +89,9 @@ def test_models(small, tmp_path):
     names = [(row["case"], row["model"]) for row in rows]
     cases = bench_models.CASES.items()
     assert names == [(case, name) for case, (contenders, *_) in cases for name in contenders]
-    assert [row["tokens"] for row in rows] == ["4"] * 3 + ["7"] * 3
-    assert [row["vs_attention"] for row in rows[::3]] == ["1.0"] * 2
-    size = dict(num_classes=10, **bench_models.CASES["tiny"][1])
+    assert [row["tokens"] for row in rows] == ["4"] * 3 + ["7"] * 3 + ["9"] * 2
+    assert [row["vs_attention"] for row in rows[::3]] == ["1.0"] * 3
+    size = bench_models.CASES["tiny"][1]
     vit, csp = (count_macs(model(**size)).total for model in (ViT, CSPViT))
     assert rows[0]["vs_attention_macs"] == "1.0"
     assert float(rows[1]["vs_attention_macs"]) == round(vit / csp, 2) > 1
@@ -132,10 +139,10 @@ def test_long_texts_that_do_not_fit_or_do_not_learn(short, tmp_path, monkeypatch
     path, make = tmp_path / "lra.csv", bench_lra.make
 
     def made(name, arguments, batch):
-        model, answer, learn = make(name, arguments, batch)
+        contender = make(name, arguments, batch)
         if arguments["mixer"]["name"] == "attention":
             raise MemoryError("RESOURCE_EXHAUSTED: Out of memory")
-        return model, answer, lambda: 1.0
+        return contender._replace(step=lambda: 1.0)
 
     monkeypatch.setattr(bench_lra, "make", made)
     assert main(["bench", "lra", "--repeats", "1", "--out", str(path)]) == 2
@@ -189,3 +196,12 @@ def test_peak_memory_is_that_of_the_call():
     if (peak := peak_megabytes(lambda: np.ones(25_000_000, "float32").sum())) is None:
         pytest.skip("only Linux counts the peak of resident memory")
     assert 95 < peak < 130
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("case", bench_models.CASES)
+def test_contenders_of_a_case_are_of_one_kind(case):
+    contenders, shared, _ = bench_models.CASES[case]
+    models = [zoo.MODELS[name](**{**shared, **own}) for name, own in contenders.values()]
+    assert len({(model.task, model.output_shape) for model in models}) == 1
+    assert len({json.dumps(model.get_config(), default=str) for model in models}) == len(models)
