@@ -8,6 +8,15 @@ from keras import ops
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.checks import check_choice, check_integer
+from keras_permix.ops.reference.precision import matmul
+
+# Activations of Keras that work element by element, in whatever order the elements are.
+ELEMENTWISE = (
+    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh",
+    "leaky_relu", "linear", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu",
+    "soft_shrink", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "squareplus", "tanh",
+    "tanh_shrink", "threshold",
+)  # fmt: skip
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -15,9 +24,9 @@ class BlockDense(keras.layers.Layer):
     """Multiply every block of the channels by a kernel of its own.
 
     The axis of the channels is cut into `blocks` runs of equal length; run `k` of the output is
-    `activation(run_k @ kernel[k] + bias[k])`. Blocks are small, so that the product is one of
-    channels by tokens, which is several times as fast as that of tokens by channels; layers that
-    follow each other with `axis=0` do without the transpositions.
+    `run_k @ kernel[k] + bias[k]`. Blocks are small, so that the product is one of channels by
+    tokens, whose rows are long; layers that follow each other with `axis=0` do without the
+    transpositions.
 
     Input: `(..., blocks * in)`. Output: `(..., blocks * units)`. With `axis=0` the channels come
     first in both. Kernel: `(blocks, in, units)`, bias: `(blocks, 1, units)`.
@@ -25,15 +34,16 @@ class BlockDense(keras.layers.Layer):
     Args:
         blocks: Number of blocks; it divides the number of channels.
         units: Output channels per block.
-        activation: What `keras.activations.get` takes, and works element by element.
+        activation: What `keras.activations.get` takes, called for all channels, the last axis.
+            With `axis=0` those that are not Keras' own, or mix channels, cost transpositions.
         use_bias: Whether to add a bias.
         kernel_initializer: Called for the whole kernel `(blocks, in, units)`. `None`: Glorot
             uniform within each block.
         axis: Where the channels are: the last axis (-1) or the first (0).
 
     Raises:
-        ValueError: for an argument out of range, an activation of Keras that mixes channels, or a
-            number of channels that `blocks` does not divide.
+        ValueError: for an argument out of range, or a number of channels that `blocks` does not
+            divide.
 
     Example:
 
@@ -56,11 +66,11 @@ class BlockDense(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
-        self.axis = check_choice("axis", axis, (-1, 0))
+        self.axis = check_choice("axis", check_integer("axis", axis, least=-1), (-1, 0))
+        self.supports_masking = self.axis == -1
         self.blocks = check_integer("blocks", blocks)
         self.units = check_integer("units", units)
-        self.activation = check_activation(activation)
+        self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
@@ -84,14 +94,30 @@ class BlockDense(keras.layers.Layer):
             )
 
     def call(self, inputs: Tensor) -> Tensor:
-        columns, shape = (inputs, None) if self.axis == 0 else as_columns(inputs)
-        others = ops.shape(columns)[1:]
-        runs = ops.reshape(columns, (self.blocks, columns.shape[0] // self.blocks, -1))
-        outputs = ops.matmul(ops.swapaxes(self.kernel, 1, 2), runs)
+        if self.axis == 0:
+            columns = self._product(inputs)
+            if any(self.activation is getattr(keras.activations, name) for name in ELEMENTWISE):
+                return self.activation(columns)
+            return to_front(self._activated(to_back(columns)))
+        columns, shape = as_columns(inputs)
+        return self._activated(as_rows(self._product(columns), shape))
+
+    def _product(self, columns):
+        runs = ops.reshape(columns, (self.blocks, self.kernel.shape[1], -1))
+        outputs = matmul(ops.swapaxes(self.kernel, 1, 2), runs)
         if self.use_bias:
             outputs = outputs + ops.swapaxes(self.bias, 1, 2)
-        outputs = ops.reshape(self.activation(outputs), (self.blocks * self.units, *others))
-        return outputs if shape is None else as_rows(outputs, shape)
+        return ops.reshape(outputs, (self.blocks * self.units, *ops.shape(columns)[1:]))
+
+    def _activated(self, rows):
+        outputs = self.activation(rows)
+        if outputs.shape[-1] != rows.shape[-1]:
+            raise ValueError(
+                "`activation` must keep the shape. "
+                f"Received: activation={self.activation!r}, which makes of {rows.shape[-1]} "
+                f"channels {outputs.shape[-1]}"
+            )
+        return outputs
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape = list(input_shape)
@@ -112,20 +138,21 @@ class BlockDense(keras.layers.Layer):
 
 def as_columns(x):
     """Put the channels first, `(..., channels)` to `(channels, all others)`; and the shape."""
-    return ops.reshape(ops.moveaxis(x, -1, 0), (x.shape[-1], -1)), ops.shape(x)
+    return ops.reshape(to_front(x), (x.shape[-1], -1)), ops.shape(x)
 
 
 def as_rows(columns, shape):
     """Put the channels last again, beside the other axes of `shape`."""
-    return ops.moveaxis(ops.reshape(columns, (columns.shape[0], *shape[:-1])), 0, -1)
+    return to_back(ops.reshape(columns, (columns.shape[0], *shape[:-1])))
 
 
-def check_activation(activation):
-    """Return an activation that works element by element, in whatever order channels are kept."""
-    function = keras.activations.get(activation)
-    name = getattr(function, "__name__", "")
-    if name in ("softmax", "log_softmax", "sparsemax", "glu"):
-        raise ValueError(
-            f"`activation` must work element by element. Received: activation={activation!r}"
-        )
-    return function
+def to_front(x):
+    """Put the last axis first. Exporters and `vmap` take no `moveaxis` for that."""
+    axes = range(len(x.shape))
+    return ops.transpose(x, (axes[-1], *axes[:-1]))
+
+
+def to_back(x):
+    """Put the first axis last."""
+    axes = range(len(x.shape))
+    return ops.transpose(x, (*axes[1:], 0))

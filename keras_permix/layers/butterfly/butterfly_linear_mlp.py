@@ -6,12 +6,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.butterfly.block_dense import (
-    BlockDense,
-    as_columns,
-    as_rows,
-    check_activation,
-)
+from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops.butterfly import exchange
@@ -29,7 +24,8 @@ class ButterflyLinearMLP(Composite):
 
     Args:
         expansion: Hidden units for each channel.
-        activation: What `keras.activations.get` takes, and works element by element.
+        activation: What `keras.activations.get` takes, called for all hidden channels, the last
+            axis; those that are not Keras' own, or mix channels, cost transpositions.
 
     Raises:
         ValueError: for an argument out of range, or a number of channels that is no square.
@@ -49,7 +45,7 @@ class ButterflyLinearMLP(Composite):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.expansion = check_integer("expansion", expansion)
-        self.activation = check_activation(activation)
+        self.activation = keras.activations.get(activation)
 
     def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1] or 0

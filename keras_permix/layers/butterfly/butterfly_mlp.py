@@ -5,12 +5,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.butterfly.block_dense import (
-    BlockDense,
-    as_columns,
-    as_rows,
-    check_activation,
-)
+from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
 from keras_permix.layers.parts.checks import check_blocks, check_integer
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
@@ -118,7 +113,8 @@ class ButterflyMLP(Butterfly):
     Args:
         block_size: Channels per block, at least 2; it divides the number of channels.
         expansion: Hidden units of an MLP for each of its channels.
-        activation: What `keras.activations.get` takes, and works element by element.
+        activation: What `keras.activations.get` takes, called for all hidden channels, the last
+            axis; those that are not Keras' own, or mix channels, cost transpositions.
 
     Raises:
         ValueError: for an argument out of range, or blocks that do not fill the channels in every
@@ -140,7 +136,7 @@ class ButterflyMLP(Butterfly):
     ) -> None:
         super().__init__(block_size, **kwargs)
         self.expansion = check_integer("expansion", expansion)
-        self.activation = check_activation(activation)
+        self.activation = keras.activations.get(activation)
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)

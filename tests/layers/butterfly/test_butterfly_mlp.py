@@ -1,5 +1,6 @@
 """Block-diagonal layers and their butterflies give the numbers of the authors and of NumPy."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -75,6 +76,70 @@ def test_block_dense_takes_channels_first_as_well():
     assert_close(np.moveaxis(outputs, 0, -1), wanted)
 
 
+def softmax(x):
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "activation", ["softmax", keras.layers.Softmax(), lambda x: keras.ops.softmax(x)],
+    ids=("by name", "a layer", "a function"),
+)  # fmt: skip
+def test_an_activation_may_mix_channels_but_no_samples(activation):
+    for axis, shape in ((-1, X.shape), (0, (16, 3, 5))):
+        layer = build(BlockDense(4, 3, activation, axis=axis), shape)
+        wanted = softmax(oracle.block_dense(X.astype("float64"), *weights(layer)))
+        inputs = X if axis == -1 else np.moveaxis(X, -1, 0)
+        assert_close(np.moveaxis(to_numpy(layer(inputs)), axis, -1), wanted)
+
+    layer = build(ButterflyMLP(4, 2, activation), X.shape)
+    kernels = weights(layer)
+    dense_in, dense_out = ([kernels[i : i + 2] for i in (start, start + 2)] for start in (0, 4))
+
+    def mlp(given, returned):
+        return lambda x: oracle.block_dense(softmax(oracle.block_dense(x, *given)), *returned)
+
+    stages = [mlp(*both) for both in zip(dense_in, dense_out, strict=True)]
+    assert_close(to_numpy(layer(X)), oracle.butterfly(X.astype("float64"), 4, stages))
+
+
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BlockDense(4, 4, use_bias=False, dtype="float64"),
+        lambda: BlockDense(4, 4, dtype="float64"),
+        lambda: ButterflyLinear(16, dtype="float64"),
+    ],
+)
+def test_float64_is_kept(make):
+    layer = build(make(), X.shape)
+    x = np.random.default_rng(2).normal(size=X.shape)
+    outputs = layer(keras.ops.convert_to_tensor(x, "float64"))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float64"
+    np.testing.assert_allclose(
+        to_numpy(outputs), oracle.block_dense(x, *weights(layer)), atol=1e-13
+    )
+
+
+def test_masks_are_of_tokens_where_these_come_first():
+    masked = keras.layers.Masking()(X)
+    assert BlockDense(4, 3)(masked)._keras_mask.shape == (3, 5)
+    assert not BlockDense(4, 3, axis=0).supports_masking
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own transformation")
+@pytest.mark.parametrize(
+    "make", [lambda: BlockDense(4, 4), lambda: ButterflyMLP(4), lambda: ButterflyLinearMLP()]
+)
+def test_layers_are_mapped_over_samples(make):
+    import torch
+
+    layer = build(make(), X.shape)
+    mapped = torch.func.vmap(layer)(torch.from_numpy(X))
+    assert_close(to_numpy(mapped), to_numpy(layer(X)))
+
+
 @pytest.mark.parametrize("block_size", [2, 4, 8, 16])
 def test_butterfly_linear_gives_the_values_of_numpy(block_size):
     layer = build(ButterflyLinear(block_size), X.shape)
@@ -128,8 +193,9 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(4, 0), "`units` must be a positive integer.*0"),
         (lambda: BlockDense(3, 4), "`blocks` must divide the number of channels.*blocks=3.*16"),
         (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
-        (lambda: BlockDense(4, 4, "softmax"), "`activation` must work element by element.*softmax"),
-        (lambda: ButterflyMLP(4, activation="glu"), "`activation` must work element by.*glu"),
+        (lambda: BlockDense(4, 4, axis=0.0), "`axis` must be an integer of at least -1.*0.0"),
+        (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*16 channels.*8"),
+        (lambda: ButterflyMLP(4, activation="glu"), "`activation` must keep the shape.*glu"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),
         (lambda: ButterflyMLP(4, expansion=1.5), "`expansion` must be a positive integer.*1.5"),
