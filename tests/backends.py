@@ -5,6 +5,7 @@ import gc
 import keras
 
 BACKEND = keras.config.backend()
+OPTIONS: dict = {}  # of JAX's compiler
 
 
 def value_and_gradient(function, x, cotangent, whole=True):
@@ -22,7 +23,7 @@ def compiled(function):
     if BACKEND == "jax":
         import jax
 
-        return jax.jit(function)
+        return jax.jit(function, compiler_options=OPTIONS)
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

@@ -155,6 +155,19 @@ def families():
         yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times)
 
 
+def bundles():
+    """One row per permutation: bundles that a TPU issues for the kernels, and for XLA's program."""
+    found = {
+        (row["case"], row["dtype"], row["way"]): f"{int(row['bundles']):,}"
+        for row in read("tpu", "bundles_v5e")
+    }
+    dtypes = list(dict.fromkeys(dtype for _, dtype, _ in found))
+    yield ("permutation", *(f"{dtype}: Pallas / XLA" for dtype in dtypes))
+    for case in dict.fromkeys(case for case, *_ in found):
+        ways = [[found[case, dtype, f"tpu_{way}"] for way in ("pallas", "xla")] for dtype in dtypes]
+        yield (case, *(" / ".join(both) for both in ways))
+
+
 def lra():
     """One row per model: accuracy on each small task of the Long Range Arena, over the seeds."""
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
@@ -210,7 +223,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, families, lengths)
+    measured = (ops, masked, plain, layers, growth, models, families, lengths, bundles)
     for table in (summary, presets, *measured, lra, exports):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)

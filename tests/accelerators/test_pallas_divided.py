@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
 ]
 
+UNFUSED = "--xla_disable_hlo_passes=fusion"  # of an interpreted network much would be done twice
 NOBODY = "it needs a single device, or a `keras.distribution` that divides the batch"
 OBJECTIONS = {
     "samples divided by nobody": NOBODY,
@@ -32,7 +33,7 @@ def test_eight_devices_train_as_one_does():
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_PLATFORMS": "cpu",
         "KERAS_BACKEND": "jax",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {UNFUSED}",
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.accelerators.pallas_on_eight"],

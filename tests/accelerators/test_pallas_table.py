@@ -35,7 +35,6 @@ def here(monkeypatch):
         (8192, ["v5e"], "tpu_xla"),
         (256, ["v5e", 4], "tpu_pallas"),
         (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
-        (2048, ["v4"], "tpu_pallas"),
         (4096, ["H200"], "gpu_pallas"),
         (256, ["A100", 2], "gpu_pallas"),
         (256, ["A100", 2, True, WHOLE], "native"),
@@ -70,13 +69,16 @@ def test_what_a_kernel_objects_to(row, place, objection, here):
     assert all(part in found for part in objection.split(".*"))
 
 
-def test_a_group_of_4096_needs_more_memory_than_some_tpus_have(here):
+def test_an_older_tpu_sorts_by_xla(here):
     here("v4")
-    x = keras.ops.zeros((1, 4096, 4))
-    explanation = ops.explain("slice_sort", x)
-    assert explanation.chosen == "tpu_xla"
-    assert "at most 2048 tokens on a TPU v4" in explanation.objections["tpu_pallas"]
-    assert ops.explain("csp", x, (0,) * 4, 2).chosen == "tpu_pallas"
+    x = keras.ops.zeros((1, 256, 4))
+    sorts = {"slice_sort": (), "group_sort": (4,), "csp": ((0,) * 4, 4)}
+    for name, arguments in sorts.items():
+        explanation = ops.explain(name, x, *arguments)
+        assert explanation.chosen == "tpu_xla"
+        assert "takes a TPU v5, and this is a TPU v4" in explanation.objections["tpu_pallas"]
+    for name, arguments in {"channel_shift": ((0,) * 4,), "csp": ((0,) * 4, 2)}.items():
+        assert ops.explain(name, x, *arguments).chosen == "tpu_pallas"
 
 
 def test_a_program_may_be_for_another_platform(here):

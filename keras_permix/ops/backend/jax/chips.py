@@ -3,8 +3,7 @@
 import re
 
 CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
-SMALL = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # 16 MiB of VMEM
-MOST_IN_SMALL = 2048  # tokens of a group that is sorted there
+OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
 
 def limit_of_gpu(call):
@@ -17,9 +16,10 @@ def limit_of_gpu(call):
 
 def limit_of_tpu(call):
     """Why the kernels cannot serve a call on its TPU, or None if they can."""
-    group = call.plan.group_size or call.shape[1]
-    if call.place.chip.device_kind in SMALL and group > MOST_IN_SMALL:
-        return f"it takes groups of at most {MOST_IN_SMALL} tokens on {_name(call)}"
+    plan, tokens = call.plan, call.shape[1]
+    sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
+    if call.place.chip.device_kind in OLD and sorts:
+        return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
     return call.place.undivided
 
 

@@ -1,13 +1,15 @@
-"""Sorting within groups of tokens on a TPU, in Pallas: a bitonic network on integers.
+"""Sorting within groups of tokens on a TPU, in Pallas: a network of comparisons of integers.
 
-A block of tokens is taken as vectors of 8 sublanes, one vector for each value of the low bits of
-the token: its high bits, or the numbers of small groups, lie on the sublanes. Stages of the network
-compare whole vectors, but for the few of the last three sizes that cross sublanes.
+A tile is as many tokens as registers hold, in vectors of 8 sublanes: vector `v` has on sublane `s`
+the token `s * VECTORS + v`. Most comparisons so are of whole vectors; only those of a tile's last
+three sizes cross sublanes. Runs are merged as bitonic ones, the second of each two mirrored, so
+that all sort upwards. Groups larger than a tile are tiles that are sorted and merged: first tokens
+that are tiles apart, then each tile by itself.
 
 Arrays are (tokens, channels), int16 or int32, of which floats are the bits.
 """
 
-import math
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -19,10 +21,9 @@ from jax.experimental.pallas import tpu as pltpu
 from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 LANES, SUBLANES = 128, 8
-MOST_VECTORS = 256  # a block: 2048 tokens, 1 MiB of int32; of larger groups each is a block
-MOST_HELD = {1: 32, 2: 16}  # vectors held at a time, by the number of arrays
-MOST_MOVED = 16  # vectors brought in or back in one turn of a loop, whose turns do not overlap
-VMEM = 16 << 20  # what every TPU has, and such a block needs; larger groups need more
+VECTORS = 32  # of a tile; a TPU has 64 registers
+BLOCK = 1024  # tokens that are brought in at a time, half a MiB of int32, or a larger group
+VMEM = 16 << 20  # what every TPU has, and blocks of 2048 tokens need; larger groups need more
 
 
 def sort(bits, group_size, floating, interpret=False):
@@ -34,200 +35,338 @@ def sort(bits, group_size, floating, interpret=False):
 def sort_with_places(bits, group_size, floating, interpret=False):
     """Sort stably; also return the place in its group that each value came from, int16."""
     kernel = partial(_sort_with_places_kernel, mirror=mirror(bits, floating))
-    arrays = 1 if bits.dtype == jnp.int16 else 2
     dtypes = [bits.dtype, jnp.int16]
-    return _call(kernel, "sort_with_places", group_size, arrays, [bits], dtypes, interpret)
+    return _call(kernel, "sort_with_places", group_size, _words(bits), [bits], dtypes, interpret)
 
 
 def unsort(bits, places, group_size, interpret=False):
     """Bring what `sort_with_places` has sorted back to where it came from."""
-    arrays = 1 if bits.dtype == jnp.int16 else 2
-    operands, dtypes = [places, bits], [bits.dtype]
-    return _call(_unsort_kernel, "unsort", group_size, arrays, operands, dtypes, interpret)[0]
+    operands, dtypes = [bits, places], [bits.dtype]
+    return _call(_unsort_kernel, "unsort", group_size, _words(bits), operands, dtypes, interpret)[0]
 
 
-def _call(kernel, name, group_size, arrays, operands, dtypes, interpret):
+def _words(bits):
+    """How many words of 32 bits hold a value and its place."""
+    return 1 if bits.dtype == jnp.int16 else 2
+
+
+def _call(kernel, name, group_size, words, operands, dtypes, interpret):
     tokens, channels = operands[0].shape
-    vectors = _vectors(group_size)
-    whole = SUBLANES * vectors
-    block = whole * max(min(MOST_VECTORS // vectors, pl.cdiv(tokens, whole)), 1)
-    spec = pl.BlockSpec((block, min(LANES, channels)), lambda t, c: (t, c))
-    lanes = spec.block_shape[1]
-    shapes = [(block, lanes)] * arrays + [(block // SUBLANES, SUBLANES, lanes)] * arrays
+    lanes, least = min(LANES, channels), max(group_size, SUBLANES * VECTORS)
+    block = least * max(1, min(BLOCK // least, pl.cdiv(tokens, least)))
+    tiles = Tiles(group_size, VECTORS, block, lanes)
+    spec = pl.BlockSpec((block, lanes), lambda t, c: (t, c))
+    held = pltpu.VMEM((block // SUBLANES, SUBLANES, lanes), jnp.int32)
     return pl.pallas_call(
-        partial(kernel, group_size=group_size),
-        grid=(pl.cdiv(tokens, block), pl.cdiv(channels, LANES)),
+        partial(kernel, tiles=tiles),
+        grid=(pl.cdiv(tokens, block), pl.cdiv(channels, lanes)),
         in_specs=[spec] * len(operands),
         out_specs=[spec] * len(dtypes),
         out_shape=[jax.ShapeDtypeStruct((tokens, channels), dtype) for dtype in dtypes],
-        scratch_shapes=[pltpu.VMEM(shape, jnp.int32) for shape in shapes],
+        scratch_shapes=[held] * words if group_size > tiles.size else [],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(block, 2048)),
         interpret=interpret,
         name=f"permix_{name}",
     )(*operands)
 
 
-def _vectors(group_size):
-    """How many vectors hold a group, or as many groups as there are sublanes."""
-    return max(min(group_size, MOST_VECTORS), group_size // SUBLANES)
+def _sort_kernel(bits, out, *held, tiles, mirror):
+    def read(tile):
+        return [[to_key(word, mirror)] for word in tiles.load(bits, tile)]
+
+    def write(tile, vectors):
+        tiles.store(out, tile, [to_key(key, mirror) for [key] in vectors])
+
+    tiles.sort(read, write, held, _less)
 
 
-def _sort_kernel(bits, out, key, held, *, group_size, mirror):
-    key[...] = to_key(bits[...].astype(jnp.int32), mirror)
-    _run_network([key], [held], group_size)
-    out[...] = to_key(key[...], mirror).astype(out.dtype)
+def _sort_with_places_kernel(bits, out, places, *held, tiles, mirror):
+    def read(tile):
+        for word, place in zip(tiles.load(bits, tile), tiles.places(tile), strict=True):
+            key = to_key(word, mirror)
+            minus = is_minus_zero(key, mirror)  # a bit below the place remembers it
+            yield _join_stably(key + minus, (place << 1) + minus, bits.dtype)
+
+    def write(tile, vectors):
+        both = [_split_stably(vector) for vector in vectors]
+        tiles.store(out, tile, [to_key(key - (low & 1), mirror) for key, low in both])
+        tiles.store(places, tile, [low >> 1 for _, low in both])
+
+    tiles.sort(read, write, held, _less)
 
 
-def _sort_with_places_kernel(bits, out, places, *work, group_size, mirror):
-    work, held = _two_halves(work)
-    key = to_key(bits[...].astype(jnp.int32), mirror)
-    place = lax.broadcasted_iota(jnp.int32, key.shape, 0) & (group_size - 1)
-    minus = is_minus_zero(key, mirror)  # a bit below the place remembers it
-    key, low = key + minus, 2 * place + minus
-    _put(work, key, low)
-    _run_network(work, held, group_size)
-    key, low = _get(work)
-    out[...] = to_key(key - (low & 1), mirror).astype(out.dtype)
-    places[...] = (low >> 1).astype(places.dtype)
+def _unsort_kernel(bits, places, out, *held, tiles):
+    def read(tile):
+        both = zip(tiles.load(places, tile), tiles.load(bits, tile), strict=True)
+        return [_join(place, value, bits.dtype) for place, value in both]
+
+    def write(tile, vectors):
+        tiles.store(out, tile, [_split(vector)[1] for vector in vectors])
+
+    tiles.sort(read, write, held, _first_less)
 
 
-def _unsort_kernel(places, bits, out, *work, group_size):
-    work, held = _two_halves(work)
-    _put(work, places[...].astype(jnp.int32), bits[...].astype(jnp.int32))
-    _run_network(work, held, group_size)
-    out[...] = _get(work)[1].astype(out.dtype)
+def _join(high, low, dtype):
+    """What decides, and what is below it, as two words, or of 16 bits as the halves of one."""
+    return [(high << 16) | (low & 0xFFFF)] if dtype == jnp.int16 else [high, low]
 
 
-def _put(work, high, low):
-    """Write what decides, and what is below it, to two arrays, or to the halves of one."""
-    if len(work) == 2:
-        work[0][...], work[1][...] = high, low
-    else:
-        work[0][...] = (high << 16) | (low & 0xFFFF)
+def _split(words):
+    return words if len(words) == 2 else (words[0] >> 16, words[0] & 0xFFFF)
 
 
-def _get(work):
-    if len(work) == 2:
-        return work[0][...], work[1][...]
-    return work[0][...] >> 16, work[0][...] & 0xFFFF
+def _join_stably(key, low, dtype):
+    """The same for `_less`: of two words the first leaves room to count one up.
+
+    `low` is below 2**15, a place among 4096 and a bit.
+    """
+    if dtype == jnp.int16:
+        return _join(key, low, dtype)
+    return [key >> 1, ((key & 1) << 15) | low]
 
 
-def _two_halves(refs):
-    return refs[: len(refs) // 2], refs[len(refs) // 2 :]
+def _split_stably(words):
+    if len(words) == 1:
+        return _split(words)
+    return (words[0] << 1) | (words[1] >> 15), words[1] & 0x7FFF
 
 
-def _run_network(tokens, held, group_size):
-    """Sort `tokens` in place: by the first array, and where it is equal by the second."""
-    vectors = _vectors(group_size)
-    most = min(vectors, MOST_HELD[len(held)])
-    _for_each_vector(tokens, held, vectors, _take_in)
-    for one_pass in _passes(group_size, vectors, most):
-        _run_pass(held, group_size, vectors, *one_pass)
-    _for_each_vector(tokens, held, vectors, _give_back)
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a block, and the network that sorts groups of them.
+
+    A vector is a list of its words, each (sublanes, lanes), of which the first decides.
+
+    Args:
+        group_size: Tokens of a group, a power of two.
+        vectors: Vectors of a tile, a power of two, at least 8.
+        block: Tokens of a block.
+        lanes: Channels of a block.
+    """
+
+    group_size: int
+    vectors: int
+    block: int
+    lanes: int
+
+    @property
+    def size(self):
+        """Tokens of a tile."""
+        return SUBLANES * self.vectors
+
+    @property
+    def in_any_order(self):
+        """Whether a tile is of one group, so that it does not matter which token is where."""
+        return self.group_size >= self.size
+
+    def load(self, ref, tile):
+        """A word of each vector of a tile."""
+        words = []
+        for number in range(0, self.vectors, 2):
+            two = ref[self._rows(tile, number), :].astype(jnp.int32)
+            words += [two[:SUBLANES], two[SUBLANES:]]
+        return words if self.in_any_order else self._rows_to_vectors(words)
+
+    def store(self, ref, tile, words):
+        """Write a word of each vector of a tile to the rows that its tokens are."""
+        words = self._vectors_to_rows(words)
+        for number in range(0, self.vectors, 2):
+            two = jnp.concatenate(words[number : number + 2])
+            ref[self._rows(tile, number), :] = two.astype(ref.dtype)
+
+    def places(self, tile):
+        """The places of a tile's tokens in their groups, as `load` gives tokens."""
+        numbers = range(self.vectors)
+        if self.in_any_order:
+            first = self._sublane() + (tile * self.size & (self.group_size - 1))
+            return [first + number * SUBLANES for number in numbers]
+        first = self._sublane() * self.vectors
+        return [(first + number) & (self.group_size - 1) for number in numbers]
+
+    def sort(self, read, write, held, less):
+        """Sort groups.
+
+        Args:
+            read: Function of a tile, for its vectors.
+            write: Function of a tile and its vectors, sorted.
+            held: For groups larger than a tile, references for the words of a whole block.
+            less: Function of two vectors: where tokens of the first are to come first.
+        """
+
+        def numbers(tile):
+            return [tile * self.vectors + number for number in range(self.vectors)]
+
+        def load(tile):
+            return _load(held, numbers(tile))
+
+        def store(tile, vectors):
+            _store(held, numbers(tile), vectors)
+
+        sizes = [self.size]
+        while sizes[-1] < self.group_size:
+            sizes.append(2 * sizes[-1])
+        for size in sizes:
+            if size > self.size:
+                self._merge_tiles(held, size // self.size, less)
+            self._for_each_tile(
+                read if size == self.size else load,
+                self._sorted if size == self.size else self._merged,
+                write if size == sizes[-1] else store,
+                less,
+            )
+
+    def _for_each_tile(self, load, work, store, less):
+        def turn(tile, _):
+            store(tile, work(list(load(tile)), less))
+            return _
+
+        lax.fori_loop(0, self.block // self.size, turn, 0)
+
+    def _sorted(self, vectors, less):
+        """Sort the groups of a tile, or the part of one that it is."""
+        size = min(self.group_size, self.vectors)
+        runs = [_sorted(vectors[i : i + size], less) for i in range(0, self.vectors, size)]
+        vectors, sublanes = [vector for vectors in runs for vector in vectors], 2
+        while sublanes * self.vectors <= min(self.group_size, self.size):
+            vectors = self._merged_across(vectors, sublanes, less)
+            sublanes *= 2
+        return vectors
+
+    def _merged_across(self, vectors, sublanes, less):
+        """Merge runs that are on half of so many sublanes each."""
+        pairs = [
+            (self._kept(one, two, sublanes - 1, less), self._kept(two, one, sublanes - 1, less))
+            for one, two in zip(vectors[: len(vectors) // 2], vectors[::-1], strict=False)
+        ]
+        low, high = zip(*pairs, strict=True)
+        return self._merged([*low, *high[::-1]], less, sublanes // 4)
+
+    def _merged(self, vectors, less, turn=SUBLANES // 2):
+        """Order tokens that are `turn` sublanes apart, half of it, and so on, and then vectors."""
+        while turn:
+            vectors = [self._kept(vector, vector, turn, less) for vector in vectors]
+            turn //= 2
+        return _merged(vectors, self.vectors // 2, less)
+
+    def _kept(self, vector, other, turn, less):
+        """What a vector keeps of its tokens and another's, on sublanes that differ by `turn`.
+
+        Of tokens that are equal one may be kept twice, which are then of one value.
+        """
+        other = self._turned(other, turn)
+        second = (self._sublane() & (1 << turn.bit_length() - 1)) != 0
+        keep = less(vector, other) != second
+        return [jnp.where(keep, a, b) for a, b in zip(vector, other, strict=True)]
+
+    def _merge_tiles(self, held, count, less):
+        """Merge runs of half of `count` tiles, as far as tokens are tiles apart."""
+        half = count // 2
+
+        def work(turn, _):
+            run, number = lax.div(turn, self.vectors), lax.rem(turn, self.vectors)
+            mirrored = self.vectors - 1 - number
+            of_tile = [number] * half + [mirrored] * half
+            numbers = [(run * count + i) * self.vectors + of_tile[i] for i in range(count)]
+            vectors = self._turned_half(_load(held, numbers))
+            vectors = _merged(vectors, count - 1, less)
+            _store(held, numbers, self._turned_half(vectors))
+            return _
+
+        lax.fori_loop(0, self.block // (SUBLANES * count), work, 0)
+
+    def _turned_half(self, vectors):
+        half = len(vectors) // 2
+        return vectors[:half] + [self._turned(vector, SUBLANES - 1) for vector in vectors[half:]]
+
+    def _turned(self, vector, turn):
+        """A vector whose sublane `s` is that of number `s ^ turn`."""
+        source = self._sublane() ^ turn
+        return [jnp.take_along_axis(word, source, axis=0) for word in vector]
+
+    def _sublane(self):
+        return lax.broadcasted_iota(jnp.int32, (SUBLANES, self.lanes), 0)
+
+    def _rows(self, tile, number):
+        """Two vectors of tokens that follow each other, which fill one of 16 bits."""
+        start = pl.multiple_of(tile * self.size, 2 * SUBLANES)
+        return pl.ds(start + number * SUBLANES, 2 * SUBLANES)
+
+    def _rows_to_vectors(self, words):
+        """From vectors of 8 tokens that follow each other to those of the network."""
+        count = self.vectors // SUBLANES
+        squares = [self._transposed(words[start::count]) for start in range(count)]
+        return [word for square in squares for word in square]
+
+    def _vectors_to_rows(self, words):
+        count = self.vectors // SUBLANES
+        squares = [words[i : i + SUBLANES] for i in range(0, self.vectors, SUBLANES)]
+        rows = [self._transposed(square) for square in squares]
+        return [rows[number % count][number // count] for number in range(self.vectors)]
+
+    def _transposed(self, words):
+        """Exchange the sublanes of 8 vectors with their numbers, one bit after the other."""
+        words, sublane = list(words), self._sublane()
+        for step in (1, 2, 4):
+            second = (sublane & step) != 0
+            for number in (number for number in range(SUBLANES) if not number & step):
+                one, two = words[number], words[number + step]
+                words[number] = jnp.where(second, pltpu.roll(two, step, 0), one)
+                words[number + step] = jnp.where(second, two, pltpu.roll(one, SUBLANES - step, 0))
+        return words
 
 
-def _run_pass(held, group_size, vectors, sizes, across, steps):
-    """Load vectors that are `stride` apart, take them through some stages, and store them."""
-    count, stride = 2 * steps[0] // steps[-1], steps[-1]
-
-    def work(turn, _):
-        chunk, part = lax.div(turn, vectors // count), lax.rem(turn, vectors // count)
-        first = lax.div(part, stride) * (count * stride) + lax.rem(part, stride)
-        place = pl.ds(chunk * vectors + first, count, stride)
-        arrays = [ref[place] for ref in held]
-        for size in sizes[:-1]:
-            arrays = _turn_half(_merge(_turn_half(arrays, size), size, steps), size)
-        down = _down(first, vectors, sizes[-1], group_size, arrays[0].shape[1:])
-        arrays = [array ^ down for array in arrays]
-        for step in across:
-            arrays = _across(arrays, step)
-        arrays = _merge(arrays, sizes[-1], [step // stride for step in steps])
-        for ref, array in zip(held, arrays, strict=True):
-            ref[place] = array ^ down
-        return _
-
-    lax.fori_loop(0, held[0].shape[0] // count, work, 0)
+def _load(held, numbers):
+    return [[ref[number] for ref in held] for number in numbers]
 
 
-def _for_each_vector(tokens, held, vectors, move):
-    count = held[0].shape[0]
-    at_once = math.gcd(count, MOST_MOVED)
-
-    def work(turn, _):
-        for vector in (turn * at_once + i for i in range(at_once)):
-            chunk, part = lax.div(vector, vectors), lax.rem(vector, vectors)
-            place = pl.ds(chunk * (SUBLANES * vectors) + part, SUBLANES, vectors)
-            for pair in zip(tokens, held, strict=True):
-                move(*pair, place, vector)
-        return _
-
-    lax.fori_loop(0, count // at_once, work, 0)
+def _store(held, numbers, vectors):
+    for number, vector in zip(numbers, vectors, strict=True):
+        for ref, word in zip(held, vector, strict=True):
+            ref[number] = word
 
 
-def _take_in(tokens, held, place, vector):
-    held[vector] = tokens[place, :]
+def _sorted(vectors, less):
+    """Sort along the numbers of vectors: Batcher's odd-even mergesort."""
+    half = len(vectors) // 2
+    if not half:
+        return vectors
+    return _joined(_sorted(vectors[:half], less), _sorted(vectors[half:], less), less)
 
 
-def _give_back(tokens, held, place, vector):
-    tokens[place, :] = held[vector]
+def _joined(one, two, less):
+    """Merge two sorted runs: their even numbers, their odd ones, and what lies between."""
+    if len(one) == 1:
+        return list(_exchange(*one, *two, less))
+    even, odd = (_joined(one[start::2], two[start::2], less) for start in (0, 1))
+    between = [_exchange(*pair, less) for pair in zip(odd[:-1], even[1:], strict=True)]
+    return [even[0], *(vector for pair in between for vector in pair), odd[-1]]
 
 
-def _passes(group_size, vectors, most_held):
-    """Yield (sizes, sublane steps, vector steps): what is done to vectors while they are held."""
-    most = most_held.bit_length() - 1
-    yield [2 << i for i in range(most)], [], [1 << i for i in reversed(range(most))]
-    size = 2 * most_held
-    while size <= group_size:
-        steps = [1 << i for i in reversed(range(size.bit_length() - 1))]
-        across = [step // vectors for step in steps if step >= vectors]
-        steps = [step for step in steps if step < vectors]
-        for i in range(0, len(steps), most):
-            yield [size], across, steps[i : i + most]
-            across = []
-        size *= 2
+def _merged(vectors, turn, less):
+    """Order vectors whose numbers differ by all bits of `turn`, and then within each half."""
+    half = len(vectors) // 2
+    if not half:
+        return vectors
+    pairs = [_exchange(vectors[number], vectors[number ^ turn], less) for number in range(half)]
+    low = [low for low, _ in pairs]
+    high = [pairs[number ^ turn ^ half][1] for number in range(half)]
+    return _merged(low, half // 2, less) + _merged(high, half // 2, less)
 
 
-def _down(first, vectors, size, group_size, shape):
-    """All bits of the sublanes that are to descend: those of tokens that have the bit `size`."""
-    if size == group_size:
-        return 0
-    token = lax.broadcasted_iota(jnp.int32, shape, 0) * vectors + first
-    return -lax.shift_right_logical(token & size, size.bit_length() - 1)
+def _exchange(one, two, less):
+    """Of every two tokens the vector of those that come first, and of those that come second."""
+    first, both = less(one, two), list(zip(one, two, strict=True))
+    low = [jnp.where(first, a, b) for a, b in both]
+    return low, [jnp.where(first, b, a) for a, b in both]
 
 
-def _turn_half(held, size):
-    """Turn the order of the vectors whose number has the bit `size`."""
-    shape = held[0].shape
-    held = [array.reshape(-1, 2, size, *shape[1:]) for array in held]
-    return [jnp.stack([array[:, 0], ~array[:, 1]], axis=1).reshape(shape) for array in held]
+def _first_less(one, two):
+    """Whether the first word of one is less; where both are equal, it does not matter."""
+    return one[0] < two[0]
 
 
-def _merge(held, size, steps):
-    """Order vectors that are a step apart, step after step."""
-    shape = held[0].shape
-    for step in steps:
-        if step < size:
-            held = [array.reshape(-1, 2, step, *shape[1:]) for array in held]
-            pair = _exchange([array[:, 0] for array in held], [array[:, 1] for array in held])
-            held = [jnp.stack(two, axis=1).reshape(shape) for two in zip(*pair, strict=True)]
-    return held
-
-
-def _across(held, step):
-    """Order the sublanes that are `step` apart."""
-    first = (lax.broadcasted_iota(jnp.int32, held[0].shape, 1) & step) == 0
-    other = [
-        jnp.where(first, pltpu.roll(array, SUBLANES - step, 1), pltpu.roll(array, step, 1))
-        for array in held
-    ]
-    low, high = _exchange(held, other)
-    return [jnp.where(first, a, b) for a, b in zip(low, high, strict=True)]
-
-
-def _exchange(one, two):
-    """The smaller and the larger of each pair, by one comparison."""
-    less = one[0] < two[0]
-    if len(one) == 2:
-        less |= (one[0] == two[0]) & (one[1] < two[1])
-    pairs = list(zip(one, two, strict=True))
-    return [jnp.where(less, a, b) for a, b in pairs], [jnp.where(less, b, a) for a, b in pairs]
+def _less(one, two):
+    """Whether one comes first: by the first word, and where it is equal by the second."""
+    if len(one) == 1:
+        return one[0] < two[0]
+    return one[0] < two[0] + lax.shift_right_logical(one[1] - two[1], 31)

@@ -1,0 +1,186 @@
+"""How many instruction bundles a TPU issues for a permutation, without a TPU.
+
+    python -m keras_permix.bench.bundles --out benchmarks/tpu/bundles_v5e.csv
+
+compiles what serves permutations on a TPU, for one that is not there, and counts the bundles that
+libtpu has scheduled, those within loops as often as the loops turn. One bundle is issued in a cycle
+where nothing waits; transfers to and from memory are not in the number, nor is any other wait. So
+it tells implementations apart and notices changes. It is no time. (A kernel's pipeline turns twice
+more than it has blocks, which the compiler's constants do not tell from work.)
+
+It needs `pip install "jax[tpu]"`.
+"""
+
+import argparse
+import csv
+import datetime
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+SHAPE = (32, 256, 384)  # samples, tokens, channels
+DTYPES = ("float32", "bfloat16")
+WAYS = ("tpu_pallas", "tpu_xla")
+# name -> function of the six that serve permutations, tokens of a group
+CASES = {
+    "values": ("sort", 256),
+    "values with places": ("sort_with_places", 256),
+    "inverse": ("unsort", 256),
+    "groups of four": ("sort", 4),
+    "groups of four with places": ("sort_with_places", 4),
+    "groups of four, inverse": ("unsort", 4),
+    "shift": ("shift", 1),
+    "shifted pairs": ("sort_pairs", 2),
+    "shifted pairs, inverse": ("unsort_pairs", 2),
+}
+COLUMNS = ("case", "dtype", "way", "bundles", "unknown_loops", "topology", "date", "versions")
+HERE = {  # what libtpu asks its environment for where there is no TPU
+    "JAX_PLATFORMS": "cpu",
+    "KERAS_BACKEND": "jax",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+BUNDLE = re.compile(r"^ *(?:0x[0-9a-f]+|0) +([A-Z]{2})? *: ([> ]*)\{(.*)$", re.MULTILINE)
+EXIT = re.compile(r"scmp\S+ [^,;]+, (\d+) /\* loop exit test")
+
+
+def count_bundles(text: str) -> tuple[int, int]:
+    """The bundles that are issued, and how many loops turn as often as no constant tells.
+
+    Args:
+        text: The scheduled bundles of an operation, as libtpu writes them: a line each, with a `>`
+            for every loop that it is in, but where it is empty. The body of a loop whose turns are
+            not known counts once.
+    """
+    loops: list[dict[str, Any]] = [{"bundles": 0, "turns": 1}]
+    unknown = 0
+
+    def leave(depth):
+        nonlocal unknown
+        while len(loops) - 1 > depth:
+            loop = loops.pop()
+            unknown += loop["turns"] is None
+            loops[-1]["bundles"] += loop["bundles"] * (loop["turns"] or 1)
+
+    for label, marks, bundle in BUNDLE.findall(text):
+        depth = marks.count(">") if not bundle.startswith("}") else len(loops) - 1
+        leave(depth - 1 if label == "LB" else depth)
+        while len(loops) - 1 < depth:
+            loops.append({"bundles": 0, "turns": None})
+        loops[-1]["bundles"] += 1
+        if found := EXIT.search(bundle):
+            loops[-1]["turns"] = int(found[1])
+    leave(0)
+    return loops[0]["bundles"], unknown
+
+
+def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str, Any]]:
+    """Compile every case and count.
+
+    Args:
+        topology: What libtpu calls some chips, such as "v5e:2x2".
+        folder: Where libtpu writes bundles, by `LIBTPU_INIT_ARGS`.
+        cases: Some of `CASES`.
+
+    Yields:
+        A dict with the keys `COLUMNS`.
+    """
+    import jax
+    from jax.experimental import topologies
+    from jax.sharding import SingleDeviceSharding
+
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    sharding = SingleDeviceSharding(chips.devices[0])
+    versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "libtpu"))
+    for case in cases:
+        for dtype in DTYPES:
+            for way in WAYS:
+                function, operands = program(case, dtype, way)
+                specs = [
+                    jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in operands
+                ]
+                for old in folder.iterdir():
+                    old.unlink()
+                jax.jit(function).lower(*specs).compile()
+                found = [count_bundles(path.read_text("utf-8")) for path in bundles_in(folder)]
+                bundles, unknown = map(sum, zip(*found, strict=True))
+                yield {
+                    "case": case, "dtype": dtype, "way": way, "bundles": bundles,
+                    "unknown_loops": unknown, "topology": topology,
+                    "date": datetime.date.today().isoformat(), "versions": versions,
+                }  # fmt: skip
+
+
+def program(case: str, dtype: str, way: str) -> tuple[Callable[..., Any], list[Any]]:
+    """What a case computes, and its operands, each a `jax.ShapeDtypeStruct`.
+
+    Args:
+        case: One of `CASES`.
+        dtype: One of `DTYPES`, of the numbers whose bits are operands.
+        way: One of `WAYS`.
+    """
+    import jax
+
+    from keras_permix.ops.backend.jax import accelerators
+
+    name, size = CASES[case]
+    functions = accelerators.Pallas("tpu")() if way == "tpu_pallas" else accelerators.xla_for_tpu()
+    samples, tokens, channels = SHAPE
+    bits = jax.ShapeDtypeStruct(SHAPE, "int32" if dtype == "float32" else "int16")
+    steps = tuple(step % tokens for step in range(channels))
+    if name == "shift":
+        return partial(functions.shift, steps=steps), [bits]
+    if size == 2:
+        sort = partial(functions.sort_pairs, steps=steps, floating=True)
+        if name == "sort_pairs":
+            return sort, [bits]
+        return partial(functions.unsort_pairs, steps=steps), list(jax.eval_shape(sort, bits))
+    groups = (samples, tokens // size, size, channels)
+    options = {} if name == "unsort" else {"floating": True}
+
+    def on_groups(*arrays):
+        results = getattr(functions, name)(*(x.reshape(groups) for x in arrays), **options)
+        return jax.tree.map(lambda array: array.reshape(SHAPE), results)
+
+    places = [jax.ShapeDtypeStruct(SHAPE, "int16")] if name == "unsort" else []
+    return on_groups, [bits, *places]
+
+
+def bundles_in(folder: Path) -> list[Path]:
+    """The files of the operations that were compiled."""
+    found = sorted(folder.glob("*final_bundles.txt"))
+    return [path for path in found if "<late" not in path.name and "schedule" not in path.name]
+
+
+def main(arguments: list[str]) -> int:
+    """Print and write the rows. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m keras_permix.bench.bundles")
+    parser.add_argument("--topology", default="v5e:2x2", help="chips, as libtpu calls them")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
+    parser.add_argument("--out", type=Path, help="CSV file to write")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        dump = f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true"
+        os.environ.update({**HERE, "LIBTPU_INIT_ARGS": dump})
+        rows = []
+        for row in measure(asked.topology, Path(folder), asked.cases):
+            print(*(row[name] for name in COLUMNS[:5]), sep=",", flush=True)
+            rows.append(row)
+    if asked.out:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        with open(asked.out, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
