@@ -4,8 +4,10 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 
 COMMANDS = ("list", "info", "predict", "train", "lra", "evaluate", "bench", "verify", "backend")
+SOON = 0.1  # seconds
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
 
 
@@ -20,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         the user stopped it.
     """
     try:
-        with _written_out():
+        with _written_out(), _stopped_wherever():
             return _run(argv)
     except BrokenPipeError:  # Who reads has read enough, as in `permix list | head -1`.
         return CLOSED_PIPE
@@ -48,6 +50,34 @@ def _run(argv):
     if arguments.keep_memory and not arguments.plain:
         machine.keep_freed_memory()
     return arguments.run(arguments)
+
+
+@contextlib.contextmanager
+def _stopped_wherever():
+    """Have Ctrl-C come again where it was lost: Python drops what is raised as it frees objects."""
+    before, again = sys.unraisablehook, []
+
+    def lost(unraisable):
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            return before(unraisable)
+        again.append(threading.Timer(SOON, _interrupt))
+        again[-1].start()
+
+    sys.unraisablehook = lost
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in again:
+            timer.cancel()
+
+
+def _interrupt():
+    """What Ctrl-C does, also where the first thread waits for the system."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager

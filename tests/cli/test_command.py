@@ -30,9 +30,21 @@ def tell():
 atexit.register(tell)
 from keras_permix.cli import list, main
 
-if sys.argv[1:] == ["wait"]:
-    sys.argv[1:] = ["list"]
-    list.run = lambda arguments: (print("ready", flush=True), time.sleep(60))
+class Freed:
+    def __del__(self):
+        wait()
+
+def wait(arguments=None):
+    print("ready", flush=True)
+    time.sleep(60)
+
+def free(arguments):
+    Freed()
+    time.sleep(60)
+
+WAITS = {"wait": wait, "wait freeing": free}
+if sys.argv[1] in WAITS:
+    list.run, sys.argv[1] = WAITS[sys.argv[1]], "list"
 sys.exit(main())
 """
 
@@ -117,8 +129,9 @@ def test_a_disk_that_is_full(permix):
 
 
 @pytest.mark.once
-def test_a_command_that_is_stopped(permix):
-    process = permix("wait")
+@pytest.mark.parametrize("where", ["wait", "wait freeing"])
+def test_a_command_that_is_stopped(where, permix):
+    process = permix(where)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     assert process.stderr.read() == "permix: stopped\n"
