@@ -74,8 +74,9 @@ def _stopped_wherever():
 
 def _interrupt():
     """What Ctrl-C does, also where the first thread waits for the system."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    first = threading.main_thread().ident
+    if first is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(first, signal.SIGINT)
     else:
         signal.raise_signal(signal.SIGINT)
 

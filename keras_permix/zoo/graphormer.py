@@ -249,4 +249,5 @@ def _check_config(config):
 def _per_target(argument, value, targets):
     """A float, or a list of one per target."""
     one = isinstance(value, Real)
-    return float(value) if one else check_floats(argument, value, targets, "target")
+    floats = check_floats(argument, [value] if one else value, 1 if one else targets, "target")
+    return floats[0] if one else floats

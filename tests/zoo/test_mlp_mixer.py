@@ -164,6 +164,7 @@ def test_patches_of_another_size_of_image_with_a_new_head():
         ("MLPMixer", dict(patch_size=0), "`patch_size` must be a positive integer.*patch_size=0"),
         ("MLPMixer", dict(image_size=(8, 8)), r"`image_size` must be a pos.*image_size=\(8, 8\)"),
         ("MLPMixer", dict(mean=(0.5,)), "`mean` must hold one value per channel.*channels=3"),
+        ("MLPMixer", dict(epsilon="x"), "`epsilon` must be a positive number.*'x'"),
         ("ButterflyMixer", dict(mlp="butterfly_linear"), "takes a square number of channels.*8"),
         ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be integers.*\[\]"),

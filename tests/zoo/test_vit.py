@@ -188,6 +188,8 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
         (dict(image_size=(64, 32)), r"`image_size` must be a positive.*image_size=\(64, 32\)"),
         (dict(std=(0, 0, 0)), "`std` must hold positive numbers.*std="),
         (dict(mean=0.5), "`mean` must hold one value per channel.*mean=0.5"),
+        (dict(mean=(0.5, 0.5, np.nan)), "`mean` must hold .* and finite ones.*nan"),
+        (dict(epsilon=-1), "`epsilon` must be a positive number.*-1"),
         (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
         (dict(mixer=dict(name="csp", group_sise=3)), "CSP takes.*Did you mean `group_size`"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),

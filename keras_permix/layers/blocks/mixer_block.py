@@ -6,7 +6,12 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
+from keras_permix.layers.parts.checks import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_rate,
+)
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -86,7 +91,7 @@ class MixerBlock(Composite):
         self.dropout = check_rate("dropout", dropout)
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
         self.mixer_dropout = check_rate("mixer_dropout", mixer_dropout)
-        self.epsilon = epsilon
+        self.epsilon = check_positive("epsilon", epsilon)
         self.activation = check_choice("activation", activation, ACTIVATIONS)
 
     def build(self, input_shape: Shape) -> None:

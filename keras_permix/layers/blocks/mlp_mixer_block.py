@@ -10,6 +10,7 @@ from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
 from keras_permix.layers.parts.checks import (
     check_choice,
     check_integer,
+    check_positive,
     check_positive_or_none,
     check_tokens,
 )
@@ -73,7 +74,7 @@ class MLPMixerBlock(Composite):
                 f"`expansion`. Received: mlp={mlp!r}, token_units={token_units}, "
                 f"channel_units={channel_units}"
             )
-        self.epsilon = epsilon
+        self.epsilon = check_positive("epsilon", epsilon)
 
     def build(self, input_shape: tuple) -> None:
         batch, tokens, width = check_tokens("MLPMixerBlock", input_shape)

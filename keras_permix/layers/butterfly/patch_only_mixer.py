@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.checks import check_integer
+from keras_permix.layers.parts.checks import check_integer, check_positive
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify
@@ -60,7 +60,7 @@ class PatchOnlyMixer(Composite):
         several = isinstance(patch_size, (list, tuple))
         self.patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
         self.expansion = check_integer("expansion", expansion)
-        self.epsilon = epsilon
+        self.epsilon = check_positive("epsilon", epsilon)
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] is None:

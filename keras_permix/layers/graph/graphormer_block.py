@@ -9,6 +9,7 @@ from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSor
 from keras_permix.layers.parts.checks import (
     check_layer_index,
     check_named,
+    check_positive,
     check_positive_or_none,
     check_rate,
 )
@@ -79,7 +80,7 @@ class GraphormerBlock(Composite):
         self.mixer_spec = check_named("mixer", mixer, MIXERS)
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
-        self.epsilon = epsilon
+        self.epsilon = check_positive("epsilon", epsilon)
         check_layer_index(layer, layers)
         self.layer = layer
         self.depth = layers

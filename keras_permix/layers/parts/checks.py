@@ -1,6 +1,7 @@
 """Checks of constructor arguments and input shapes that layers share."""
 
 import difflib
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any
@@ -43,12 +44,19 @@ def check_floats(argument, values, count, each):
         floats = [float(value) for value in values]
     except (TypeError, ValueError):
         floats = []
-    if len(floats) != count:
+    if len(floats) != count or not all(map(math.isfinite, floats)):
         raise ValueError(
-            f"`{argument}` must hold one value per {each}. "
+            f"`{argument}` must hold one value per {each}, and finite ones. "
             f"Received: {argument}={values!r}, {each}s={count}"
         )
     return floats
+
+
+def check_positive(argument, value):
+    """Return the number `value` if it is above 0."""
+    if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:
+        raise ValueError(f"`{argument}` must be a positive number. Received: {argument}={value!r}")
+    return value
 
 
 def check_rate(argument, value):
