@@ -1,6 +1,6 @@
 """How many instruction bundles a TPU issues for a permutation, without a TPU.
 
-    python -m keras_permix.bench.bundles --out benchmarks/tpu/bundles_v5e.csv
+    KERAS_BACKEND=jax python -m keras_permix.bench.bundles --out benchmarks/tpu/bundles_v5e.csv
 
 compiles what serves permutations on a TPU, for one that is not there, and counts the bundles that
 libtpu has scheduled, those within loops as often as the loops turn. One bundle is issued in a cycle
@@ -14,19 +14,18 @@ It needs `pip install "jax[tpu]"`.
 import argparse
 import csv
 import datetime
+import itertools
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 SHAPE = (32, 256, 384)  # samples, tokens, channels
 DTYPES = ("float32", "bfloat16")
-WAYS = ("tpu_pallas", "tpu_xla")
 # name -> function of the six that serve permutations, tokens of a group
 CASES = {
     "values": ("sort", 256),
@@ -42,7 +41,6 @@ CASES = {
 COLUMNS = ("case", "dtype", "way", "bundles", "unknown_loops", "topology", "date", "versions")
 HERE = {  # what libtpu asks its environment for where there is no TPU
     "JAX_PLATFORMS": "cpu",
-    "KERAS_BACKEND": "jax",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -92,65 +90,23 @@ def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str,
     Yields:
         A dict with the keys `COLUMNS`.
     """
-    import jax
-    from jax.experimental import topologies
-    from jax.sharding import SingleDeviceSharding
+    from keras_permix.ops.backend import running
 
-    chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
-    sharding = SingleDeviceSharding(chips.devices[0])
-    versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "libtpu"))
-    for case in cases:
-        for dtype in DTYPES:
-            for way in WAYS:
-                function, operands = program(case, dtype, way)
-                specs = [
-                    jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in operands
-                ]
-                for old in folder.iterdir():
-                    old.unlink()
-                jax.jit(function).lower(*specs).compile()
-                found = [count_bundles(path.read_text("utf-8")) for path in bundles_in(folder)]
-                bundles, unknown = map(sum, zip(*found, strict=True))
-                yield {
-                    "case": case, "dtype": dtype, "way": way, "bundles": bundles,
-                    "unknown_loops": unknown, "topology": topology,
-                    "date": datetime.date.today().isoformat(), "versions": versions,
-                }  # fmt: skip
-
-
-def program(case: str, dtype: str, way: str) -> tuple[Callable[..., Any], list[Any]]:
-    """What a case computes, and its operands, each a `jax.ShapeDtypeStruct`.
-
-    Args:
-        case: One of `CASES`.
-        dtype: One of `DTYPES`, of the numbers whose bits are operands.
-        way: One of `WAYS`.
-    """
-    import jax
-
-    from keras_permix.ops.backend.jax import accelerators
-
-    name, size = CASES[case]
-    functions = accelerators.Pallas("tpu")() if way == "tpu_pallas" else accelerators.xla_for_tpu()
-    samples, tokens, channels = SHAPE
-    bits = jax.ShapeDtypeStruct(SHAPE, "int32" if dtype == "float32" else "int16")
-    steps = tuple(step % tokens for step in range(channels))
-    if name == "shift":
-        return partial(functions.shift, steps=steps), [bits]
-    if size == 2:
-        sort = partial(functions.sort_pairs, steps=steps, floating=True)
-        if name == "sort_pairs":
-            return sort, [bits]
-        return partial(functions.unsort_pairs, steps=steps), list(jax.eval_shape(sort, bits))
-    groups = (samples, tokens // size, size, channels)
-    options = {} if name == "unsort" else {"floating": True}
-
-    def on_groups(*arrays):
-        results = getattr(functions, name)(*(x.reshape(groups) for x in arrays), **options)
-        return jax.tree.map(lambda array: array.reshape(SHAPE), results)
-
-    places = [jax.ShapeDtypeStruct(SHAPE, "int16")] if name == "unsort" else []
-    return on_groups, [bits, *places]
+    ahead = running.module("ahead_of_time")
+    chip = ahead.chip(topology)
+    versions = ", ".join(f"{name} {version(name)}" for name in ahead.PACKAGES)
+    for case, dtype, way in itertools.product(cases, DTYPES, ahead.WAYS):
+        for old in folder.iterdir():
+            old.unlink()
+        name, group_size = CASES[case]
+        ahead.compile_permutation(way, name, SHAPE, dtype, group_size, chip)
+        found = [count_bundles(path.read_text("utf-8")) for path in bundles_in(folder)]
+        bundles, unknown = map(sum, zip(*found, strict=True))
+        yield {
+            "case": case, "dtype": dtype, "way": way, "bundles": bundles,
+            "unknown_loops": unknown, "topology": topology,
+            "date": datetime.date.today().isoformat(), "versions": versions,
+        }  # fmt: skip
 
 
 def bundles_in(folder: Path) -> list[Path]:

@@ -10,9 +10,10 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.growth import grow_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
+from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
 from keras_permix.layers.mixing.random_order import RandomOrder
 from keras_permix.layers.parts.checks import check_floats, check_integer
+from keras_permix.zoo.grid_mixers import kept_steps, make_grid_mixer, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -58,6 +59,9 @@ class ButterflyViT(ImageClassifier):
         random_order: Seed of a random order of the patches, the same for all images: a control for
             what neighborhood contributes. `None`: the patches in rows.
         mean, std: Normalization per channel on the scale 0–1.
+        steps_image_size: The `image_size` that the shift steps of mixers are made for, with blocks
+            as long as a side of the image. `None`: that of the model. Else they are moves along the
+            blocks there, and scaled to those here; see `layers.mixing.resize_steps`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -90,6 +94,7 @@ class ButterflyViT(ImageClassifier):
         random_order: int | None = None,
         mean: tuple[float, ...] = (0.5, 0.5, 0.5),
         std: tuple[float, ...] = (0.5, 0.5, 0.5),
+        steps_image_size: int | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -108,15 +113,21 @@ class ButterflyViT(ImageClassifier):
             "random_order": random_order,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
+            "steps_image_size": steps_image_size,
         }
         for key in SIZES:
             check_integer(key, config[key])
-        check_patches(config, "image_size")
+        check_patches(config, "image_size", *["steps_image_size"] * (steps_image_size is not None))
         images = keras.Input((None, None, channels), name="images")
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         x = keras.layers.Flatten(dtype=dtype, name="flatten")(feature_maps[-1])
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
+
+    @classmethod
+    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """The steps of the image size that the weights were trained with."""
+        return kept_steps(config, changes)
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The head for more patches; those in a random order are others in each number."""
@@ -161,7 +172,10 @@ def _encode(x, config, dtype):
 
 
 def _make_mixer(config, index, dtype):
-    spec = mixer_at(config["mixer"], index)
-    if spec is None:
+    if mixer_at(config["mixer"], index) is None:
         return SoftmaxAttention(config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer")
-    return make_mixer(spec, index, config["depth"], use_bias=True, dtype=dtype, name="mixer")
+    before, after = steps_side(config), config["image_size"] // config["patch_size"]
+    if config["block_size"] is not None or config["random_order"] is not None:
+        before = after  # Blocks are as long as they were, or of patches from anywhere.
+    lines = (1, before), (1, after)
+    return make_grid_mixer(config, index, *lines, use_bias=True, dtype=dtype, name="mixer")

@@ -9,11 +9,10 @@ from keras_permix._typing import DType, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
-from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at
-from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.resize_steps import resize_steps
+from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.parts.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.grid_mixers import kept_steps, make_grid_mixer, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -167,10 +166,7 @@ class ViT(ImageClassifier):
     @classmethod
     def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
-        size = config["image_size"]
-        if changes.get("image_size", size) == size:
-            return {}
-        return {"steps_image_size": config.get("steps_image_size") or size}
+        return kept_steps(config, changes)
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Positions of another number of patches are resized as an image is."""
@@ -229,22 +225,11 @@ def _encode(x, config, dtype):
 
 
 def _make_mixer(config, index, dtype):
-    """The mixer of a block, its shift steps made for another grid of patches where there is one."""
-    spec = mixer_at(config["mixer"], index)
-    arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
-    mixer = make_mixer(spec, index, config["depth"], **arguments)
-    before, after = (_side(config, key) for key in ("steps_image_size", "image_size"))
-    if before == after or not isinstance(mixer, CSP):
-        return mixer
+    before, after = steps_side(config), config["image_size"] // config["patch_size"]
     class_token = int(config["pooling"] == "cls")
-    steps = mixer.steps(before**2 + class_token, config["width"])
-    steps = resize_steps(steps, (before, before), (after, after), class_token)
-    return make_mixer({**spec, "shift": steps}, index, config["depth"], **arguments)
-
-
-def _side(config, key):
-    """Patches along a side of an image."""
-    return (config[key] or config["image_size"]) // config["patch_size"]
+    arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
+    grids = (before, before), (after, after)
+    return make_grid_mixer(config, index, *grids, extra=class_token, **arguments)
 
 
 def _classify(tokens, config, dtype):

@@ -76,6 +76,21 @@ def test_another_size_of_image_with_a_new_head():
         np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("fixed", [{}, {"block_size": 4}, {"random_order": 0}])
+def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
+    """In blocks of 4 tokens steps are 0 to 3, of which 3 is one back; in blocks of 8 twice that."""
+    sizes = dict(patch_size=2, width=4, depth=2, mlp_dim=4, mixer=dict(name="csp", group_size=2))
+    ButterflyViT(image_size=8, **sizes, **fixed).save_to_preset(tmp_path / "preset")
+    model = ButterflyViT.from_preset(tmp_path / "preset", image_size=16, num_classes=3)
+    assert model.get_config()["steps_image_size"] == 8
+    for index in range(2):
+        mixer = model.get_layer(f"block_{index}").block.mixer
+        assert mixer.shift == ("linear" if fixed else [0, 2, 4, 6])
+    fresh = ButterflyViT.from_preset(tmp_path / "preset", image_size=16, load_weights=False)
+    assert fresh.get_layer("block_0").block.mixer.shift == "linear"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,58 @@
+"""Permutations compiled for a TPU that is not there."""
+
+from functools import partial
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+from keras_permix.ops.backend.jax import accelerators
+
+WAYS = ("tpu_pallas", "tpu_xla")  # in the order in which they serve
+PACKAGES = ("jax", "libtpu")
+
+
+def chip(topology):
+    """One of the chips that libtpu calls, for example, "v5e:2x2"."""
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    return SingleDeviceSharding(chips.devices[0])
+
+
+def compile_permutation(way, name, shape, dtype, group_size, chip):
+    """Compile one of the six functions that serve permutations.
+
+    Args:
+        way: One of `WAYS`.
+        name: "shift", "sort_pairs", "unsort_pairs", "sort", "sort_with_places" or "unsort".
+        shape: (samples, tokens, channels).
+        dtype: "float32" or "bfloat16", of the numbers whose bits are permuted.
+        group_size: Tokens of a group that is sorted.
+        chip: What `chip` gives.
+    """
+    function, operands = _program(way, name, shape, dtype, group_size)
+    specs = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip) for x in operands]
+    return jax.jit(function).lower(*specs).compile()
+
+
+def _program(way, name, shape, dtype, size):
+    """What is computed, and the shapes of its operands."""
+    functions = accelerators.Pallas("tpu")() if way == "tpu_pallas" else accelerators.xla_for_tpu()
+    samples, tokens, channels = shape
+    bits = jax.ShapeDtypeStruct(shape, "int32" if dtype == "float32" else "int16")
+    steps = tuple(step % tokens for step in range(channels))
+    if name == "shift":
+        return partial(functions.shift, steps=steps), [bits]
+    if name.endswith("sort_pairs"):
+        sort = partial(functions.sort_pairs, steps=steps, floating=True)
+        if name == "sort_pairs":
+            return sort, [bits]
+        return partial(functions.unsort_pairs, steps=steps), list(jax.eval_shape(sort, bits))
+    groups = (samples, tokens // size, size, channels)
+    options = {} if name == "unsort" else {"floating": True}
+
+    def on_groups(*arrays):
+        results = getattr(functions, name)(*(x.reshape(groups) for x in arrays), **options)
+        return jax.tree.map(lambda array: array.reshape(shape), results)
+
+    places = [jax.ShapeDtypeStruct(shape, "int16")] if name == "unsort" else []
+    return on_groups, [bits, *places]
