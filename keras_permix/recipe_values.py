@@ -56,7 +56,10 @@ RULES = {
     "model.class_name": ("the name of a class of keras_permix.zoo", _string),
     "data.name": ("the name of a data set", _string),
     "optimizer.name": ("the name of an optimizer", _string),
-    "optimizer.learning_rate": ("a number, 0 or more", _number(0, float("inf"))),
+    "optimizer.learning_rate": (
+        "a number, 0 or more, and given anew with another `optimizer.name`",
+        _number(0, float("inf")),
+    ),
     "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
     "schedule.name": ("the name of a schedule", _string),
     "schedule.warmup_epochs": ("a number, 0 or more", _number(0, float("inf"))),

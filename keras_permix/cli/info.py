@@ -33,6 +33,7 @@ def run(arguments):
         ("task", MODELS[info.class_name].task_for(info.config) or "–"),
         ("parameters", f"{model.count_params():,}"),
         ("MACs", _macs(model)),
+        ("input", ", ".join(f"{key} {value}" for key, value in model.describe_input().items())),
         *(_stored(info) if info.files else _planned(info.name)),
         *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
         *((f"  {name}", f"{file['bytes']:,} bytes") for name, file in files.items()),

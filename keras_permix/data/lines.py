@@ -83,7 +83,7 @@ def _rows(text, path, columns):
     kinds = [suffix for suffix in path.suffixes if suffix not in UNPACK]
     if kinds[-1:] == [".csv"]:
         lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
-        return list(csv.DictReader(lines, columns, strict=True))
+        return list(csv.DictReader(lines, columns, strict=True, skipinitialspace=True))
     if kinds[-1:] == [".tsv"]:
         header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
         return [dict(zip(header, row, strict=False)) for row in rows if row != [""]]

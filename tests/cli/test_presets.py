@@ -72,6 +72,7 @@ def test_info(capsys):
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["class"] == "CSPViT" and shown["labels"] == "red, green, blue"
     assert shown["parameters"] == "1,187" and shown["MACs"] == "15,072"
+    assert shown["input"].startswith("size 8, ") and shown["input"].endswith("range [0, 255]")
     assert shown["measured"] == "–" and shown["image_size"] == "8" and shown["dtype"] == "float32"
     assert main(["info", "slicevit/dogs_vs_cats"]) == 0
     planned = capsys.readouterr().out

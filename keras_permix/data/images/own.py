@@ -160,7 +160,8 @@ def _files_by_class(folder):
     if not folder.is_dir():
         raise FileNotFoundError(
             "Images lie in a folder per class, all in `train/` and `test/`, or with a "
-            f"`test_fraction` in one folder. Received: no folder {folder}"
+            "`test_fraction` in one folder, which is below `data_dir` (`--data-dir`), or here. "
+            f"Received: no folder {folder}"
         )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not classes:

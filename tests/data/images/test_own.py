@@ -103,6 +103,14 @@ def test_what_is_hidden_is_no_image(tmp_path):
     assert len(levels(data.train) + levels(data.test)) == 4
 
 
+def test_blanks_after_commas_are_of_no_class(tmp_path):
+    write_classes(tmp_path, {"a": 2, "b": 2})
+    lines = ["path, label", "a/0.png, a", "a/1.png,a", 'b/0.png,  "b"', "b/1.png,b", ""]
+    (tmp_path / "all.csv").write_text("\n".join(lines))
+    data = listed_images("mine", 8, tmp_path, train="all.csv", test_fraction=0.5)
+    assert data.labels == ("a", "b")
+
+
 def test_one_channel(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     source, _ = folder_images("pets", 8, tmp_path, test_fraction=0.5, channels=1).train
