@@ -100,7 +100,7 @@ def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str,
             old.unlink()
         name, group_size = CASES[case]
         ahead.compile_permutation(way, name, SHAPE, dtype, group_size, chip)
-        found = [count_bundles(path.read_text("utf-8")) for path in bundles_in(folder)]
+        found = [count_bundles(path.read_text(encoding="utf-8")) for path in bundles_in(folder)]
         bundles, unknown = map(sum, zip(*found, strict=True))
         yield {
             "case": case, "dtype": dtype, "way": way, "bundles": bundles,
