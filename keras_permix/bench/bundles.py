@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
     parser.add_argument("--out", type=Path, help="CSV file to write")
     asked = parser.parse_args(arguments)
+    if not find_spec("libtpu"):
+        parser.error('libtpu compiles for a TPU: pip install "jax[tpu]"')
+    try:
+        return _write(asked)
+    except ModuleNotFoundError as error:
+        parser.error(f"JAX must be the backend, KERAS_BACKEND=jax. Received: {error}")
+
+
+def _write(asked):
     with tempfile.TemporaryDirectory() as folder:
         dump = f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true"
         os.environ.update({**HERE, "LIBTPU_INIT_ARGS": dump})
