@@ -29,13 +29,17 @@ PAGES = (
     "zoo/README.md",
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
-# Each snippet, and what it prints where that is shown.
+# Each snippet, and what it prints where that is shown: below, or as a comment beside `print`.
 SHOWN = [
     shown
     for name in ("README.md", "docs/data.md", "docs/models.md", "docs/training.md")
     for shown in re.findall(
         r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS[name], re.DOTALL
     )
+]
+SHOWN = [
+    (snippet, printed or "".join(re.findall(r"print\(.*\)  # (.*\n)", snippet)))
+    for snippet, printed in SHOWN
 ]
 SNIPPETS = [snippet for snippet, _ in SHOWN]
 
@@ -47,6 +51,14 @@ def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     snippet, printed = SHOWN[number]
     exec(compile(snippet, f"snippet {number}", "exec"), {})
     assert printed in ("", capsys.readouterr().out)
+
+
+def test_snippets_of_the_readme_show_what_they_print():
+    snippets = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
+    assert all(printed for snippet, printed in SHOWN if snippet in snippets)
+    scores = keras_permix.zoo.preset_info("cspvit/cifar10_small").scores
+    shown = " and ".join(f"{100 * score:.2f} %" for score in scores.values())
+    assert f"permix evaluate cspvit/cifar10_small       # {shown}:" in TEXTS["README.md"]
 
 
 def test_wishes_have_snippets():

@@ -17,7 +17,7 @@ from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.checks import check_named, check_names
+from keras_permix.layers.parts.checks import check_flags, check_named, check_names
 from keras_permix.layers.parts.composite import parameters_of
 
 
@@ -56,6 +56,7 @@ def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
     check_names(layer.__name__, spec, arguments_of(spec["name"]))
+    check_flags(spec, parameters_of(layer))
     return spec
 
 

@@ -6,7 +6,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from keras_permix.recipe import find_recipe, load_recipe, parse_override, recipe_folders
+from keras_permix.recipe import (
+    check_overrides,
+    find_recipe,
+    load_recipe,
+    parse_override,
+    recipe_folders,
+)
 from keras_permix.training.start import with_class
 
 OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
@@ -40,7 +46,7 @@ class Run:
     @functools.cached_property
     def values(self) -> dict[str, Any]:
         """The recipe's values as a dict; see `load_recipe`."""
-        values = load_recipe(self.recipe, self.option, self.overrides)
+        values = load_recipe(self.recipe, self.option, _set_once(self.overrides))
         if self.smoke:
             values = load_recipe(self.recipe, self.option, (*SMOKE, *self.overrides))
         return with_class(values)
@@ -88,6 +94,16 @@ class Run:
         for folder in map(Path.resolve, recipe_folders()):
             if self.path.is_relative_to(folder):
                 return self.path.relative_to(folder)
+
+
+def _set_once(overrides):
+    """Overrides, if no two of them are of the same value."""
+    overrides = check_overrides(overrides)
+    keys = [override.partition("=")[0].strip() for override in overrides]
+    twice = [word for key, word in zip(keys, overrides, strict=True) if keys.count(key) > 1]
+    if twice:
+        raise ValueError(f"A value of a recipe must be set once. Received: {', '.join(twice)}")
+    return overrides
 
 
 def _option(override):

@@ -1,11 +1,12 @@
-"""Mixers of tokens on a grid, with shift steps that were made for another grid."""
+"""Mixers of tokens on a grid, with shift steps or delays that were made for another grid."""
 
 from typing import Any
 
 from keras_permix._typing import Layer
 from keras_permix.layers.mixers import make_mixer, mixer_at
+from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.resize_steps import resize_steps
+from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 
 def make_grid_mixer(
@@ -16,7 +17,7 @@ def make_grid_mixer(
     extra: int = 0,
     **arguments: Any,
 ) -> Layer:
-    """The mixer of a block, its shift steps carried over from one grid to another.
+    """The mixer of a block, its steps or delays carried over from one grid to another.
 
     Args:
         config: The model's, with `mixer`, `depth` and `width`.
@@ -27,11 +28,15 @@ def make_grid_mixer(
     """
     spec, depth = mixer_at(config["mixer"], index), config["depth"]
     mixer = make_mixer(spec, index, depth, **arguments)
-    if before == after or not isinstance(mixer, CSP):
+    if before == after or not isinstance(mixer, CSP | CausalCSP):
         return mixer
-    steps = mixer.steps(before[0] * before[1] + extra, config["width"])
-    spec = {**spec, "shift": resize_steps(steps, before, after, extra)}
-    return make_mixer(spec, index, depth, **arguments)
+    if isinstance(mixer, CSP):
+        steps = mixer.steps(before[0] * before[1] + extra, config["width"])
+        resized = {"shift": resize_steps(steps, before, after, extra)}
+    else:
+        delays, least = mixer.steps(mixer.inner_dim or config["width"]), mixer.group_size - 1
+        resized = {"delays": resize_delays(delays, before, after, least)}
+    return make_mixer({**spec, **resized}, index, depth, **arguments)
 
 
 def kept_steps(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -127,8 +127,8 @@ class CheckedInputs:
     Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
     and `predict` get, the first batch of a generator or a `keras.utils.PyDataset`, and the first
     sample that a `DataLoader` could give, each with its targets. Of other tensors a call looks at
-    the shape alone. Of a `tf.data.Dataset` nothing is read: that may lose a batch, or change their
-    order.
+    the shape alone, and at the values of the first images that come outside of a compiled step. Of
+    a `tf.data.Dataset` nothing is read: that may lose a batch, or change their order.
     """
 
     # `self: Any` is a Keras model, of which no type tells.
@@ -210,6 +210,7 @@ class CheckedInputs:
             return
         check_images(x, len(self.preprocessor.mean), squeezed=True)
         warning = check_image_range(x)
+        self.preprocessor.looked = True
         if warning and not self._warned:
             self._warned = True
             warnings.warn(warning, stacklevel=4)

@@ -1,11 +1,13 @@
 """What every model of the zoo is: a Keras model that knows its configuration and its features."""
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, Self
 
 import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
+from keras_permix.layers.parts.checks import check_flags
 from keras_permix.layers.parts.composite import policy_at, policy_of
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
 from keras_permix.zoo.presets.labels import check_labels
@@ -26,6 +28,10 @@ class ZooModel(CheckedInputs, keras.Model):
 
     task: str | None = None
     asset_files: dict[str, str] = {}
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        check_flags(kwargs, inspect.signature(cls.__init__).parameters)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class ViT(ImageClassifier):
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
             same, as the papers' models do; their parameter counts include them.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the shift steps of the mixers are made for. `None`:
+        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves on the grid of patches there, and scaled to the
             grid here as the position table is; see `layers.mixing.resize_steps`.
         epsilon: Epsilon of the layer normalizations.

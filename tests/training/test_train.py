@@ -95,6 +95,8 @@ def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
     unset = Run(str(recipe), overrides=("init=None",))
     assert unset.command == f"permix train {recipe} --set init=None"
     monkeypatch.chdir(recipe.parent)
+    with pytest.raises(ValueError, match="set once. Received: epochs=1, epochs = 2$"):
+        assert Run(str(recipe), overrides=("epochs=1", "seed=3", "epochs = 2")).values
     assert Run("recipe.py").name == Run(".").name == "cspvit/mine"
 
 

@@ -32,7 +32,7 @@ class Batches(keras.utils.PyDataset):
         return self.batch
 
 
-# Every way in, but for tensors, which only whole methods look at.
+# Every way in of arrays.
 WAYS = {
     "call": lambda model, x: model(x),
     "predict": lambda model, x: model.predict(x, verbose=0),
@@ -160,6 +160,31 @@ def test_what_is_no_batch_of_images(x, message, compiled):
         compiled.predict(x, verbose=0)
     with pytest.raises(ValueError, match=message):
         compiled.classify(x)
+
+
+def within(model):
+    """A model of one's own that has another one in it."""
+    x = keras.Input((8, 8, 3))
+    return keras.Model(x, keras.layers.Dense(2)(model(x)))
+
+
+@pytest.mark.parametrize(
+    "called",
+    [lambda model: model, lambda model: model.backbone, within],
+    ids=["model", "backbone", "within"],
+)
+def test_the_first_tensor_is_looked_at(called):
+    scaled, wide = (
+        keras.ops.convert_to_tensor(x, "float32") for x in (SCALED["0–1"], 257.0 * IMAGES)
+    )
+    outer = called(tiny())
+    with pytest.warns(UserWarning, match="0–255, and seems to be scaled already"):
+        outer(scaled)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "`x` must hold images")
+        outer(scaled)
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*from 0 to 6"):
+        called(tiny())(wide)
 
 
 @pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])

@@ -155,6 +155,15 @@ def test_features_come_in_the_order_asked_for():
         model.features(images, layers=[3])
 
 
+@pytest.mark.once
+def test_another_size_of_image_keeps_the_delays_of_a_causal_mixer(tmp_path):
+    mixer = dict(name="causal_csp", delays=4, inner_dim=4)  # 1, 2, 3 and 4: a row of the grid
+    tiny(mixer=mixer).save_to_preset(tmp_path / "preset")
+    model = CSPViT.from_preset(tmp_path / "preset", image_size=16)
+    for index in range(2):
+        assert model.get_layer(f"block_{index}").mixer.delays == [2, 4, 14, 16]
+
+
 def test_other_sizes_are_resized_as_pillow_does():
     from PIL import Image
 
@@ -192,6 +201,8 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
         (dict(epsilon=-1), "`epsilon` must be a positive number.*-1"),
         (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
         (dict(mixer=dict(name="csp", group_sise=3)), "CSP takes.*Did you mean `group_size`"),
+        (dict(keep_unused_params="no"), "`keep_unused_params` must be True or False.*'no'"),
+        (dict(mixer=dict(name="csp", ragged="no")), "`ragged` must be True or False.*'no'"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
         (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
         (dict(mixer=dict(num_heads=2)), "`mixer` must be one of.*num_heads"),

@@ -24,8 +24,9 @@ class ButterflyBlock(Composite):
 
     Input and output: those of the layer, such as `(batch, tokens, channels)`; the layer itself sees
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
-    `axis=-1`. A mask `(batch, tokens)`, True at real tokens, is ordered and cut like them and given
-    to a layer that takes one. So is an `attention_mask` `(batch, blocks, heads or 1, block_size,
+    `axis=-1`. Of maps `(batch, rows, columns, channels)` axis 1 cuts rows, and axis 2 columns. A
+    mask `(batch, tokens)`, True at real tokens, is ordered and cut like them and given to a layer
+    that takes one. So is an `attention_mask` `(batch, blocks, heads or 1, block_size,
     block_size)` in the order of the blocks, True where a query may attend to a key; Keras finds a
     `mask` by itself only without it. The size of the axis may be unknown while TensorFlow traces.
 

@@ -1,5 +1,6 @@
 """From images of 0–255 to normalized floats of a model's size."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,9 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.parts.checks import check_integer
+from keras_permix.ops.backend.running import has_data
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -17,7 +20,8 @@ class ImagePreprocessor(keras.layers.Layer):
     Input: `(batch, height, width, channels)`, any integer or float dtype, 0–255.
     Output: `(batch, image_size, image_size, channels)`, `(x / 255 - mean) / std`, computed in
     float32 and given in the layer's compute dtype. Images of another size are resized (bilinear,
-    antialiased) before they are normalized.
+    antialiased) before they are normalized. The values of the first images that a layer meets
+    outside of a compiled step are looked at: it warns of such as seem to be scaled already.
 
     Args:
         image_size: Side of the output in pixels.
@@ -26,8 +30,8 @@ class ImagePreprocessor(keras.layers.Layer):
             the Dimension Mixer's networks do, and not the borders of the images.
 
     Raises:
-        ValueError: for a size below 1, a `mean` and a `std` of different channels, or images of
-            another shape.
+        ValueError: for a size below 1, a `mean` and a `std` of different channels, images of
+            another shape, or first images with values that are not of 0–255.
 
     Example:
 
@@ -57,9 +61,15 @@ class ImagePreprocessor(keras.layers.Layer):
                 f"Received: mean={self.mean}, std={self.std}"
             )
         self.align_corners = align_corners
+        self.looked = False  # at the values of any images
 
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
+        if has_data(images) and not self.looked:
+            self.looked = True
+            warning = check_image_range(images)
+            if warning:
+                warnings.warn(warning, stacklevel=2)
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
         if tuple(images.shape[1:3]) != size:

@@ -25,12 +25,27 @@ def resize_steps(steps, before, after, extra=0):
     >>> resize_steps([0, 1, 8, 7, 63], before=(8, 8), after=(16, 16))
     [0, 2, 32, 30, 254]
     """
-    (rows, columns), (new_rows, new_columns) = before, after
-    tokens = rows * columns + extra
+    tokens, new_tokens = (rows * columns + extra for rows, columns in (before, after))
     steps = np.array([int(step) % tokens for step in steps])
     steps = np.where(steps > tokens // 2, steps - tokens, steps)  # the shorter way around
+    return (_resized(steps, before, after) % new_tokens).tolist()
+
+
+def resize_delays(delays, before, after, least=0):
+    """Scale delays as `resize_steps` does steps, but never around the end, nor below the `least`.
+
+    Example:
+
+    >>> from keras_permix.layers.mixing.resize_steps import resize_delays
+    >>> resize_delays([1, 8, 63], before=(8, 8), after=(16, 16), least=1)
+    [2, 32, 254]
+    """
+    return np.maximum(_resized(np.array(delays), before, after), least).tolist()
+
+
+def _resized(steps, before, after):
+    (rows, columns), (new_rows, new_columns) = before, after
     down = (2 * abs(steps) + columns - 1) // (2 * columns) * np.sign(steps)  # the nearest row
     right = steps - down * columns
     down, right = np.rint(down * new_rows / rows), np.rint(right * new_columns / columns)
-    new_steps = (down * new_columns + right).astype("int64")
-    return (new_steps % (new_rows * new_columns + extra)).tolist()
+    return (down * new_columns + right).astype("int64")

@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from keras_permix.ops.dispatch.checks import check_choice as check_choice
 from keras_permix.ops.dispatch.checks import check_integer as check_integer
 from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_index
@@ -31,6 +33,19 @@ def check_names(taker, given, known):
         raise ValueError(
             f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
         )
+
+
+def check_flags(given, parameters):
+    """Refuse values other than True and False of parameters that stand for one of them.
+
+    Args:
+        given: A dict of arguments.
+        parameters: Those of a signature, a dict by name.
+    """
+    for name, value in given.items():
+        is_flag = name in parameters and isinstance(parameters[name].default, bool)
+        if is_flag and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
 
 
 def check_positive_or_none(argument, value):

@@ -35,6 +35,11 @@ def weights_kept(model):
     return module("weights").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
 
 
+def has_data(x):
+    """Whether numbers can be read from a tensor now: not while a step is compiled or exported."""
+    return module("tracing").has_data(x)
+
+
 def module(file):
     """Import what the backend has in a file of a given name, and no other backend's.
 

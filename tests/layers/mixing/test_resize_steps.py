@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_permix.layers.mixing.resize_steps import resize_steps
+from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 pytestmark = pytest.mark.once  # NumPy alone
 
@@ -37,3 +37,13 @@ def test_neighbors_stay_neighbors():
 
 def test_same_grid_keeps_steps():
     assert resize_steps([-1, 70, 13], (8, 8), (8, 8)) == [63, 6, 13]
+
+
+def test_delays_never_turn_around():
+    """A move of rows and columns becomes one of twice as many, however long, or as few as half."""
+    moves = [(0, 1), (0, 3), (1, 0), (7, 2), (9, -1)]
+    delays = [8 * down + right for down, right in moves]
+    doubled = [2 * down * 16 + 2 * right for down, right in moves]
+    assert resize_delays(delays, (8, 8), (16, 16)) == doubled
+    assert resize_delays(doubled, (16, 16), (8, 8)) == delays
+    assert resize_delays([2, 4, 16], (8, 8), (4, 4), least=2) == [2, 2, 4]
