@@ -61,13 +61,13 @@ class LocalAttention(SoftmaxAttention):
         shape = ops.shape(tokens)
         blocks, visible = self._cut(tokens, mask)
         mixed = super().call(blocks, mask=visible, training=training)
-        mixed = join(ops.reshape(mixed, (shape[0], -1, *ops.shape(mixed)[1:])))
+        mixed = join(self._samples(mixed, tokens))
         return unflatten_map(mixed[:, : shape[1]], inputs)
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
         """The weights `(batch, blocks, heads, block_size, block_size)` that `call` gives."""
-        maps = super().attention_maps(*self._cut(*flatten_map(inputs, mask)))
-        return ops.reshape(maps, (ops.shape(inputs)[0], -1, *ops.shape(maps)[1:]))
+        tokens, mask = flatten_map(inputs, mask)
+        return self._samples(super().attention_maps(*self._cut(tokens, mask)), tokens)
 
     def tokens_per_block(self, tokens: Any) -> int:
         """The size of a block of a sequence of so many tokens."""
@@ -87,6 +87,12 @@ class LocalAttention(SoftmaxAttention):
         blocks, real, inside = (ops.reshape(x, (-1, *ops.shape(x)[2:])) for x in pieces)
         visible = ops.where(ops.any(real, axis=1, keepdims=True), real, inside)
         return blocks, ops.cast(visible, "bool")
+
+    def _samples(self, blocks, tokens):
+        """What became of blocks, by the samples that they were cut out of: (batch, blocks, …)."""
+        batch, length = ops.shape(tokens)[:2]
+        count = -(-length // self.tokens_per_block(tokens.shape[1]))
+        return ops.reshape(blocks, (batch, count, *ops.shape(blocks)[1:]))
 
     def get_config(self) -> dict:
         return {**super().get_config(), "block_size": self.block_size}

@@ -54,6 +54,8 @@ class PerformerAttention(SelfAttention):
         self.seed = check_integer("seed", seed, least=0)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
+        if 0 in inputs.shape:  # of which there is no largest
+            return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)
         real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
