@@ -4,6 +4,7 @@ A model of the zoo says its task by name (`ZooModel.task`); everything above ask
 """
 
 from keras_permix._typing import Model
+from keras_permix.layers.parts.checks import check_choice
 from keras_permix.tasks.graph_regression import GraphRegression
 from keras_permix.tasks.image_classification import ImageClassification
 from keras_permix.tasks.pair_classification import PairClassification
@@ -35,11 +36,7 @@ def task_of(model: Model) -> Task:
     >>> task_of(CSPViT.from_preset("test")).name
     'image_classification'
     """
-    if model.task not in TASKS:
-        raise ValueError(
-            f"`{type(model).__name__}.task` must be one of {list(TASKS)}. Received: {model.task!r}"
-        )
-    return TASKS[model.task](model)
+    return TASKS[check_choice(f"{type(model).__name__}.task", model.task, TASKS)](model)
 
 
 __all__ = [

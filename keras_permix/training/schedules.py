@@ -116,9 +116,7 @@ def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
         ValueError: for an unknown optimizer, schedule or argument.
     """
     spec = dict(recipe["optimizer"])
-    name = spec.pop("name")
-    if name not in OPTIMIZERS:
-        raise ValueError(f"`optimizer` must name one of {sorted(OPTIMIZERS)}. Received: {name!r}")
+    name = check_choice("optimizer", spec.pop("name"), sorted(OPTIMIZERS))
     known = set(signature(OPTIMIZERS[name]).parameters)
     check_names(OPTIMIZERS[name].__name__, spec, known - {"kwargs"})
     spec["learning_rate"] = make_schedule(recipe, steps_per_epoch)

@@ -250,5 +250,5 @@ def test_model_without_a_task():
     class Idle(zoo.CSPViT):
         task = None
 
-    with pytest.raises(ValueError, match="`Idle.task` must be one of .* Received: None"):
+    with pytest.raises(ValueError, match="`Idle.task` must be one of .* Received: Idle.task=None"):
         task_of(Idle(image_size=8, patch_size=2, width=8, depth=1, mlp_dim=8))

@@ -65,7 +65,7 @@ class ImagePreprocessor(keras.layers.Layer):
 
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
-        if has_data(images) and not self.looked:
+        if has_data(images) and not self.looked and not _is_plain(images):
             self.looked = True
             warning = check_image_range(images)
             if warning:
@@ -90,6 +90,12 @@ class ImagePreprocessor(keras.layers.Layer):
             "std": self.std,
             "align_corners": self.align_corners,
         }
+
+
+def _is_plain(images):
+    """Whether the first image has one value, as those with which Keras tries a model's shapes."""
+    some = ops.convert_to_numpy(images[:1])
+    return some.size == 0 or some.min() == some.max()
 
 
 def _resize_borders(images, size):
