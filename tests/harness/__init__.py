@@ -1,6 +1,6 @@
 """Checks that tests share, one function per kind of thing. They assert by themselves."""
 
-from tests.harness.layers import check_extended, check_layer, functional
+from tests.harness.layers import check_empty, check_extended, check_layer, functional
 from tests.harness.models import check_model, check_precision, fit_classifier, fit_once
 from tests.harness.other_backend import BACKENDS, check_other_backend, other_backend
 from tests.harness.presets import check_preset

@@ -110,8 +110,10 @@ class MegaAttention(Composite):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, shared, values, mask=None):
+        if 0 in shared.shape:
+            return values
         length = ops.shape(shared)[1]
-        size = _chunk(length, self.chunk_size)
+        size = length if self.chunk_size is None else _least(length, self.chunk_size)
         missing = -length % size
         shared = self._check_length(shared, length, missing)
         if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
@@ -255,9 +257,5 @@ class MegaAttention(Composite):
         }
 
 
-def _chunk(length, size):
-    """The size of a chunk of so many tokens, at least 1."""
-    known = isinstance(length, int)
-    if size is not None:
-        length = min(length, size) if known else ops.minimum(length, size)
-    return max(length, 1) if known else ops.maximum(length, 1)
+def _least(length, size):
+    return min(length, size) if isinstance(length, int) else ops.minimum(length, size)
