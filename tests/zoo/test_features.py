@@ -21,7 +21,6 @@ EACH_FAMILY = pytest.mark.parametrize(
     "class_name", ["CSPViT", *(pytest.param(name, marks=pytest.mark.once) for name in FAMILIES)]
 )
 ON = keras.config.backend()
-OLD = ON == "torch" and keras.__version__.startswith("3.12.")
 
 
 def with_lora(class_name):
@@ -132,8 +131,6 @@ def test_quantized_blocks_come_back_wherever_they_are(make, tmp_path):
 @pytest.mark.parametrize("mode", ["full", pytest.param("activations", marks=pytest.mark.once)])
 @EACH_FAMILY
 def test_rematerialization_trains_alike(class_name, mode):
-    if OLD and mode == "full" and isinstance(tiny(class_name).input, dict):
-        pytest.skip("Keras 3.12 on PyTorch drops keyword arguments, masks among them")
     changes = DETERMINED.get(class_name, {})
     with keras.RematScope(mode=mode):
         model = tiny(class_name, **changes)
