@@ -45,11 +45,17 @@ def aligned(images, size):
     return functional(layer, (None, None, channels)).predict(images, verbose=0)
 
 
+# Pixels of these are small numbers, of which the layer warns.
+any_range = pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255, and seems")
+
+
+@any_range
 def test_corners_are_aligned_as_the_authors_do():
     golden = load_golden("mixers")
     assert_close(aligned(golden["resize_in"], 5), golden["resize_out"])
 
 
+@any_range
 def test_images_with_aligned_corners_grow_and_shrink():
     """Growing interpolates. Shrinking is a mean of pixels at both sides, and none of it is lost."""
     places = [np.linspace(0, side - 1, 11) for side in IMAGES.shape[1:3]]
@@ -90,6 +96,7 @@ def test_positions_of_an_unknown_number_have_a_shape():
     assert layer.compute_output_shape((None, 6, 8)) == (None, 7, 8)
 
 
+@any_range
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_keeps_its_promises(name, tmp_path):
     make, inputs = LAYERS[name]
