@@ -16,5 +16,5 @@ def dense(x, kernel, bias, mask):
 
 def limit(call):
     """What keeps a call from XLA for a single CPU."""
-    devices = call.place.devices
+    devices = call.hardware.devices
     return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"
