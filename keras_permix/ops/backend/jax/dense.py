@@ -1,4 +1,4 @@
-"""Products with a matrix of weights on a CPU, of all tokens in one row.
+"""Products with a matrix of weights on a CPU, of all tokens as one matrix.
 
 Of a product of tensors with more than two axes XLA for CPUs copies the cotangent, transposed, and
 works out within that copy the whole sum that it is: along the residual stream of a Transformer one
