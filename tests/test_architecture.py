@@ -93,9 +93,9 @@ def within(name, *parts):
 
 def storey(name):
     """Number and part of a module, by the longest name that fits; the whole is above the roof."""
-    places = [(number, part) for number, parts in enumerate(STOREYS) for part in parts]
-    fitting = [(number, part) for number, part in places if within(name, part)]
-    return max(fitting, key=lambda place: len(place[1]), default=(-1, ""))
+    all_parts = [(number, part) for number, parts in enumerate(STOREYS) for part in parts]
+    fitting = [(number, part) for number, part in all_parts if within(name, part)]
+    return max(fitting, key=lambda pair: len(pair[1]), default=(-1, ""))
 
 
 def goes_down(name, other):

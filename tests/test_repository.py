@@ -77,8 +77,8 @@ def test_text_files_name_their_encoding():
     }
     assert calls, "there are text files"
     silent = [
-        place
-        for place, call in calls.items()
+        line
+        for line, call in calls.items()
         if "encoding" not in {keyword.arg for keyword in call.keywords}
     ]
     assert silent == []

@@ -71,16 +71,16 @@ return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
 
 
 class Links(HTMLParser):
-    """What a page leads to, what it loads, and the names of its places."""
+    """What a page leads to, what it loads, and the names of its anchors."""
 
     def __init__(self, text):
         super().__init__()
-        self.leads, self.loads, self.places = [], [], {""}
+        self.leads, self.loads, self.anchors = [], [], {""}
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.places |= {attributes.get("id"), attributes.get("name")}
+        self.anchors |= {attributes.get("id"), attributes.get("name")}
         if tag == "a" and attributes.get("href"):
             self.leads.append(attributes["href"])
         elif tag != "a" and "canonical" != attributes.get("rel"):
@@ -108,7 +108,7 @@ def main(folder):
 
 
 def broken_links(folder, pages):
-    """Links within the site that lead to no file, or to no place of a page."""
+    """Links within the site that lead to no file, or to no anchor of a page."""
     for path, page in pages.items():
         for link in (*page.leads, *page.loads):
             parts = urlsplit(link)
@@ -116,8 +116,8 @@ def broken_links(folder, pages):
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             target = target / "index.html" if target.is_dir() else target
-            places = pages[target].places if target in pages else {"", parts.fragment}
-            if not target.is_file() or unquote(parts.fragment) not in places:
+            anchors = pages[target].anchors if target in pages else {"", parts.fragment}
+            if not target.is_file() or unquote(parts.fragment) not in anchors:
                 yield f"{path.relative_to(folder)}: {link}"
 
 

@@ -77,7 +77,7 @@ def counted(folder):
 
 
 def count(text):
-    """The bundles of a program as often as its loops turn, and the loops of unknown trips.
+    """The bundles of a program as often as its loops run, and the loops of unknown trips.
 
     A loop begins with a bundle that has a label and ends with the branch behind its test.
     """

@@ -36,54 +36,54 @@ def publish(run, root=ROOT):
     run, root = Path(run), Path(root)
     record = read_record(run)
     _check(record, run)
-    places = [root / "weights" / record["name"], root / "zoo" / record["name"]]
+    folders = [root / "weights" / record["name"], root / "zoo" / record["name"]]
     recover(root)
     with tempfile.TemporaryDirectory(dir=root, prefix=PREFIX) as folder:
         preset, story = Path(folder, "preset"), Path(folder, "story")
         shutil.copytree(run / "preset", preset)
-        if places[1].is_dir():
-            shutil.copytree(places[1], story)
+        if folders[1].is_dir():
+            shutil.copytree(folders[1], story)
         story.mkdir(exist_ok=True)
         for file in STORY:
             shutil.copy(run / file, story / file)
-        replace_all({preset: places[0], story: places[1]}, root, Path(folder, OLD))
-    return places
+        replace_all({preset: folders[0], story: folders[1]}, root, Path(folder, OLD))
+    return folders
 
 
 def recover(root):
-    """Put back what a publishing that was killed had taken from its place, and remove the rest."""
+    """Put back what a publishing that was killed had taken away, and remove the rest."""
     for left in root.glob(f"{PREFIX}*"):
         for kept in left.glob(f"{OLD}/*/*/*"):  # weights or zoo, class, preset
-            place = root / kept.relative_to(left / OLD)
-            if not place.exists():
-                os.rename(kept, place)
+            home = root / kept.relative_to(left / OLD)
+            if not home.exists():
+                os.rename(kept, home)
         shutil.rmtree(left)
 
 
 def replace_all(moves, root, old):
-    """Rename folders to their places, or leave all places as they were.
+    """Rename folders to those they are for, or leave all as it was.
 
     Args:
-        moves: Dict from new folders to their places in `root`.
+        moves: Dict from new folders to those in `root`.
         root: The repository.
         old: Folder to keep in, till all is done, what stood there.
     """
     done = []
     try:
-        for new, place in moves.items():
-            kept = old / place.relative_to(root)
-            place.parent.mkdir(parents=True, exist_ok=True)
+        for new, home in moves.items():
+            kept = old / home.relative_to(root)
+            home.parent.mkdir(parents=True, exist_ok=True)
             kept.parent.mkdir(parents=True, exist_ok=True)
-            done.append((new, place, kept))
-            if place.exists():
-                os.rename(place, kept)
-            os.rename(new, place)
+            done.append((new, home, kept))
+            if home.exists():
+                os.rename(home, kept)
+            os.rename(new, home)
     except BaseException:
-        for new, place, kept in done:
+        for new, home, kept in done:
             if not new.exists():
-                shutil.rmtree(place)
+                shutil.rmtree(home)
             if kept.exists():
-                os.rename(kept, place)
+                os.rename(kept, home)
         raise
 
 
@@ -99,5 +99,5 @@ def _check(record, run):
 
 
 if __name__ == "__main__":
-    for place in publish(sys.argv[1]):
-        print(place.relative_to(ROOT))
+    for folder in publish(sys.argv[1]):
+        print(folder.relative_to(ROOT))

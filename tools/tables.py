@@ -105,9 +105,9 @@ def plain():
 
 def layers():
     """One row per layer and case: how often as fast as attention, on each machine and backend."""
-    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
-    yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in places))
-    ratios = [by_layer_and_case(*place, "vs_attention") for place in places]
+    runs = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in runs))
+    ratios = [by_layer_and_case(*run, "vs_attention") for run in runs]
     for layer, case in sorted(ratios[0], key=lambda key: key[0]):
         if ratios[0][layer, case] and layer != "MultiHeadAttention":
             found = [measured.get((layer, case)) for measured in ratios]
@@ -116,9 +116,9 @@ def layers():
 
 def growth():
     """One row per layer: the time of a token among 65,536, in times of one among 1,024."""
-    places = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
-    yield ("layer", *(f"{backend}, {machine}" for machine, backend in places))
-    times = [by_layer_and_case(*place, "us_per_token") for place in places]
+    runs = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
+    yield ("layer", *(f"{backend}, {machine}" for machine, backend in runs))
+    times = [by_layer_and_case(*run, "us_per_token") for run in runs]
     for layer in sorted({layer for layer, case in times[0] if case == "1×65536"}):
         cells = []
         for measured in times:

@@ -3,9 +3,9 @@
     KERAS_BACKEND=jax python -m keras_permix.bench.bundles --out benchmarks/tpu/bundles_v5e.csv
 
 compiles what serves permutations on a TPU, for one that is not there, and counts the bundles that
-libtpu has scheduled, those within loops as often as the loops turn. One bundle is issued in a cycle
+libtpu has scheduled, those within loops as often as the loops run. One bundle is issued in a cycle
 where nothing waits; transfers to and from memory are not in the number, nor is any other wait. So
-it tells implementations apart and notices changes. It is no time. (A kernel's pipeline turns twice
+it tells implementations apart and notices changes. It is no time. (A kernel's pipeline passes twice
 more than it has blocks, which the compiler's constants do not tell from work.)
 
 It needs `pip install "jax[tpu]"`.
@@ -51,31 +51,31 @@ EXIT = re.compile(r"scmp\S+ [^,;]+, (\d+) /\* loop exit test")
 
 
 def count_bundles(text: str) -> tuple[int, int]:
-    """The bundles that are issued, and how many loops turn as often as no constant tells.
+    """The bundles that are issued, and how many loops run as often as no constant tells.
 
     Args:
         text: The scheduled bundles of an operation, as libtpu writes them: a line each, with a `>`
-            for every loop that it is in, but where it is empty. The body of a loop whose turns are
+            for every loop that it is in, but where it is empty. The body of a loop whose passes are
             not known counts once.
     """
-    loops: list[dict[str, Any]] = [{"bundles": 0, "turns": 1}]
+    loops: list[dict[str, Any]] = [{"bundles": 0, "passes": 1}]
     unknown = 0
 
     def leave(depth):
         nonlocal unknown
         while len(loops) - 1 > depth:
             loop = loops.pop()
-            unknown += loop["turns"] is None
-            loops[-1]["bundles"] += loop["bundles"] * (loop["turns"] or 1)
+            unknown += loop["passes"] is None
+            loops[-1]["bundles"] += loop["bundles"] * (loop["passes"] or 1)
 
     for label, marks, bundle in BUNDLE.findall(text):
         depth = marks.count(">") if not bundle.startswith("}") else len(loops) - 1
         leave(depth - 1 if label == "LB" else depth)
         while len(loops) - 1 < depth:
-            loops.append({"bundles": 0, "turns": None})
+            loops.append({"bundles": 0, "passes": None})
         loops[-1]["bundles"] += 1
         if found := EXIT.search(bundle):
-            loops[-1]["turns"] = int(found[1])
+            loops[-1]["passes"] = int(found[1])
     leave(0)
     return loops[0]["bundles"], unknown
 

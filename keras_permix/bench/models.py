@@ -113,11 +113,11 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
         mine = [row for row in rows if row["model"] == name]
         groups = [list(CASES[row["case"]][0]) for row in mine]
         widths = [0.8 / len(group) for group in groups]
-        places = [
+        centers = [
             cases.index(row["case"]) - 0.4 + width * (group.index(name) + 0.5)
             for row, group, width in zip(mine, groups, widths, strict=True)
         ]
-        axes.bar(places, [1 / row["vs_attention"] for row in mine], widths, label=name)
+        axes.bar(centers, [1 / row["vs_attention"] for row in mine], widths, label=name)
     axes.set_xticks(range(len(cases)), cases)
     axes.set(ylabel="time of a training step, attention = 1")
     axes.legend()

@@ -111,15 +111,15 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
 
     figure = Figure(figsize=(9, 1 + 0.6 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    place = np.arange(len(rows))
+    starts = np.arange(len(rows))
     bars = {"operator": [row["ms"] for row in rows]}
     bars["reference"] = [row["reference_ms"] for row in rows]
     bars["copy, twice"] = [2 * row["copy_ms"] for row in rows]
     bars["attention"] = [row["ms"] * row["vs_attention"] for row in rows]
     height = 0.8 / len(bars)
     for number, (name, widths) in enumerate(bars.items()):
-        axes.barh(place + number * height, widths, height, label=name)
-    axes.set_yticks(place + 0.3, [f"{row['case']}\n{row['shape']}" for row in rows], fontsize=8)
+        axes.barh(starts + number * height, widths, height, label=name)
+    axes.set_yticks(starts + 0.3, [f"{row['case']}\n{row['shape']}" for row in rows], fontsize=8)
     axes.set(xscale="log", xlabel="milliseconds, forward and backward")
     axes.invert_yaxis()
     axes.legend(fontsize=8)

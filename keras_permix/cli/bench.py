@@ -130,13 +130,13 @@ def check_device(device):
 
     try:
         with keras.device(device):
-            place = str(keras.ops.ones(1).device)
+            given = str(keras.ops.ones(1).device)
     except Exception as error:  # Each backend has exceptions of its own.
-        place = f"{type(error).__name__}: {error}"
+        given = f"{type(error).__name__}: {error}"
     kind, _, number = device.lower().replace("cuda", "gpu").partition(":")
-    found = re.sub("[:_]", "", place.lower().replace("cuda", "gpu"))
+    found = re.sub("[:_]", "", given.lower().replace("cuda", "gpu"))
     if found != kind and f"{kind}{number or 0}" not in found:
         raise ValueError(
             "`--device` must be a device that the backend has here, such as cpu:0. "
-            f"Received: --device={device}, which gives {place}"
+            f"Received: --device={device}, which gives {given}"
         )

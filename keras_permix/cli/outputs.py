@@ -26,9 +26,9 @@ def _check(argument, path, kind):
         if kind == "file" and path.exists():
             path.open("ab").close()
         else:
-            place = path if kind == "folder" else path.parent
+            parent = path if kind == "folder" else path.parent
             nearest = next(
-                folder for folder in (place, *place.absolute().parents) if folder.exists()
+                folder for folder in (parent, *parent.absolute().parents) if folder.exists()
             )
             tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:

@@ -36,7 +36,7 @@ class Pipeline(keras.utils.PyDataset):
         shuffle: Whether to draw a new order each epoch.
         seed: Integer ≥ 0, of the order.
         augment: `None`, or a function `(inputs, targets, epoch, index) -> (inputs, targets)` of a
-            batch and its place, such as `make_augmentation` gives.
+            batch and its index, such as `make_augmentation` gives.
         drop_remainder: Whether to leave out a last batch that is not full.
         epoch: The epoch to start with.
         steps: Batches of an epoch. `None`: one pass over the samples. Otherwise epochs are cut out
@@ -103,7 +103,7 @@ class Pipeline(keras.utils.PyDataset):
     @epoch.setter
     def epoch(self, epoch: int) -> None:
         self._epoch = epoch
-        first, last = (self._place(index)[0] for index in (0, len(self) - 1))
+        first, last = (self._pass(index)[0] for index in (0, len(self) - 1))
         self._orders = {number: self._order(number) for number in range(first, last + 1)}
 
     def _order(self, number):
@@ -116,8 +116,8 @@ class Pipeline(keras.utils.PyDataset):
             return self.inputs.shuffled(rng, self.batch_size)
         return rng.permutation(count)
 
-    def _place(self, index):
-        """The pass that a batch of this epoch is in, and its place there."""
+    def _pass(self, index):
+        """The pass that a batch of this epoch is in, and its number there."""
         return divmod(self.epoch * len(self) + index, self._batches_of_a_pass)
 
     @property
@@ -141,8 +141,8 @@ class Pipeline(keras.utils.PyDataset):
         return self._steps
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        number, place = self._place(index)
-        start = place * self.batch_size
+        number, batch = self._pass(index)
+        start = batch * self.batch_size
         chosen = self._orders[number][start : start + self.batch_size]
         part, count = self.shard
         some = slice(part * len(chosen) // count, (part + 1) * len(chosen) // count)

@@ -24,30 +24,30 @@ from keras_permix.layers.parts.composite import parameters_of
 class Mixer(NamedTuple):
     """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
 
-    Where `has_place`, the layer takes its index among the layers of a model, `layer` of `layers`.
+    Where `by_depth`, the layer takes its index among the layers of a model, `layer` of `layers`.
     """
 
     layer: type[Any]
     defaults: dict[str, Any]
-    has_place: bool
+    by_depth: bool
 
 
 MIXERS = {
-    "attention": Mixer(SoftmaxAttention, {}, has_place=False),
-    "butterfly_attention": Mixer(ButterflyAttention, {}, has_place=True),
-    "causal_csp": Mixer(CausalCSP, {}, has_place=False),
-    "circular_shift": Mixer(CSP, {"group_size": 1}, has_place=True),
-    "csp": Mixer(CSP, {}, has_place=True),
-    "damped_ema": Mixer(DampedEMA, {"bidirectional": True}, has_place=False),
-    "fourier": Mixer(FourierMixer, {}, has_place=False),
-    "linear_attention": Mixer(LinearAttention, {}, has_place=False),
-    "linformer": Mixer(LinformerAttention, {}, has_place=False),
-    "local_attention": Mixer(LocalAttention, {}, has_place=False),
-    "max_exchange": Mixer(SliceSort, {"order": "max_exchange"}, has_place=True),
-    "performer": Mixer(PerformerAttention, {}, has_place=False),
-    "simple_attention": Mixer(SimpleAttention, {}, has_place=False),
-    "sinkhorn_csp": Mixer(SinkhornCSP, {}, has_place=True),
-    "slice_sort": Mixer(SliceSort, {}, has_place=True),
+    "attention": Mixer(SoftmaxAttention, {}, by_depth=False),
+    "butterfly_attention": Mixer(ButterflyAttention, {}, by_depth=True),
+    "causal_csp": Mixer(CausalCSP, {}, by_depth=False),
+    "circular_shift": Mixer(CSP, {"group_size": 1}, by_depth=True),
+    "csp": Mixer(CSP, {}, by_depth=True),
+    "damped_ema": Mixer(DampedEMA, {"bidirectional": True}, by_depth=False),
+    "fourier": Mixer(FourierMixer, {}, by_depth=False),
+    "linear_attention": Mixer(LinearAttention, {}, by_depth=False),
+    "linformer": Mixer(LinformerAttention, {}, by_depth=False),
+    "local_attention": Mixer(LocalAttention, {}, by_depth=False),
+    "max_exchange": Mixer(SliceSort, {"order": "max_exchange"}, by_depth=True),
+    "performer": Mixer(PerformerAttention, {}, by_depth=False),
+    "simple_attention": Mixer(SimpleAttention, {}, by_depth=False),
+    "sinkhorn_csp": Mixer(SinkhornCSP, {}, by_depth=True),
+    "slice_sort": Mixer(SliceSort, {}, by_depth=True),
 }
 
 
@@ -148,8 +148,8 @@ def make_mixer(
         arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
-    place = {"layer": layer, "layers": layers} if mixer.has_place else {}
-    return mixer.layer(**{**arguments, **mixer.defaults, **spec, **place})
+    at = {"layer": layer, "layers": layers} if mixer.by_depth else {}
+    return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
 
 
 def arguments_of(name: str) -> set[str]:

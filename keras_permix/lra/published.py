@@ -77,9 +77,9 @@ ROWS = {
 
 def published_rows(task: str) -> list[tuple[str, float, str]]:
     """What is reported on a task, the best last: rows of model, accuracy in percent, and paper."""
-    place = TASKS.index(task)
+    column = TASKS.index(task)
     rows = [
-        (model, scores[place], paper)
+        (model, scores[column], paper)
         for paper, models in PUBLISHED.items()
         for model, scores in models.items()
     ]

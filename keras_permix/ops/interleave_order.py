@@ -61,9 +61,9 @@ def _sine_descending(channels, frequency):
 def _haar_descending(channels, runs):
     interval = max(1, channels // runs)
     pairs = channels // (2 * interval)
-    places = np.arange(channels)
-    descending = (places // interval % 2 == 1) & (places < 2 * pairs * interval)
+    channel = np.arange(channels)
+    descending = (channel // interval % 2 == 1) & (channel < 2 * pairs * interval)
     if pairs:
         # The released code lets the rest after the last pair begin one channel early.
-        descending |= places >= (2 * pairs + 1) * interval - 1
+        descending |= channel >= (2 * pairs + 1) * interval - 1
     return descending

@@ -125,13 +125,13 @@ def _stride(tokens, channels):
 
 def _power(channel, tokens, schedule):
     last = schedule.layers * schedule.channels - 1
-    place = schedule.layer * schedule.channels + channel
-    return round(tokens ** (place / last)) - 1 if last else 0
+    number = schedule.layer * schedule.channels + channel
+    return round(tokens ** (number / last)) - 1 if last else 0
 
 
 def _power_code(channel, tokens, schedule):
-    place = schedule.layer * schedule.channels + channel
-    return math.ceil(tokens ** (place / (schedule.layers * schedule.channels)))
+    number = schedule.layer * schedule.channels + channel
+    return math.ceil(tokens ** (number / (schedule.layers * schedule.channels)))
 
 
 # The first two also take tensors of channels and of tokens.

@@ -15,7 +15,7 @@ BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
 def indices(layers, names):
-    """The chosen mixers of a model, by their places among all, whose names these are."""
+    """The chosen mixers of a model, by their indices among all, whose names these are."""
     if not names:
         raise ValueError(
             "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "

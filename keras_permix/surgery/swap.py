@@ -203,9 +203,9 @@ def _replace(owner, layer, other):
             setattr(owner, name, other)
             done = True
         elif isinstance(value, list | dict) and name not in ("_layers", "_modules"):
-            places = enumerate(value) if isinstance(value, list) else value.items()
-            for place in [place for place, item in places if item is layer]:
-                value[place] = other
+            items = enumerate(value) if isinstance(value, list) else value.items()
+            for key in [key for key, item in items if item is layer]:
+                value[key] = other
                 done = True
     if not done:
         raise ValueError(

@@ -56,8 +56,8 @@ def make_block(config, index, dtype):
         mixer = SoftmaxAttention(heads, use_qkv_bias=True, use_output_projection=projects, **mixing)
     else:
         longest = config["max_length"] + config["use_class_token"]
-        spec, place = sized(spec, longest), (index, config["depth"])
-        mixer = make_mixer(spec, *place, ragged=True, use_bias=True, **mixing)
+        spec, at = sized(spec, longest), (index, config["depth"])
+        mixer = make_mixer(spec, *at, ragged=True, use_bias=True, **mixing)
         projects = getattr(mixer, "use_output_projection", True)
     return MixerBlock(
         mixer,

@@ -87,7 +87,7 @@ def _peeked(generator):
 
 
 def _first_of(loader):
-    """A sample of what a `DataLoader` reads by its places, as a batch; `None` of anything else.
+    """A sample of what a `DataLoader` reads by its indices, as a batch; `None` of anything else.
 
     A batch is not begun, which may start processes. Whatever goes wrong, Keras will meet as well.
     """

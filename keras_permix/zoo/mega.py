@@ -269,7 +269,7 @@ def _encode(x, mask, config, dtype):
 
 
 def _make_block(config, index, dtype):
-    place, ragged = (index, config["depth"]), not config["image_size"]
+    at, ragged = (index, config["depth"]), not config["image_size"]
     mixer = mixer_at(config["mixer"], index)
     attention = {name: config[name] for name in ("position_bias", "max_length", "chunk_size")}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
@@ -278,7 +278,7 @@ def _make_block(config, index, dtype):
     same = ("inner_dim", "shared_dim", "mlp_dim", "causal", "norm", "norm_first")
     return MegaBlock(
         **{name: config[name] for name in (*same, "dropout", "hidden_dropout")},
-        mixer=make_mega_mixer(mixer, *place, ragged, dtype=dtype, name="mixer"),
+        mixer=make_mega_mixer(mixer, *at, ragged, dtype=dtype, name="mixer"),
         average={"ema_dim": config["ema_dim"], "truncation": config["truncation"]},
         attention=attention,
         drop_unused=not config["keep_unused_params"],

@@ -188,7 +188,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
 
     Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
     `(batch, num_classes)`, which the head reads off all pixels. A block mixes the pixels and
-    channels of each patch, for every patch size in turn; its feature map is an image again.
+    channels of each patch, for one patch size after another; its feature map is an image again.
     Normalization is part of the model, and images of another size are resized to `image_size`
     first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one:
     `from_preset` with a larger `image_size` lets every new pixel have the weights of the old one

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keras_permix.ops.dispatch.rows import Place
+from keras_permix.ops.dispatch.rows import Hardware
 
 
 @dataclass(frozen=True)
@@ -11,8 +11,8 @@ class Chip:
     device_kind: str
     compute_capability: str | None = None
 
-    def place(self, devices=1, sure=True, undivided=None):
-        return Place(self.platform, devices, sure, self, undivided)
+    def hardware(self, devices=1, sure=True, undivided=None):
+        return Hardware(self.platform, devices, sure, self, undivided)
 
 
 CHIPS = {

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_permix.ops.dispatch.rows import Place
+from keras_permix.ops.dispatch.rows import Hardware
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def one_device(topology, monkeypatch):
     from jax.sharding import SingleDeviceSharding
 
     [device, *_] = topology.devices
-    place = Place(device.platform, chip=device, sure=False)
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.place", lambda x: place)
+    hardware = Hardware(device.platform, chip=device, sure=False)
+    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.hardware", lambda x: hardware)
     return SingleDeviceSharding(device)
 
 

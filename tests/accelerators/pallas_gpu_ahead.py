@@ -93,7 +93,7 @@ def reports(folder):
     from keras_permix.ops.backend.jax import rows
     from tests.accelerators.chips import CHIPS
 
-    rows.place = lambda x: CHIPS["A100"].place()  # which the ops take for the present one
+    rows.hardware = lambda x: CHIPS["A100"].hardware()  # which the ops take for the present one
 
     def program(op, arguments, differentiated):
         def value(x):

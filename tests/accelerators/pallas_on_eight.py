@@ -41,7 +41,7 @@ def objections(devices):
     import keras
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from keras_permix.ops.backend.jax.places import why_undivided
+    from keras_permix.ops.backend.jax.hardware import why_undivided
 
     said = {}
 
@@ -65,18 +65,18 @@ def objections(devices):
 
 def pretend(chip):
     """Take CPU devices for others, and interpret their kernels; return what will have served."""
-    from keras_permix.ops.backend.jax import accelerators, places, rows
+    from keras_permix.ops.backend.jax import accelerators, hardware, rows
     from keras_permix.ops.backend.jax.tpu import sort
 
     served = set()
 
     def note(function, division):
         served.add((function.func.__name__, division.mesh.shape[division.axis]))
-        return places.divided(function, division)
+        return hardware.divided(function, division)
 
-    def place(x):
-        found = places.place(x)
-        return chip.place(found.devices, found.sure, places.why_undivided(x))
+    def pretended(x):
+        found = hardware.hardware(x)
+        return chip.hardware(found.devices, found.sure, hardware.why_undivided(x))
 
     def interpreted(row):
         if not row.name.endswith("_pallas"):
@@ -86,7 +86,7 @@ def pretend(chip):
 
     accelerators.divided = note
     sort.VECTORS = 8
-    rows.place, rows.ROWS = place, tuple(map(interpreted, rows.ROWS))
+    rows.hardware, rows.ROWS = pretended, tuple(map(interpreted, rows.ROWS))
     return served
 
 

@@ -54,6 +54,6 @@ LH: loop header
 
 
 @pytest.mark.once
-def test_bundles_count_as_often_as_their_loops_turn():
-    # Two outside, ten turns of three and of five turns of two, and two of a loop of unknown turns.
+def test_bundles_count_as_often_as_their_loops_run():
+    # Two outside, ten passes of three and of five passes of two, and two of a loop of unknown.
     assert count_bundles(BUNDLES) == (2 + 10 * (3 + 5 * 2) + 2, 1)

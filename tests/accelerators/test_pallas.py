@@ -54,7 +54,7 @@ def _is_here(device):
 
 @pytest.fixture(params=_ways())
 def way(request, monkeypatch):
-    """Kernels whose blocks are small, so that a few tokens take every turn of the network."""
+    """Kernels whose blocks are small, so that a few tokens take every way through the network."""
     from keras_permix.ops.backend.jax.accelerators import Pallas
 
     device, interpreted = request.param

@@ -22,14 +22,14 @@ def here(monkeypatch):
     """Take a device for the present one."""
 
     def here(chip, *facts):
-        place = CHIPS[chip].place(*facts)
-        monkeypatch.setattr("keras_permix.ops.backend.jax.rows.place", lambda x: place)
+        hardware = CHIPS[chip].hardware(*facts)
+        monkeypatch.setattr("keras_permix.ops.backend.jax.rows.hardware", lambda x: hardware)
 
     return here
 
 
 @pytest.mark.parametrize(
-    ("tokens", "place", "chosen"),
+    ("tokens", "device", "chosen"),
     [
         (256, ["v5e"], "tpu_pallas"),
         (8192, ["v5e"], "tpu_xla"),
@@ -42,8 +42,8 @@ def here(monkeypatch):
         (256, ["MI300X"], "native"),
     ],
 )
-def test_the_table_chooses(tokens, place, chosen, here):
-    here(*place)
+def test_the_table_chooses(tokens, device, chosen, here):
+    here(*device)
     x = keras.ops.zeros((1, tokens, 4))
     for name, arguments in OPS.items():
         assert ops.explain(name, x, *arguments).chosen == chosen
@@ -55,7 +55,7 @@ def test_a_cpu_needs_no_kernel():
 
 
 @pytest.mark.parametrize(
-    ("row", "place", "objection"),
+    ("row", "device", "objection"),
     [
         ("gpu_pallas", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
         ("gpu_pallas", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
@@ -63,8 +63,8 @@ def test_a_cpu_needs_no_kernel():
         ("tpu_pallas", ["v5e", 4, True, WHOLE], WHOLE),
     ],
 )
-def test_what_a_kernel_objects_to(row, place, objection, here):
-    here(*place)
+def test_what_a_kernel_objects_to(row, device, objection, here):
+    here(*device)
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4))).objections[row]
     assert all(part in found for part in objection.split(".*"))
 

@@ -60,12 +60,12 @@ def test_predict_on_gray_and_transparent_images(tmp_path, capsys, pixels):
 
 
 def test_predict_on_a_photograph_of_a_camera_on_its_side(tmp_path, capsys, pixels):
-    upright, turned = tmp_path / "upright.png", tmp_path / "turned.png"
+    upright, rotated = tmp_path / "upright.png", tmp_path / "rotated.png"
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(pixels[0]).save(upright)
-    Image.fromarray(np.rot90(pixels[0])).save(turned, exif=exif)
-    assert main(["predict", "cspvit/test", str(upright), str(turned)]) == 0
+    Image.fromarray(np.rot90(pixels[0])).save(rotated, exif=exif)
+    assert main(["predict", "cspvit/test", str(upright), str(rotated)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:4] == lines[5:8]
 

@@ -10,15 +10,15 @@ X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
 
 @pytest.mark.parametrize("name", MIXERS)
-def test_every_name_is_a_mixer_that_knows_its_place(name):
+def test_every_name_is_a_mixer_that_knows_its_depth(name):
     layer = make_mixer(name, layer=1, layers=3, dropout=0.25, name="mixer")
     assert type(layer) is MIXERS[name].layer
     assert tuple(layer(X).shape) == X.shape
     config = layer.get_config()
     wanted = {"name": "mixer", "dropout": 0.25, **MIXERS[name].defaults}
     assert wanted.items() <= config.items()
-    assert MIXERS[name].has_place == ("layers" in config)
-    if MIXERS[name].has_place:
+    assert MIXERS[name].by_depth == ("layers" in config)
+    if MIXERS[name].by_depth:
         assert (config["layer"], config["layers"]) == (1, 3)
 
 

@@ -95,16 +95,16 @@ def test_parameters_learn(form):
     arrays = make(70, directions=2, channels=2, dim=2)
     x, parameters = arrays[0], arrays[1:]
     step = np.random.default_rng(0)
-    for place, parameter in enumerate(parameters):
+    for number, parameter in enumerate(parameters):
         direction = step.normal(size=parameter.shape)
 
-        def shifted(by, place=place, direction=direction):
+        def shifted(by, number=number, direction=direction):
             moved = in_float64(parameters)
-            moved[place] += by * direction
+            moved[number] += by * direction
             return oracle.damped_ema(x.astype("float64"), *moved).sum()
 
-        def total(t, place=place):
-            given = [*parameters[:place], t, *parameters[place + 1 :]]
+        def total(t, number=number):
+            given = [*parameters[:number], t, *parameters[number + 1 :]]
             return keras.ops.sum(ops.damped_ema(x, *given, truncation=None, implementation=form))
 
         gradient = to_numpy(value_and_gradient(total, parameter, np.float32(1))[1])
@@ -209,6 +209,6 @@ X, *PARAMETERS = make(8)
     ],
 )
 def test_wrong_argument_is_named(changes, options, message):
-    arrays = [changes.get(place, array) for place, array in enumerate((X, *PARAMETERS))]
+    arrays = [changes.get(number, array) for number, array in enumerate((X, *PARAMETERS))]
     with pytest.raises(ValueError, match=message):
         ops.damped_ema(*arrays, **options)

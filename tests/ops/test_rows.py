@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.rows import Call, Place, Row
+from keras_permix.ops.dispatch.rows import Call, Hardware, Row
 
 LIMITS = {
     "device": (dict(devices=("cuda",)), "it needs device cuda"),
@@ -19,7 +19,7 @@ LIMITS = {
 
 def call(group_size=None):
     plan = Plan(group_size=group_size)
-    return Call("sort", Place("cpu"), "float32", (2, 16, 4), False, False, plan, {})
+    return Call("sort", Hardware("cpu"), "float32", (2, 16, 4), False, False, plan, {})
 
 
 @pytest.mark.parametrize("case", LIMITS)

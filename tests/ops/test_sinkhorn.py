@@ -30,7 +30,7 @@ def test_values_are_the_golden_ones(name, iterations, temperature):
 
 @pytest.mark.parametrize("compiling", [False, True])
 def test_values_and_gradients_are_those_of_numpy(compiling):
-    """XLA takes the gradient of a loop only where it knows the number of turns."""
+    """XLA takes the gradient of a loop only where it knows the number of passes."""
     if compiling and keras.config.backend() == "torch":
         pytest.skip("torch.compile does not take a call that asks for a gradient")
     rng = np.random.default_rng(0)

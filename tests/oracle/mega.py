@@ -87,7 +87,7 @@ def simple_bias(table, tokens):
 
 
 def rotary_bias(a, b, tokens):
-    """Vectors are turned as complex numbers, the first half real, the second imaginary."""
+    """Vectors are rotated as complex numbers, the first half real, the second imaginary."""
     half = len(a) // 2
     angles = np.arange(tokens)[:, None] * 10000.0 ** (-np.arange(half) / half)
     a, b = ((v[:half] + 1j * v[half:]) * np.exp(1j * angles) for v in (a, b))

@@ -26,7 +26,7 @@ def gradient(cotangent, sources):
 
 def schedule(name, channels, layer=0, layers=1, group_size=2):
     """Steps as the table of the semantics has them: a function of the number of tokens."""
-    place = [layer * channels + c for c in range(channels)]
+    numbers = [layer * channels + c for c in range(channels)]
 
     def steps(tokens):
         stride, every = math.ceil(tokens / channels), layers * channels
@@ -36,8 +36,8 @@ def schedule(name, channels, layer=0, layers=1, group_size=2):
             "linear_code": [group_size * c for c in range(channels)],
             "linear_head": [0] + [group_size * c for c in range(channels - 1)],
             "unit": list(range(channels)),
-            "power": [round(tokens ** (g / max(every - 1, 1))) - 1 for g in place],
-            "power_code": [math.ceil(tokens ** (g / every)) for g in place],
+            "power": [round(tokens ** (g / max(every - 1, 1))) - 1 for g in numbers],
+            "power_code": [math.ceil(tokens ** (g / every)) for g in numbers],
         }[name]
 
     return steps

@@ -64,17 +64,17 @@ def contents(folder):
 
 
 def test_everything_is_there(run, root):
-    places = tool.publish(run, root)
-    assert [str(place.relative_to(root)) for place in places] == [
+    folders = tool.publish(run, root)
+    assert [str(folder.relative_to(root)) for folder in folders] == [
         "weights/cspvit/mine", "zoo/cspvit/mine"
     ]  # fmt: skip
-    assert contents(places[0]) == contents(run / "preset")
-    assert contents(places[1]) == {
+    assert contents(folders[0]) == contents(run / "preset")
+    assert contents(folders[1]) == {
         "recipe.py": b"the recipe",
         **{name: f"new {name}".encode() for name in tool.STORY},
     }
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
-    metadata = json.loads((places[0] / "metadata.json").read_text())
+    metadata = json.loads((folders[0] / "metadata.json").read_text())
     assert metadata["commit"] == "a" * 40, "that of the training, not of today"
 
 

@@ -65,9 +65,9 @@ def make(**arguments):
 
 def test_texts_become_what_the_tokenizer_makes_of_them():
     inputs = make().encode(["Good films", "a film, good film good film good"])
-    rows = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # What is cut ends as it should.
-    assert inputs["tokens"].tolist() == rows and inputs["tokens"].dtype == "int32"
-    np.testing.assert_array_equal(inputs["mask"], np.array(rows) > 0)
+    wanted = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # What is cut ends as it should.
+    assert inputs["tokens"].tolist() == wanted and inputs["tokens"].dtype == "int32"
+    np.testing.assert_array_equal(inputs["mask"], np.array(wanted) > 0)
     assert sorted(inputs) == ["mask", "tokens"]
 
 

@@ -24,7 +24,7 @@ def golden_model(golden):
 def set_golden_weights(model, golden):
     """Give a model of one block the weights of a golden file, whose names are the authors'."""
     block = model.get_layer("block_0")
-    places = [
+    pairs = [
         (model.get_layer("patch_embedding"), "patch_kernel", "patch_bias"),
         (model.get_layer("position_embedding"), "pos_embedding", "cls_token"),
         (block.mixer_norm, "l0_ln1_gamma", "l0_ln1_beta"),
@@ -36,10 +36,10 @@ def set_golden_weights(model, golden):
         (model.get_layer("head"), "head_kernel", "head_bias"),
     ]
     if "l0_value_kernel" in golden:
-        places.append((block.mixer.value_dense, "l0_value_kernel"))
+        pairs.append((block.mixer.value_dense, "l0_value_kernel"))
     else:
-        places.append((block.mixer.qkv_dense, "l0_qkv_kernel"))
-    for layer, *names in places:
+        pairs.append((block.mixer.qkv_dense, "l0_qkv_kernel"))
+    for layer, *names in pairs:
         layer.set_weights([golden[name] for name in names])
 
 

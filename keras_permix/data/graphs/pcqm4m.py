@@ -12,7 +12,7 @@ from keras_permix.data.unpickle import unpickle_arrays
 
 # Set -> the folder that its archive becomes.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
-PLACE, MORE = 64, 1 << 16  # bytes of a place, and of the rest, that a split has at the most
+INDEX, MORE = 64, 1 << 16  # bytes of an index, and of the rest, that a split has at the most
 TABLE, SPLIT = "raw/data.csv.gz", "split_dict.pt"
 
 Rows = list[dict[str, Any]]
@@ -43,15 +43,15 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
 
 
 def _split(path: Path, count: int) -> list[list[int]]:
-    """Places of the training and the validation rows, from what `torch.save` wrote."""
+    """Indices of the training and the validation rows, from what `torch.save` wrote."""
     read_file(path)  # which says what is wrong with a path
     try:
         with zipfile.ZipFile(path) as archive:
             (pickle,) = (item for item in archive.infolist() if item.filename.endswith("/data.pkl"))
-            if pickle.file_size > PLACE * count + MORE:
+            if pickle.file_size > INDEX * count + MORE:
                 raise ValueError(f"{pickle.file_size} bytes for {count} molecules")
-            places = unpickle_arrays(archive.read(pickle))
-        parts = [places[part].ravel() for part in ("train", "valid")]
+            indices = unpickle_arrays(archive.read(pickle))
+        parts = [indices[part].ravel() for part in ("train", "valid")]
         for part in parts:
             if (
                 part.dtype.kind not in "iu"
@@ -68,8 +68,3 @@ def _split(path: Path, count: int) -> list[list[int]]:
             f"{SPLIT} must hold arrays `train` and `valid` of places in {TABLE}. "
             f"Received: {path} ({type(error).__name__}: {error})"
         ) from error
-
-
-def _are_places(array, count):
-    whole = array.dtype.kind in "iu" and array.size
-    return bool(whole and 0 <= array.min() <= array.max() < count)

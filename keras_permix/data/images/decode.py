@@ -13,7 +13,7 @@ SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one
 def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """Read an image file as people see it.
 
-    A photograph is turned upright as its EXIF orientation says. 16 bits become 8, palettes become
+    A photograph is rotated upright as its EXIF orientation says. 16 bits become 8, palettes become
     colors, CMYK becomes RGB, and what is transparent shows white.
 
     Args:

@@ -161,10 +161,10 @@ def load_listops(
 
 
 def _dataset(tokens, lengths, answers, counts, max_length, pad_to):
-    rows = TokenSource(tokens, lengths, answers, max_length, pad_to)
+    source = TokenSource(tokens, lengths, answers, max_length, pad_to)
     first, second = counts[0], counts[0] + counts[1]
     train, validation, test = (
-        (rows[some], None)
+        (source[some], None)
         for some in (slice(first), slice(first, second), slice(second, None))
     )  # fmt: skip
     return Dataset("listops", train, test, DIGITS, validation)

@@ -45,7 +45,7 @@ def similar_lengths(
 
 
 def trim(inputs: dict[str, np.ndarray], lengths: Sequence[int]) -> dict[str, np.ndarray]:
-    """Padded rows, cut to the shortest of some lengths that leaves all real tokens.
+    """Padded sequences, cut to the shortest of some lengths that leaves all real tokens.
 
     Args:
         inputs: Dict of arrays `(batch, tokens)`, among them "mask".

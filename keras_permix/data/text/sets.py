@@ -49,7 +49,7 @@ def load_texts(
         name: `"ag_news"` (title and description as one text; its files `train.csv` and `test.csv`
             lie in the sub-folder `ag_news_csv`, as its archive has them), `"imdb"`, `"sst2"`, or a
             name of your own with the files `train` and `test`.
-        max_length: Tokens of a padded row; longer texts are cut.
+        max_length: Tokens of a padded sequence; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         fields: `("text",)`, or two names for pairs of texts.
         encode: Function from a list of texts and `max_length` to the arrays of a batch, such as

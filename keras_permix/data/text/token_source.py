@@ -1,4 +1,4 @@
-"""Labeled rows of token ids, held in one array."""
+"""Labeled sequences of token ids, held in one array."""
 
 import copy
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
 
 
 class TokenSource:
-    """Labeled rows of token ids that are padded when a batch wants them, for `Pipeline`.
+    """Labeled sequences of token ids that are padded when a batch wants them, for `Pipeline`.
 
-    `source[start:stop]` is a source of some of the rows, `len(source)` their number.
+    `source[start:stop]` is a source of some of the sequences, `len(source)` their number.
 
     Args:
-        tokens: Integers `(tokens,)`, the rows one after the other; their dtype may be small.
-        lengths: int array `(rows,)`, tokens of each row.
-        labels: int array `(rows,)`.
-        max_length: Tokens of a padded row; longer ones are cut.
-        pad_to: Lengths below `max_length` that a batch of shorter rows is padded to instead. Then
-            rows of a batch have similar lengths where `Pipeline` shuffles.
+        tokens: Integers `(tokens,)`, one sequence after the other; their dtype may be small.
+        lengths: int array `(sequences,)`, tokens of each.
+        labels: int array `(sequences,)`.
+        max_length: Tokens of a padded sequence; longer ones are cut.
+        pad_to: Lengths below `max_length` that a batch of shorter ones is padded to instead. Then
+            those of a batch have similar lengths where `Pipeline` shuffles.
 
     Raises:
         ValueError: if the sizes do not fit each other, or `pad_to` does not rise to less than
@@ -63,14 +63,14 @@ class TokenSource:
         return some
 
     def row(self, index: int) -> np.ndarray:
-        """The token ids of one row, without padding."""
+        """The token ids of one sequence, without padding."""
         start = self._starts[index]
         return self.tokens[start : start + self.lengths[index]]
 
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read rows as one batch: `("tokens" and "mask" of pad_tokens, int32 labels)`."""
+        """Read some as one batch: `("tokens" and "mask" of pad_tokens, int32 labels)`."""
         chosen, columns = np.asarray(indices, int), np.arange(self.max_length)
         mask = columns < self.lengths[chosen, None]
         tokens = np.zeros(mask.shape, "int32")
@@ -78,7 +78,7 @@ class TokenSource:
         return trim({"tokens": tokens, "mask": mask}, self.pad_to), self.labels[chosen]
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """The order of an epoch, an int array `(rows,)`."""
+        """The order of an epoch, an int array `(sequences,)`."""
         if len(self.pad_to) == 1:
             return rng.permutation(len(self))
         return similar_lengths(rng, self.lengths, batch_size)

@@ -12,16 +12,16 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 class SubwordEncoder:
-    """From texts to padded rows of sub-words, as BERT reads them.
+    """From texts to padded sequences of sub-words, as BERT reads them.
 
     How texts are cut and padded is the model's matter: what a `tokenizer.json` says of that is not
     followed.
 
     Args:
         tokenizer: The text of a `tokenizer.json`.
-        max_length: Tokens of a row. A call that asks for another length changes the encoder, which
-            threads may share as long as none does.
-        joined: Whether the two texts of a pair become one row, with "token_types" beside "tokens"
+        max_length: Tokens of a sequence. A call that asks for another length changes the encoder,
+            which threads may share as long as none does.
+        joined: Whether the two texts of a pair become one, with "token_types" beside "tokens"
             and "mask": 0 for the first text and 1 for the second.
 
     Raises:

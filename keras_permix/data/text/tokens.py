@@ -1,4 +1,4 @@
-"""Texts as padded rows of token ids."""
+"""Texts as padded sequences of token ids."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -32,15 +32,15 @@ def encode_bytes(text: str) -> np.ndarray:
 
 
 def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]:
-    """Pad rows of token ids to one length; longer ones are cut.
+    """Pad sequences of token ids to one length; longer ones are cut.
 
     Args:
-        samples: A list with a row of ids for each sample, or a tuple of rows (a pair of texts).
-        max_length: Tokens of a padded row.
+        samples: A list with the ids of each sample, or a tuple of such (a pair of texts).
+        max_length: Tokens of a padded sequence.
 
     Returns:
         A dict of "tokens", int32 `(batch, max_length)`, 0 where there is padding, and "mask", bool
-        of the same shape, True at real tokens; `(batch, rows, max_length)` for tuples.
+        of the same shape, True at real tokens; `(batch, texts, max_length)` for tuples.
 
     Example:
 
@@ -48,10 +48,10 @@ def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]
     >>> pad_tokens([[5, 6], [7]], max_length=3)["tokens"].tolist()
     [[5, 6, 0], [7, 0, 0]]
     """
-    rows = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
-    tokens = np.zeros((len(rows), len(rows[0]), max_length), "int32")
+    every = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    tokens = np.zeros((len(every), len(every[0]), max_length), "int32")
     mask = np.zeros(tokens.shape, bool)
-    for index, parts in enumerate(rows):
+    for index, parts in enumerate(every):
         for number, part in enumerate(parts):
             part = part[:max_length]
             tokens[index, number, : len(part)] = part
@@ -66,11 +66,11 @@ def encode_texts(
     max_length: int,
     encode: Callable[[str], Sequence[int] | np.ndarray] = encode_bytes,
 ) -> dict[str, np.ndarray]:
-    """Texts as padded rows of token ids.
+    """Texts as padded sequences of token ids.
 
     Args:
-        texts: A list of str, or of tuples of str (pairs), whose texts become a row each.
-        max_length: Tokens of a padded row.
+        texts: A list of str, or of tuples of str (pairs), whose texts become one each.
+        max_length: Tokens of a padded sequence.
         encode: Function from a text to its token ids.
 
     Returns:
@@ -96,7 +96,7 @@ class TextSource:
     Args:
         texts: A list of str, or of tuples of str (pairs).
         labels: int array `(texts,)`.
-        max_length: Tokens of a padded row.
+        max_length: Tokens of a padded sequence.
         encode: Function from a list of texts and `max_length` to the arrays of a batch.
         pad_to: Lengths below `max_length` that a batch of shorter texts is padded to instead. Then
             texts of a batch have similar lengths where `Pipeline` shuffles. Not for pairs.

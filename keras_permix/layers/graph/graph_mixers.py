@@ -172,8 +172,8 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        place = dict(layer=self.layer, layers=self.depth, head_dim=channels // self.num_heads)
-        return order_to_descending(self.order, channels, **place)
+        facts = dict(layer=self.layer, layers=self.depth, head_dim=channels // self.num_heads)
+        return order_to_descending(self.order, channels, **facts)
 
     def get_config(self):
         config = {"mode": self.mode, "order": self.order, "layer": self.layer}

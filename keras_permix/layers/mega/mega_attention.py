@@ -40,7 +40,7 @@ class MegaAttention(Composite):
             where the context is the number of tokens that a token sees, "laplace", which is
             `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
         position_bias: "simple", one bias per distance, or "rotary", products of two vectors that
-            are turned by their places (`shared_dim` must be even).
+            are rotated by their places (`shared_dim` must be even).
         max_length: The most tokens that "simple" can tell apart. `None`: as many as `build` sees.
             In chunks, the size of a chunk stands in its place.
         chunk_size: Tokens attend within chunks of this many; `None`: to all. It must divide the

@@ -29,9 +29,9 @@ def simple_bias_between(table, queries, keys):
 
 
 def rotary_bias(a, b, tokens):
-    """Products of two learned vectors, each turned by its place: `out[i, j] = <R_i a, R_j b>`.
+    """Products of two learned vectors, each rotated by its place: `out[i, j] = <R_i a, R_j b>`.
 
-    A vector of width z turns in z / 2 planes, which its two halves span, by the angles
+    A vector of width z is rotated in z / 2 planes, which its two halves span, by the angles
     `place * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
 
     Args:
@@ -47,11 +47,11 @@ def rotary_bias(a, b, tokens):
 
 def rotary_bias_between(a, b, queries, keys):
     """`rotary_bias` of tokens at some places, integer tensors: (queries, keys)."""
-    return ops.matmul(_turn(a, queries), ops.transpose(_turn(b, keys)))
+    return ops.matmul(_rotate(a, queries), ops.transpose(_rotate(b, keys)))
 
 
-def _turn(vector, places):
-    """A vector (width,) as it is turned at each of some places: (places, width)."""
+def _rotate(vector, places):
+    """A vector (width,) as it is rotated at each of some places: (places, width)."""
     half = vector.shape[0] // 2
     speeds = ops.convert_to_tensor(10000.0 ** (-np.arange(half) / half), "float32")
     angles = ops.cast(places, "float32")[:, None] * speeds

@@ -16,7 +16,7 @@ from keras_permix.layers.parts.maps import tokens_shape
 class CausalCSP(TokenMixer):
     """Mix tokens with those before them: delay every channel, then sort it in groups of tokens.
 
-    `CSP` for text that is read from its beginning, beyond the papers. Its shifts do not turn
+    `CSP` for text that is read from its beginning, beyond the papers. Its shifts do not wrap
     around: a channel with delay `d` has at token `t` what stood at `t - d`, and zero at the first
     `d` tokens. Sorted in groups of `k`, a token hears as far as the last of its group; so every
     delay is at least `k - 1`, with which the last of a group holds what stood at its first:
@@ -100,7 +100,7 @@ class CausalCSP(TokenMixer):
         return name == "use_causal_mask"
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
-        # The zeros behind turn around to the front, and fill the last group.
+        # The zeros behind wrap around to the front, and fill the last group.
         behind = max(self._steps) + self.group_size - 1
         tokens = keras.ops.shape(values)[1]
         values = keras.ops.pad(values, ((0, 0), (0, behind), (0, 0)))

@@ -108,7 +108,7 @@ class CSP(TokenMixer):
             )
         shift = self._steps_of_moves(input_shape)
         if isinstance(shift, str):
-            shift = ops.ShiftSchedule(shift, channels, **self._place())
+            shift = ops.ShiftSchedule(shift, channels, **self._facts())
             if tokens is not None:
                 shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
         self._steps = check_steps(shift, channels, "shift")
@@ -135,9 +135,9 @@ class CSP(TokenMixer):
     def steps(self, tokens: int, channels: int) -> np.ndarray:
         """The step of every inner channel for so many tokens of so many channels, an array."""
         channels = self.inner_dim or channels
-        return ops.shift_steps(self.shift, tokens, channels, **self._place())
+        return ops.shift_steps(self.shift, tokens, channels, **self._facts())
 
-    def _place(self):
+    def _facts(self):
         """What some schedules depend on besides tokens and channels."""
         return dict(layer=self.layer, layers=self.depth, group_size=self.group_size or 1)
 

@@ -75,8 +75,8 @@ class SliceSort(TokenMixer):
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        place = dict(layer=self.layer, layers=self.depth, head_dim=self.head_dim)
-        return order_to_descending(self.order, channels, **place)
+        facts = dict(layer=self.layer, layers=self.depth, head_dim=self.head_dim)
+        return order_to_descending(self.order, channels, **facts)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         if self.order == "max_exchange":

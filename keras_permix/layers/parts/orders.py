@@ -13,6 +13,5 @@ def order_to_descending(order, channels, *, layer, layers, head_dim=None):
         channels, layer, layers, head_dim: see `keras_permix.ops.interleave_order`.
     """
     if order.startswith("interleave"):
-        place = dict(layer=layer, layers=layers, head_dim=head_dim)
-        return interleave_order(order, channels, **place)
+        return interleave_order(order, channels, layer=layer, layers=layers, head_dim=head_dim)
     return order == "descend"

@@ -58,8 +58,8 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
     longest = max(number.bit_length() for number in numbers)
     digits = -(-max(longest - bits, 0) // digit)
     rest = to_tensor([number >> digit * digits for number in numbers]) % divisor
-    for place in reversed(range(digits)):
-        part = [(number >> digit * place) % (1 << digit) for number in numbers]
+    for low in reversed(range(digits)):
+        part = [(number >> digit * low) % (1 << digit) for number in numbers]
         rest = (rest * (1 << digit) + to_tensor(part)) % divisor
     return rest
 

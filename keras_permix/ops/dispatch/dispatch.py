@@ -14,7 +14,7 @@ from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.rows import Call, Place
+from keras_permix.ops.dispatch.rows import Call, Hardware
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
@@ -51,7 +51,7 @@ def dispatch(
     if explaining:
         objections = {name: row.objection(call) or row.doubt(call) for name, row in rows.items()}
         row = rows.get(chosen)
-        elsewhere = row.elsewhere if row and not call.place.sure else None
+        elsewhere = row.elsewhere if row and not call.hardware.sure else None
         return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
     function = reference if chosen == REFERENCE else rows[chosen].function
     return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
@@ -61,7 +61,7 @@ def _describe(op, arrays, mask, plan, options):
     x, symbolic = arrays[0], any(map(is_symbolic, (*arrays, mask)))
     return Call(
         op=op,
-        place=Place() if symbolic else NATIVE.place(x),
+        hardware=Hardware() if symbolic else NATIVE.hardware(x),
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=tuple(x.shape),
         masked=mask is not None,

@@ -10,8 +10,8 @@ from keras_permix.ops.backend.plan import Plan
 UNKNOWN = "unknown"
 
 
-class Place(NamedTuple):
-    """Where a call runs, as far as that is known."""
+class Hardware(NamedTuple):
+    """What a call runs on, as far as that is known."""
 
     platform: str = UNKNOWN  # such as "cpu" or "cuda"
     devices: int = 1  # among which the compiler may have to divide the call
@@ -25,7 +25,7 @@ class Call:
     """The static facts of one call, which rows decide by."""
 
     op: str
-    place: Place
+    hardware: Hardware
     dtype: str
     shape: tuple
     masked: bool
@@ -37,9 +37,9 @@ class Call:
     def __str__(self):
         shown = {k: _shorten(v) for k, v in self.options.items()}
         options = "".join(f", {k}={v}" for k, v in shown.items())
-        several = f" ({self.place.devices})" if self.place.devices > 1 else ""
+        several = f" ({self.hardware.devices})" if self.hardware.devices > 1 else ""
         return (
-            f"x.shape={self.shape}, dtype={self.dtype}, device={self.place.platform}{several}, "
+            f"x.shape={self.shape}, dtype={self.dtype}, device={self.hardware.platform}{several}, "
             f"mask={'given' if self.masked else None}{options}"
         )
 
@@ -75,7 +75,7 @@ class Row:
         tokens = call.shape[1] if call.shape[1:] else None
         plan = call.plan or Plan()
         group = tokens if plan.group_size is None else plan.group_size
-        platform = call.place.platform
+        platform = call.hardware.platform
         if self.devices and platform not in self.devices and not call.symbolic:
             unknown = ", and it is not known which it runs on" if platform == UNKNOWN else ""
             return f"it needs device {' or '.join(self.devices)}{unknown}"

@@ -24,16 +24,16 @@ def sort(runs, by_blocks):
         take = partial(_take, steps=tuple(steps))
         if within:
             blocks = ops.reshape(runs, (-1, block, shape[2]))
-            turn = partial(_take_one, take=take)
-            runs = ops.reshape(ops.fori_loop(0, blocks.shape[0], turn, blocks), shape)
+            one = partial(_take_one, take=take)
+            runs = ops.reshape(ops.fori_loop(0, blocks.shape[0], one, blocks), shape)
         else:
             runs = take(runs)
     return runs
 
 
-def _take_one(place, blocks, take):
-    """Take one block in its place: what a map returns would be one more copy of all of them."""
-    start = (place, 0, 0)
+def _take_one(number, blocks, take):
+    """Take one block within them all: what a map returns would be one more copy of all of them."""
+    start = (number, 0, 0)
     return ops.slice_update(blocks, start, take(ops.slice(blocks, start, (1, *blocks.shape[1:]))))
 
 

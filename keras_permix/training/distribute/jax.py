@@ -106,5 +106,5 @@ class DividedWeights(keras.distribution.ModelParallel):
         axis = divided_axis(variable.path, variable.shape, self.device_mesh.shape[1])
         if axis is None:
             return super().get_variable_layout(variable)
-        axes = ["model" if place == axis else None for place in range(len(variable.shape))]
+        axes = ["model" if number == axis else None for number in range(len(variable.shape))]
         return keras.distribution.TensorLayout(axes, self.device_mesh)

@@ -37,6 +37,6 @@ def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
     """
     for pattern, axis in RULES:
         if re.search(rf"(^|/){pattern}$", path):
-            place = len(shape) + axis
-            return place if shape[place] % devices == 0 else None
+            axis += len(shape)
+            return axis if shape[axis] % devices == 0 else None
     return None

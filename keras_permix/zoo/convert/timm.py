@@ -180,15 +180,15 @@ def _weights(tensors, path, names, of_block, tables):
     for name, value in tensors.items():
         stem, _, kind = name.rpartition(".")
         block = re.fullmatch(r"blocks\.(\d+)\.(.+)", stem)
-        place = of_block.get(block[2]) if block else names.get(stem)
+        layer = of_block.get(block[2]) if block else names.get(stem)
         if name in tables:
             weights[tables[name]] = value
-        elif place is None or kind not in ("weight", "bias"):
+        elif layer is None or kind not in ("weight", "bias"):
             unknown.append(name)
         else:
-            place = f"block_{block[1]}/{place}" if block else place
-            kinds = ("gamma", "beta") if place.endswith("norm") else ("kernel", "bias")
-            weights[f"{place}/{kinds[kind == 'bias']}"] = _kernel(value)
+            layer = f"block_{block[1]}/{layer}" if block else layer
+            kinds = ("gamma", "beta") if layer.endswith("norm") else ("kernel", "bias")
+            weights[f"{layer}/{kinds[kind == 'bias']}"] = _kernel(value)
     if unknown:
         raise ValueError(
             f"`{path}` must hold a model of timm of this kind, and nothing that it has not here. "

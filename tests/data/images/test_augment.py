@@ -1,4 +1,4 @@
-"""Augmentation by recipe: right for each image, and the same for the same place in a run."""
+"""Augmentation by recipe: right for each image, and the same for the same batch of a run."""
 
 import keras
 import numpy as np

@@ -92,8 +92,8 @@ def test_translations_move_whole_pixels_and_fill_with_gray(sign):
     else:
         expected[:, moved:] = X[:, : SIZE - moved]
     assert np.abs(by_x - expected).max() <= 1  # Pillow cuts what was not quite a whole level
-    turned = apply("translate_x", IMAGES[0].transpose(1, 0, 2).copy(), amount)
-    np.testing.assert_array_equal(by_y, turned.transpose(1, 0, 2))
+    transposed = apply("translate_x", IMAGES[0].transpose(1, 0, 2).copy(), amount)
+    np.testing.assert_array_equal(by_y, transposed.transpose(1, 0, 2))
 
 
 def ramp():

@@ -62,10 +62,10 @@ def test_a_pipeline_of_records_is_a_function_of_seed_and_epoch():
     assert not np.array_equal(head, batches(1, seed=1)[1][0])
 
 
-@pytest.mark.parametrize("place", [dict(epoch=1), dict(index=1)], ids=str)
-def test_the_same_records_are_cut_elsewhere_in_another_batch(place):
+@pytest.mark.parametrize("when", [dict(epoch=1), dict(index=1)], ids=str)
+def test_the_same_records_are_cut_elsewhere_in_another_batch(when):
     source = RecordSource(RECORDS, ResizeCrop(16, random=True))
-    assert not np.array_equal(source.read([0, 1])[0], source.read([0, 1], **place)[0])
+    assert not np.array_equal(source.read([0, 1])[0], source.read([0, 1], **when)[0])
 
 
 def test_labels_follow_their_images():

@@ -136,8 +136,8 @@ def test_folders_of_the_long_range_arena():
     found = {}
     for number in (0, 1):
         for line in (folder / "metadata" / f"{number}.npy").read_text().splitlines():
-            place, name, _, label, *_ = line.split(" ")
-            found[read_image(folder / place / name, 1).tobytes()] = int(label)
+            inner, name, _, label, *_ = line.split(" ")
+            found[read_image(folder / inner / name, 1).tobytes()] = int(label)
     assert len(found) == 5 and set(found.values()) == {0, 1}
     seen = {}
     for part in parts(data):

@@ -35,8 +35,8 @@ def ascii_start(text):
 
 def oracle(text, length):
     """Byte + 1, cut and filled with zeros."""
-    row = [byte + 1 for byte in text.encode("utf-8")][:length]
-    return row + [0] * (length - len(row))
+    tokens = [byte + 1 for byte in text.encode("utf-8")][:length]
+    return tokens + [0] * (length - len(tokens))
 
 
 def test_bytes_are_counted_from_one():
@@ -62,9 +62,9 @@ def test_pairs_in_tab_separated_values(tmp_path):
     data = load_texts("mine", 9, tmp_path, **files)
     inputs, labels = Pipeline(*data.test, batch_size=2)[0]
     texts = [('the "one"', "two"), ("three", "four five")]
-    rows = [[oracle(text, 9) for text in pair] for pair in texts]
-    np.testing.assert_array_equal(inputs["tokens"], rows)
-    np.testing.assert_array_equal(inputs["mask"], np.array(rows) != 0)
+    pairs = [[oracle(text, 9) for text in pair] for pair in texts]
+    np.testing.assert_array_equal(inputs["tokens"], pairs)
+    np.testing.assert_array_equal(inputs["mask"], np.array(pairs) != 0)
     assert data.labels == ("no", "yes") and labels.tolist() == [1, 0]
 
 

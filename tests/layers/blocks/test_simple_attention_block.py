@@ -89,11 +89,11 @@ def test_extra_skip_of_a_pre_norm_block(extra_skip):
     assert_close(to_numpy(block(X.astype("float32"))), wanted)
 
 
-@pytest.mark.parametrize("place", ["dropout", "hidden_dropout", "mixer_dropout"])
-def test_each_dropout_acts_in_training_only(place):
+@pytest.mark.parametrize("rate", ["dropout", "hidden_dropout", "mixer_dropout"])
+def test_each_dropout_acts_in_training_only(rate):
     """One at a time: what the others would drop is not dropped."""
-    block = fill(MixerBlock(CSP(5), GOLDEN["fc1_bias"].size, **{place: 0.5}))
-    silent = block.mlp_out if place == "mixer_dropout" else block.mixer.output_dense
+    block = fill(MixerBlock(CSP(5), GOLDEN["fc1_bias"].size, **{rate: 0.5}))
+    silent = block.mlp_out if rate == "mixer_dropout" else block.mixer.output_dense
     silent.set_weights([0 * weight for weight in silent.get_weights()])
     inputs = X.astype("float32")
     outputs = to_numpy(block(inputs))

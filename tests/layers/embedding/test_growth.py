@@ -34,16 +34,16 @@ def test_nearest_places(old, new):
     assert nearest_on_grid(old, new).tolist() == naive_grid(grid, old, new).tolist()
 
 
-@pytest.mark.parametrize("place", ["class token", "unused", "none"])
+@pytest.mark.parametrize("extra", ["class token", "unused", "none"])
 @pytest.mark.parametrize("new", [3, 6, 8])
-def test_position_table(place, new):
+def test_position_table(extra, new):
     arguments = {"class token": (True, False), "unused": (False, True), "none": (False, False)}
-    before, after = (PositionEmbedding(*arguments[place]) for _ in range(2))
+    before, after = (PositionEmbedding(*arguments[extra]) for _ in range(2))
     before.build((None, 16, 5))
     after.build((None, new**2, 5))
     table = np.random.default_rng(0).normal(size=before.table.shape).astype("float32")
     resized = to_numpy(resize_table(table, before, after, "nearest"))[0]
-    first, last = place == "class token", place == "unused"
+    first, last = extra == "class token", extra == "unused"
     grid = naive_grid(table[0, first : 16 + first], 4, new)
     wanted = np.concatenate([table[0, :first], grid, table[0, 16 + first :]])
     assert len(wanted) == new**2 + first + last

@@ -198,12 +198,12 @@ def test_row_of_padding_is_not_read():
     np.testing.assert_array_equal(to_numpy(layer(BATCH)), expected)
 
 
-@pytest.mark.parametrize("place", ["mixer", "mlp", "map"])
-def test_each_dropout_acts_in_training_only(place):
+@pytest.mark.parametrize("part", ["mixer", "mlp", "map"])
+def test_each_dropout_acts_in_training_only(part):
     """One at a time: what the other would drop is zero."""
-    layer = GraphormerBlock(num_heads=2, **{f"{'attention_' * (place == 'map')}dropout": 0.5})
+    layer = GraphormerBlock(num_heads=2, **{f"{'attention_' * (part == 'map')}dropout": 0.5})
     layer.build(TOKENS.shape, BIASES.shape)
-    silent = layer.mixer.output_dense if place == "mlp" else layer.mlp_out
+    silent = layer.mixer.output_dense if part == "mlp" else layer.mlp_out
     silent.kernel.assign(0 * silent.kernel)
     outputs = to_numpy(layer(TOKENS, BIASES))
     np.testing.assert_array_equal(to_numpy(layer(TOKENS, BIASES, training=False)), outputs)

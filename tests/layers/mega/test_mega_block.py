@@ -108,7 +108,7 @@ def expected(block, inputs, mix, mask=None):
 
 
 GOLDEN_CSP = load_golden("mega_csp_layer")
-PLACE = dict(layer=int(GOLDEN_CSP["exp_layer_index"]), layers=int(GOLDEN_CSP["exp_num_layers"]))
+DEPTH = dict(layer=int(GOLDEN_CSP["exp_layer_index"]), layers=int(GOLDEN_CSP["exp_num_layers"]))
 GOLDEN_BLOCKS = {
     "softmax": ("mega_layer", "s_", "softmax_out", "softmax"),
     "laplace": ("mega_layer", "l_", "laplace_out", "laplace"),
@@ -117,7 +117,7 @@ GOLDEN_BLOCKS = {
         "mega_csp_layer",
         "b_",
         "exp_shift_G2_out",
-        CSP(2, "power_code", **PLACE, **BARE),
+        CSP(2, "power_code", **DEPTH, **BARE),
     ),
 }
 
@@ -137,7 +137,7 @@ def test_gated_half_gives_the_authors_values(name):
 
 
 def test_shift_of_the_golden_block_is_the_authors():
-    steps = CSP(2, "power_code", **PLACE, **BARE).steps(GOLDEN_CSP["x"].shape[1], 10)
+    steps = CSP(2, "power_code", **DEPTH, **BARE).steps(GOLDEN_CSP["x"].shape[1], 10)
     np.testing.assert_array_equal(steps, GOLDEN_CSP["exp_shifts"])
 
 

@@ -39,7 +39,7 @@ def test_same_grid_keeps_steps():
     assert resize_steps([-1, 70, 13], (8, 8), (8, 8)) == [63, 6, 13]
 
 
-def test_delays_never_turn_around():
+def test_delays_never_wrap_around():
     """A move of rows and columns becomes one of twice as many, however long, or as few as half."""
     moves = [(0, 1), (0, 3), (1, 0), (7, 2), (9, -1)]
     delays = [8 * down + right for down, right in moves]

@@ -38,9 +38,9 @@ def test_derivatives_to_the_second_order():
 
 
 def test_several_devices_divide_it_as_keras_has_it(monkeypatch):
-    place = ops.dispatch.dispatch.NATIVE.place
+    hardware = ops.dispatch.dispatch.NATIVE.hardware
     monkeypatch.setattr(
-        ops.dispatch.dispatch.NATIVE, "place", lambda x: place(x)._replace(devices=2)
+        ops.dispatch.dispatch.NATIVE, "hardware", lambda x: hardware(x)._replace(devices=2)
     )
     said = ops.explain("dense", X, KERNELS[0])
     assert said.chosen == "reference" and "tokens of one device" in said.objections["flat"]

@@ -108,13 +108,13 @@ def test_an_archive_is_unpacked_once(web, monkeypatch):
 def test_what_a_killed_download_left_is_swept(web, tmp_path):
     folder, address = web
     digest = sha256(folder / "metadata.json")
-    place = tmp_path / "cache/keras_permix" / digest[:16]
-    place.mkdir(parents=True)
+    cache = tmp_path / "cache/keras_permix" / digest[:16]
+    cache.mkdir(parents=True)
     for name, age in ((".metadata.json.0123456789ab.new", 7200), (".b.0123456789ab.new", 0)):
-        (place / name).write_bytes(b"half")
-        os.utime(place / name, (time.time() - age,) * 2)
+        (cache / name).write_bytes(b"half")
+        os.utime(cache / name, (time.time() - age,) * 2)
     zoo.preset_info(f"{address}/metadata.json#sha256={digest}")
-    assert sorted(path.name for path in place.glob(".*")) == [".b.0123456789ab.new"]
+    assert sorted(path.name for path in cache.glob(".*")) == [".b.0123456789ab.new"]
 
 
 def test_archive_without_metadata(web):

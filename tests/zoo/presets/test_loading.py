@@ -58,9 +58,9 @@ def damaged(content):
     for cut in range(0, len(content), len(content) // 55):
         yield content[:cut]
     for _ in range(55):
-        changed, places = bytearray(content), rng.integers(0, len(content), 3)
-        for place in places:
-            changed[place] ^= int(rng.integers(1, 256))
+        changed, indices = bytearray(content), rng.integers(0, len(content), 3)
+        for index in indices:
+            changed[index] ^= int(rng.integers(1, 256))
         yield bytes(changed)
     for start in range(0, len(content) - 64, len(content) // 55):
         yield content[:start] + rng.bytes(64) + content[start + 64 :]

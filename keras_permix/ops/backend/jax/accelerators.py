@@ -16,10 +16,10 @@ from jax import lax
 
 from keras_permix.ops.backend.jax import tpu_xla
 from keras_permix.ops.backend.jax.groups import cut, join
+from keras_permix.ops.backend.jax.hardware import Division, divided, find_division
 from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
 from keras_permix.ops.backend.jax.permute import permute as permute_natively
 from keras_permix.ops.backend.jax.permute import permute_as
-from keras_permix.ops.backend.jax.places import Division, divided, find_division
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction th
 
 def limit_of_gpu(call):
     """Why the kernels cannot serve a call on its GPU, or None if they can."""
-    found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.place.chip, "compute_capability", ""))
+    found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.hardware.chip, "compute_capability", ""))
     if found and tuple(map(int, found.groups())) >= CAPABILITY:
-        return call.place.undivided
+        return call.hardware.undivided
     return f"it needs an NVIDIA GPU of compute capability 8.0, and this is {_name(call)}"
 
 
@@ -18,12 +18,12 @@ def limit_of_tpu(call):
     """Why the kernels cannot serve a call on its TPU, or None if they can."""
     plan, tokens = call.plan, call.shape[1]
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
-    if call.place.chip.device_kind in OLD and sorts:
+    if call.hardware.chip.device_kind in OLD and sorts:
         return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
-    return call.place.undivided
+    return call.hardware.undivided
 
 
 def _name(call):
-    chip = call.place.chip
+    chip = call.hardware.chip
     capability = getattr(chip, "compute_capability", None)
     return f"a {chip.device_kind}" + (f" ({capability})" if capability else "")

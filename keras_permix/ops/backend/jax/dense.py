@@ -1,4 +1,4 @@
-"""Products with a matrix of weights on a CPU, of all tokens in one row.
+"""Products with a matrix of weights on a CPU, of all tokens as one matrix.
 
 Of a product of tensors with more than two axes XLA for CPUs copies the cotangent, transposed, and
 works out within that copy the whole sum that it is: along the residual stream of a Transformer one
@@ -16,5 +16,5 @@ def dense(x, kernel, bias, mask):
 
 def limit(call):
     """What keeps a call from XLA for a single CPU."""
-    devices = call.place.devices
+    devices = call.hardware.devices
     return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import lax
 
-from keras_permix.ops.backend.jax.turns import alone_on_cpu
+from keras_permix.ops.backend.jax.single_cpu import alone_on_cpu
 from keras_permix.ops.reference import ema
 
 CACHED = 1 << 18  # values that may stay in the cache with all that is made of them

@@ -24,7 +24,7 @@ def from_bits(bits, dtype):
 
 
 def mirror(bits, floating):
-    """What `to_key` turns of negative numbers: of floats, all bits but the sign."""
+    """What `to_key` inverts of negative numbers: of floats, all bits but the sign."""
     return jnp.iinfo(bits.dtype).max if floating else 0
 
 

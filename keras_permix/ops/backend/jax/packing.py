@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from keras_permix.ops.backend.jax.turns import apart
+from keras_permix.ops.backend.jax.single_cpu import apart
 from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
@@ -28,12 +28,12 @@ def find_real(mask, plan):
 
 
 def pack(x, real):
-    return x if real is None else _take_rows(x, real.order)
+    return x if real is None else _take_tokens(x, real.order)
 
 
 def unpack(x, real):
     """Bring packed tokens back; what is not real becomes 0."""
-    return x if real is None else clear(_take_rows(x, real.places), real)
+    return x if real is None else clear(_take_tokens(x, real.places), real)
 
 
 def clear(x, real):
@@ -59,5 +59,5 @@ def _steps(plan, lengths, most):
     return steps.at[:, 0].set(0) if plan.aligned else steps
 
 
-def _take_rows(x, table):
+def _take_tokens(x, table):
     return jax.vmap(lambda x, table: x.at[table].get(**UNIQUE))(x, table)

@@ -5,8 +5,8 @@ from functools import partial
 from keras_permix.ops.backend.jax import accelerators, chips, dense
 from keras_permix.ops.backend.jax.ema import damped_ema
 from keras_permix.ops.backend.jax.exchange import max_exchange
+from keras_permix.ops.backend.jax.hardware import hardware as hardware
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.places import place as place
 from keras_permix.ops.backend.jax.sinkhorn import sinkhorn
 from keras_permix.ops.backend.plan import PERMUTING
 from keras_permix.ops.dispatch.rows import Row

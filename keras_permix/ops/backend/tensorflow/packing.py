@@ -94,9 +94,9 @@ def take(x, tokens):
 
 def _take_known(x, steps, back=False):
     _, tokens, channels = x.shape
-    rows = tf.reshape(x, (-1, tokens * channels))
-    rows = tf.gather(rows, shift_places(steps, tokens, back), axis=1)
-    return tf.reshape(rows, (-1, tokens, channels))
+    flat = tf.reshape(x, (-1, tokens * channels))
+    flat = tf.gather(flat, shift_places(steps, tokens, back), axis=1)
+    return tf.reshape(flat, (-1, tokens, channels))
 
 
 def _shifted(place, packing, steps, back=False):

@@ -5,16 +5,16 @@ from keras_permix.ops.backend.tensorflow.exchange import max_exchange
 from keras_permix.ops.backend.tensorflow.linear import platform
 from keras_permix.ops.backend.tensorflow.permute import permute
 from keras_permix.ops.backend.tensorflow.sinkhorn import sinkhorn
-from keras_permix.ops.dispatch.rows import Place, Row
+from keras_permix.ops.dispatch.rows import Hardware, Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 ANY_TOKENS = dict(masks=True, dynamic=True, ragged=True)
 
 
-def place(x):
-    """Where a call of `x` runs: on one device, since a strategy divides before it calls."""
-    return Place(platform(x))
+def hardware(x):
+    """What a call of `x` runs on: one device, since a strategy divides before it calls."""
+    return Hardware(platform(x))
 
 
 def exporting():

@@ -29,23 +29,23 @@ def shift(x, plan, lengths=None, back=False):
 def _take(x, places):
     """Gather samples by their places, token by token: all cores share even a single sequence.
 
-    PyTorch's other ways, `index_select` and `gather` from flat rows, take up to twice the time.
+    PyTorch's other ways, `index_select` and `gather` from flat samples, take up to twice the time.
     """
-    rows = x.flatten(1).unsqueeze(1).expand(-1, places.shape[0], -1)
-    return rows.gather(2, places.expand(x.shape[0], -1, -1))
+    flat = x.flatten(1).unsqueeze(1).expand(-1, places.shape[0], -1)
+    return flat.gather(2, places.expand(x.shape[0], -1, -1))
 
 
 def _shift_each(x, plan, lengths, back):
-    """Lay every sample out several times in a row, where one table serves all lengths.
+    """Lay every sample out several times on a strip, where one table serves all lengths.
 
-    Token n of a channel that is shifted by s is then token n - s of the row, wherever that is.
+    Token n of a channel that is shifted by s is then token n - s of the strip, wherever that is.
     """
     x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     tokens, samples = x.shape[1], to_bits(x).numpy()
     every = _steps_each(plan, lengths, tokens, back)
     few = len(set(every)) <= FEW
-    row = x.new_empty(REPEATED * tokens, x.shape[2])
-    bits = to_bits(row).numpy()
+    strip = x.new_empty(REPEATED * tokens, x.shape[2])
+    bits = to_bits(strip).numpy()
     for sample, result, length, steps in zip(samples, out, lengths, every, strict=True):
         if not length:
             continue
@@ -56,7 +56,7 @@ def _shift_each(x, plan, lengths, back):
             places = _windows(length, steps, x.device)
         filled = length + _span(steps)
         _lay_out(sample[:length], -max(steps), bits[:filled])
-        flat = row[:filled].view(1, -1).expand(length, -1)
+        flat = strip[:filled].view(1, -1).expand(length, -1)
         torch.gather(flat, 1, places[:length], out=result[:length])
     return out
 
@@ -90,13 +90,13 @@ def _lay_out(period, start, out):
 
 
 def _windows(tokens, steps, device):
-    """Places in a row that begins `max(steps)` tokens before the first of the sample."""
+    """Places on a strip that begins `max(steps)` tokens before the first of the sample."""
     step = torch.tensor([max(steps) - step for step in steps], device=device)
     return _flat(torch.arange(tokens, device=device)[:, None] + step)
 
 
 def _places(tokens, plan, back, device):
-    """Places in a row of so many tokens, in which they are shifted."""
+    """Places on a strip of so many tokens, in which they are shifted."""
     tokens, token = max(tokens, 1), torch.arange(tokens, device=device)[:, None]
     return _flat((token - _remainders(plan, tokens, tokens, back, device)) % tokens)
 

@@ -3,7 +3,7 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from keras_permix.ops.dispatch.rows import Place
+from keras_permix.ops.dispatch.rows import Hardware
 
 
 def compiling():
@@ -14,9 +14,9 @@ def exporting():
     return torch.compiler.is_exporting() or torch.jit.is_tracing()
 
 
-def place(x):
-    """Where a call of `x` runs: on one device, since every process has its own."""
-    return Place(x.device.type if compiling() or has_data(x) else "meta")
+def hardware(x):
+    """What a call of `x` runs on: one device, since every process has its own."""
+    return Hardware(x.device.type if compiling() or has_data(x) else "meta")
 
 
 def has_data(x):

@@ -216,11 +216,11 @@ class Tiles:
             )
 
     def _for_each_tile(self, load, work, store, less):
-        def turn(tile, _):
+        def step(tile, _):
             store(tile, work(list(load(tile)), less))
             return _
 
-        lax.fori_loop(0, self.block // self.size, turn, 0)
+        lax.fori_loop(0, self.block // self.size, step, 0)
 
     def _sorted(self, vectors, less):
         """Sort the groups of a tile, or the part of one that it is."""
@@ -241,20 +241,20 @@ class Tiles:
         low, high = zip(*pairs, strict=True)
         return self._merged([*low, *high[::-1]], less, sublanes // 4)
 
-    def _merged(self, vectors, less, turn=SUBLANES // 2):
-        """Order tokens that are `turn` sublanes apart, half of it, and so on, and then vectors."""
-        while turn:
-            vectors = [self._kept(vector, vector, turn, less) for vector in vectors]
-            turn //= 2
+    def _merged(self, vectors, less, distance=SUBLANES // 2):
+        """Order tokens that are `distance` sublanes apart, half of it, and so on, then vectors."""
+        while distance:
+            vectors = [self._kept(vector, vector, distance, less) for vector in vectors]
+            distance //= 2
         return _merged(vectors, self.vectors // 2, less)
 
-    def _kept(self, vector, other, turn, less):
-        """What a vector keeps of its tokens and another's, on sublanes that differ by `turn`.
+    def _kept(self, vector, other, distance, less):
+        """What a vector keeps of its tokens and another's, on sublanes that differ by `distance`.
 
         Of tokens that are equal one may be kept twice, which are then of one value.
         """
-        other = self._turned(other, turn)
-        second = (self._sublane() & (1 << turn.bit_length() - 1)) != 0
+        other = self._crossed(other, distance)
+        second = (self._sublane() & (1 << distance.bit_length() - 1)) != 0
         keep = less(vector, other) != second
         return [jnp.where(keep, a, b) for a, b in zip(vector, other, strict=True)]
 
@@ -262,25 +262,25 @@ class Tiles:
         """Merge runs of half of `count` tiles, as far as tokens are tiles apart."""
         half = count // 2
 
-        def work(turn, _):
-            run, number = lax.div(turn, self.vectors), lax.rem(turn, self.vectors)
+        def work(step, _):
+            run, number = lax.div(step, self.vectors), lax.rem(step, self.vectors)
             mirrored = self.vectors - 1 - number
             of_tile = [number] * half + [mirrored] * half
             numbers = [(run * count + i) * self.vectors + of_tile[i] for i in range(count)]
-            vectors = self._turned_half(_load(held, numbers))
+            vectors = self._crossed_half(_load(held, numbers))
             vectors = _merged(vectors, count - 1, less)
-            _store(held, numbers, self._turned_half(vectors))
+            _store(held, numbers, self._crossed_half(vectors))
             return _
 
         lax.fori_loop(0, self.block // (SUBLANES * count), work, 0)
 
-    def _turned_half(self, vectors):
+    def _crossed_half(self, vectors):
         half = len(vectors) // 2
-        return vectors[:half] + [self._turned(vector, SUBLANES - 1) for vector in vectors[half:]]
+        return vectors[:half] + [self._crossed(vector, SUBLANES - 1) for vector in vectors[half:]]
 
-    def _turned(self, vector, turn):
-        """A vector whose sublane `s` is that of number `s ^ turn`."""
-        source = self._sublane() ^ turn
+    def _crossed(self, vector, distance):
+        """A vector whose sublane `s` is that of number `s ^ distance`."""
+        source = self._sublane() ^ distance
         return [jnp.take_along_axis(word, source, axis=0) for word in vector]
 
     def _sublane(self):
@@ -342,14 +342,14 @@ def _joined(one, two, less):
     return [even[0], *(vector for pair in between for vector in pair), odd[-1]]
 
 
-def _merged(vectors, turn, less):
-    """Order vectors whose numbers differ by all bits of `turn`, and then within each half."""
+def _merged(vectors, distance, less):
+    """Order vectors whose numbers differ by all bits of `distance`, and then within each half."""
     half = len(vectors) // 2
     if not half:
         return vectors
-    pairs = [_exchange(vectors[number], vectors[number ^ turn], less) for number in range(half)]
+    pairs = [_exchange(vectors[number], vectors[number ^ distance], less) for number in range(half)]
     low = [low for low, _ in pairs]
-    high = [pairs[number ^ turn ^ half][1] for number in range(half)]
+    high = [pairs[number ^ distance ^ half][1] for number in range(half)]
     return _merged(low, half // 2, less) + _merged(high, half // 2, less)
 
 

@@ -1,4 +1,4 @@
-"""Where a call runs on JAX, and how `keras.distribution` divides its batch between devices.
+"""What a call runs on with JAX, and how `keras.distribution` divides its batch between devices.
 
 XLA cannot divide a kernel. `divided` calls it on every device for that device's part of the batch.
 """
@@ -10,7 +10,7 @@ import jax
 import keras
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from keras_permix.ops.dispatch.rows import Place
+from keras_permix.ops.dispatch.rows import Hardware
 
 
 class Division(NamedTuple):
@@ -20,17 +20,17 @@ class Division(NamedTuple):
     axis: str
 
 
-def place(x):
-    """Where a call of `x` runs.
+def hardware(x):
+    """What a call of `x` runs on.
 
-    Of a function that is being traced it is not known where it will run: by default on the devices
-    of `keras.distribution`, and if none is set on those that are here.
+    Of a function that is being traced that is not known: by default it is taken for the devices of
+    `keras.distribution`, and if none is set for those that are here.
     """
     devices, sure = _devices(x), not isinstance(x, jax.core.Tracer)
     chip = devices[0]
     if chip.platform == "cpu":
-        return Place("cpu", len(devices), sure)
-    return Place(chip.platform, len(devices), sure, chip, why_undivided(x))
+        return Hardware("cpu", len(devices), sure)
+    return Hardware(chip.platform, len(devices), sure, chip, why_undivided(x))
 
 
 def find_division(x):

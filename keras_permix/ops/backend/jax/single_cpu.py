@@ -1,4 +1,4 @@
-"""How XLA for a single CPU is told what to compute in turn, and what to keep apart."""
+"""How XLA for a single CPU is told what to compute one by one, and what to keep apart."""
 
 import jax
 from jax import lax
@@ -10,7 +10,7 @@ def alone_on_cpu():
 
 
 def each(function, *arrays):
-    """Apply to each sample; on one CPU in turn, so that it stays in the cache."""
+    """Apply to each sample; on one CPU one by one, so that it stays in the cache."""
     if not alone_on_cpu():
         return jax.vmap(function)(*arrays)
     return lax.map(lambda entries: function(*entries), arrays)
