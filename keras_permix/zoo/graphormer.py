@@ -136,6 +136,12 @@ class Graphormer(ZooModel):
         values = _read_out(feature_maps[-1], config, dtype)
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
+    @classmethod
+    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Another number of targets has no mean and deviation yet, unless they are given."""
+        same = changes.get("targets", config["targets"]) == config["targets"]
+        return {} if same else {"mean": 0.0, "std": 1.0}
+
     def call(
         self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
     ) -> Any:

@@ -142,6 +142,18 @@ def test_mean_and_std_give_the_units():
     assert_close(both, 7 + plain * [1, 2, 3])
 
 
+@pytest.mark.once
+def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
+    tiny("Graphormer").save_to_preset(tmp_path / "preset")
+    same, other = (Graphormer.from_preset(tmp_path / "preset", targets=n) for n in (3, 5))
+    assert same.get_config()["mean"] == [1.0, 2.0, 3.0]
+    assert (other.get_config()["mean"], other.get_config()["std"]) == (0.0, 1.0)
+    for ours, theirs in zip(other.backbone.weights, same.backbone.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+    given = Graphormer.from_preset(tmp_path / "preset", targets=1, mean=4.0)
+    assert (given.output_shape, given.get_config()["mean"]) == ((None, 1), 4.0)
+
+
 def test_every_table_learns_but_its_padding():
     model = tiny("Graphormer")
     tables = [*model.get_layer("graphormer_bias").weights]
