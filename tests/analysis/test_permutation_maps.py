@@ -26,6 +26,8 @@ def test_maps_are_the_golden_ones():
     np.testing.assert_array_equal(
         permutation_maps(identity_csp(), tokens)[0], GOLDEN["attention_maps"]
     )
+    permuted = keras.ops.convert_to_numpy(identity_csp()(tokens))[0]
+    np.testing.assert_array_equal(permuted, GOLDEN["csp_out"].astype("float32"))
 
 
 def test_maps_of_chosen_channels():

@@ -39,7 +39,11 @@ def test_layer_gives_the_authors_values():
     layer = CSP(shift=golden["shifts"])
     layer.build(golden["x"].shape)
     layer.set_weights([golden["value_kernel"], golden["out_kernel"], golden["out_bias"]])
-    assert_close(to_numpy(layer(golden["x"].astype("float32"))), golden["out"])
+    x = golden["x"].astype("float32")
+    values = layer.value_dense(x)
+    assert_close(to_numpy(values), golden["value"])
+    assert_close(to_numpy(layer.mix(values)), golden["mixed"])
+    assert_close(to_numpy(layer(x)), golden["out"])
 
 
 CONFIGS = {
