@@ -3,9 +3,10 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core and each `GIGABYTES` of memory, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests that need no backend, or would
-find the same on all (`pytest.mark.once`), run on the last of them, which starts soonest. Kernels
-are interpreted by `make test-accelerators` alone. An `-m EXPRESSION` chooses in place of both.
+core and each `GIGABYTES` of memory, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests
+that need no backend, or would find the same on all (`pytest.mark.once`), run on the last of them,
+which starts soonest. Kernels are interpreted by `make test-accelerators` alone. An `-m EXPRESSION`
+chooses in place of both.
 """
 
 import importlib.util
