@@ -42,7 +42,14 @@ def recipe_folders() -> list[Path]:
 
 
 def list_recipes() -> list[str]:
-    """Names of all recipes that the package knows, as `class/preset`."""
+    """Names of all recipes that the package knows, as `class/preset`.
+
+    Example:
+
+    >>> from keras_permix.training import list_recipes
+    >>> [name for name in list_recipes() if name.startswith("vit/")]
+    ['vit/cifar10_small', 'vit/tiny_imagenet']
+    """
     names = {
         "/".join(path.parent.relative_to(folder).parts)
         for folder in recipe_folders()
@@ -96,6 +103,13 @@ def load_recipe(
 
     Raises:
         ValueError: for an unknown recipe, option or key, or a value out of bounds.
+
+    Example:
+
+    >>> from keras_permix.training import load_recipe
+    >>> recipe = load_recipe("cspvit/mnist", overrides=["epochs=2", "model.width=64"])
+    >>> recipe["epochs"], recipe["model"]["class_name"], recipe["model"]["width"]
+    (2, 'CSPViT', 64)
     """
     path = find_recipe(recipe)
     values = _read(path)

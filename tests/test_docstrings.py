@@ -4,10 +4,9 @@ import ast
 
 import pytest
 
-from tests.test_architecture import FACES, FOLDER, TREES, within
+from tests.test_architecture import FACES, FOLDER, TREES
 
 pytestmark = pytest.mark.once
-SHOWN = ("layers", "ops")  # packages of which every public name shows an example
 
 
 def public():
@@ -36,7 +35,7 @@ def statements(function):
             yield from statements(node)
 
 
-def sections(face, node):
+def sections(node):
     """The sections that a docstring must have."""
     function = node
     if isinstance(node, ast.ClassDef):
@@ -51,15 +50,14 @@ def sections(face, node):
                 yield "Returns:"
         if any(isinstance(part, ast.Raise) and part.exc for part in found):
             yield "Raises:"
-    if within(face, *SHOWN):
-        yield "Example:"
+    yield "Example:"
 
 
 def test_public_names_are_documented():
     missing = []
     for face, name, node in public():
         text = ast.get_docstring(node) or ""
-        lacking = [section for section in sections(face, node) if section not in text]
+        lacking = [section for section in sections(node) if section not in text]
         if lacking or not text:
             missing.append((face, name, lacking))
     assert missing == []

@@ -69,6 +69,16 @@ def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
     Args:
         axes: Matplotlib axes, one for each map.
         maps: Attention maps `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_butterfly_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_butterfly_maps(axes, np.stack([np.eye(4), np.full((4, 4), 0.25)]))
+    >>> [ax.images[0].get_array().shape for ax in axes]
+    [(4, 4), (4, 4)]
     """
     for ax, weights in zip(axes, maps, strict=True):
         ax.imshow(weights, cmap="Greys", vmin=0, interpolation="nearest")

@@ -70,6 +70,16 @@ def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
     Args:
         ax: Matplotlib axes.
         matrix: What `influence_map` returns.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_influence_map
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
+    >>> float(ax.images[0].norm.vmax)
+    0.5
     """
     among_others = np.max(matrix * (1 - np.eye(len(matrix))))
     ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)

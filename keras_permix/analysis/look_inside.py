@@ -27,6 +27,14 @@ class Inside(NamedTuple):
         residuals: Float array `(blocks,)`: how far the tokens after each block are from being all
             alike, as a part of their norm; see `rank_residual`.
         missing: What this model has not, or what a map leaves out: sentences.
+
+    Example:
+
+    >>> from keras_permix.analysis import look_inside
+    >>> from keras_permix.zoo import CSPViT
+    >>> inside = look_inside(CSPViT.from_preset("test"))
+    >>> [one.kind for one in inside.maps], inside.missing
+    (['permutation', 'permutation'], [])
     """
 
     maps: list[MixingMap]
@@ -160,6 +168,16 @@ def plot_inside(figure: Any, inside: Inside) -> None:
 
     Raises:
         TypeError: for arguments in another order.
+
+    Example:
+
+    >>> from keras_permix.analysis import look_inside, plot_inside
+    >>> from keras_permix.zoo import ViT
+    >>> from matplotlib.figure import Figure
+    >>> figure = Figure(figsize=(14, 5))
+    >>> plot_inside(figure, look_inside(ViT.from_preset("test")))
+    >>> [ax.get_title() for ax in figure.axes[:3]]
+    ['block_0/mixer', 'block_1/mixer', 'rollout']
     """
     if not hasattr(figure, "subfigures") or not isinstance(inside, Inside):
         raise TypeError(

@@ -17,6 +17,14 @@ class MACs(NamedTuple):
         by_layer: Those that each layer does itself, not by layers within it, by its path.
         uncounted: How many layers and operations of a class there is no rule for, by its name.
             They are not in `total`.
+
+    Example:
+
+    >>> from keras_permix.analysis import count_macs
+    >>> from keras_permix.zoo import CSPViT
+    >>> macs = count_macs(CSPViT.from_preset("test"))
+    >>> macs.total == sum(macs.by_layer.values()), max(macs.by_layer, key=macs.by_layer.get)
+    (True, 'block_0/mlp_in')
     """
 
     total: int

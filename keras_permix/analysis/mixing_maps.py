@@ -42,6 +42,15 @@ class MixingMap(NamedTuple):
         map: Float array `(tokens, tokens)`, outputs first: the mean over the samples and over their
             channels or heads.
         mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
+
+    Example:
+
+    >>> from keras_permix.analysis import mixing_maps
+    >>> from keras_permix.zoo import ViT
+    >>> model = ViT.from_preset("test")
+    >>> first, second = mixing_maps(model, model.make_inputs(0, 2))
+    >>> second.name, second.kind, second.map.shape, second.mask
+    ('block_1/mixer', 'attention', (16, 16), None)
     """
 
     name: str

@@ -67,6 +67,16 @@ def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
     Args:
         axes: Matplotlib axes, one for each map.
         maps: Permutation matrices `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_permutation_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_permutation_maps(axes, np.eye(3)[[[0, 1, 2], [1, 2, 0]]])
+    >>> axes[1].collections[0].get_offsets().tolist()
+    [[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]
     """
     for ax, matrix in zip(axes, maps, strict=True):
         rows, columns = np.nonzero(matrix)

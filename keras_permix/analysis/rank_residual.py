@@ -83,6 +83,17 @@ def plot_rank_residual(
         token_maps: Tokens `(batch, tokens, channels)` at one depth after another.
         estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_rank_residual
+    >>> from matplotlib.figure import Figure
+    >>> opposite, alike = np.array([[[1.0], [-1.0]]]), np.array([[[1.0], [1.0]]])
+    >>> ax = Figure().subplots()
+    >>> plot_rank_residual(ax, [opposite, alike], label="attention")
+    >>> ax.lines[0].get_ydata().tolist()
+    [1.0, 0.0]
     """
     shares = [
         np.mean(token_norm(rank_residual(tokens, estimator)) / token_norm(tokens))

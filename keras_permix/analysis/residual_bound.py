@@ -68,6 +68,17 @@ def plot_residual_bound(
         bounds: What `residual_bound` gives.
         estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_residual_bound, residual_bound
+    >>> from matplotlib.figure import Figure
+    >>> tokens = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
+    >>> ax = Figure().subplots()
+    >>> plot_residual_bound(ax, [tokens, -tokens], residual_bound(tokens, [np.eye(2)]), label="CSP")
+    >>> [line.get_label() for line in ax.lines]
+    ['CSP', 'bound of Theorem 1']
     """
     norms = [np.mean(token_norm(rank_residual(tokens, estimator))) for tokens in token_maps]
     (drawn,) = ax.plot(range(len(norms)), norms, **{"marker": "o", "markersize": 3, **line})

@@ -70,6 +70,16 @@ def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
     Args:
         axes: Matplotlib axes, one for each map.
         maps: Attention maps `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_simple_attention_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_simple_attention_maps(axes, np.stack([np.eye(4), -2 * np.eye(4)]))
+    >>> [float(ax.images[0].norm.vmax) for ax in axes]
+    [2.0, 2.0]
     """
     top = abs(maps).max() or 1.0
     for ax, matrix in zip(axes, maps, strict=True):

@@ -40,6 +40,16 @@ def plot_singular_spectrum(ax: Any, tokens: Tensor, **line: Any) -> None:
         ax: Matplotlib axes.
         tokens: Tensor or array `(batch, tokens, channels)`.
         **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_singular_spectrum
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_singular_spectrum(ax, np.array([[[3.0, 0.0], [0.0, 4.0]]]), label="CSP")
+    >>> ax.lines[0].get_ydata().tolist()
+    [1.0, 0.75]
     """
     spectra = singular_spectrum(tokens)
     mean = np.mean(spectra / spectra[:, :1], axis=0)

@@ -12,6 +12,16 @@ class SwapReport(NamedTuple):
     Args:
         parameters: Numbers of weights, before and after.
         macs: What `count_macs` gives, before and after.
+
+    Example:
+
+    >>> from keras_permix import swap_mixer
+    >>> from keras_permix.analysis import swap_report
+    >>> from keras_permix.zoo import ViT
+    >>> model = ViT.from_preset("test")
+    >>> report = swap_report(model, swap_mixer(model, "csp"))
+    >>> report.parameters, [macs.total for macs in report.macs]
+    ((1443, 1187), [28384, 15072])
     """
 
     parameters: tuple[int, int]

@@ -21,6 +21,15 @@ class Dataset:
         labels: Names of the classes, or of the numbers of a regression, a tuple of str.
         validation: A part like these to choose a model by, where the set has one; `None`: training
             is watched on `test`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.data import Dataset
+    >>> images, labels = np.zeros((8, 28, 28, 1), "uint8"), np.arange(8) % 2
+    >>> pets = Dataset("pets", (images[:6], labels[:6]), (images[6:], labels[6:]), ("cat", "dog"))
+    >>> len(pets.train[0]), pets.validation
+    (6, None)
     """
 
     name: str

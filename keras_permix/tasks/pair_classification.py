@@ -15,6 +15,14 @@ class PairClassification(TextClassification):
     Like `TextClassification`, with "tokens" and "mask" `(batch, 2, max_length)`, or with both texts
     in one sequence, as the model encodes them. A row of a data file says "text" and "text2", and a
     command line names two texts for each answer.
+
+    Example:
+
+    >>> from keras_permix.tasks import PairClassification
+    >>> from keras_permix.zoo import MEGA
+    >>> task = PairClassification(MEGA(pairs=True, max_length=16, width=8, depth=1))
+    >>> task.read(["one text", "another"])["tokens"].shape
+    (1, 2, 16)
     """
 
     name = "pair_classification"

@@ -17,6 +17,14 @@ class Task:
     Args:
         model: The `ZooModel` that the task is done with; its configuration and inputs say which
             sizes data must have.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import CSPViT
+    >>> task = task_of(CSPViT.from_preset("test"))
+    >>> sorted(task.evaluate(task.generate(8).test, batch_size=2))
+    ['top1']
     """
 
     name: str

@@ -31,6 +31,14 @@ class TextClassification(Classification):
     A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
     shape, True at real tokens; its configuration says `max_length` and `num_classes`, and its
     method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
+
+    Example:
+
+    >>> from keras_permix.tasks import TextClassification
+    >>> from keras_permix.zoo import SimpleTRON
+    >>> task = TextClassification(SimpleTRON.from_preset("test"))
+    >>> task.read(["a text"])["tokens"].shape
+    (1, 16)
     """
 
     name = "text_classification"

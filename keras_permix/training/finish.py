@@ -36,6 +36,15 @@ def finish(
 
     Returns:
         The scores, by names such as "cifar10/test/top1".
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.training import Run, finish, make_model
+    >>> run = Run("cspvit/mnist", overrides=("model.depth=1",), smoke=True)
+    >>> model = make_model(run.values)
+    >>> sorted(finish(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
+    ['generated/test/top1', 'generated/test/top5']
     """
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}

@@ -58,6 +58,13 @@ def make_model(recipe: dict[str, Any]) -> Model:
     Raises:
         ValueError: if the recipe names no model class of the zoo, `init` is of another, or `freeze`
             names no layer.
+
+    Example:
+
+    >>> from keras_permix.training import load_recipe, make_model
+    >>> model = make_model(load_recipe("cspvit/mnist", overrides=["model.depth=1"]))
+    >>> type(model).__name__, model.get_config()["depth"]
+    ('CSPViT', 1)
     """
     recipe = with_class(recipe)
     found = _class_of(recipe)

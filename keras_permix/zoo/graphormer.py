@@ -192,6 +192,13 @@ class Graphormer(ZooModel):
 class SliceGraphormer(Graphormer):
     """`Graphormer` that mixes nodes by sorting every channel instead of attention.
 
+    Example:
+
+    >>> from keras_permix.zoo import SliceGraphormer
+    >>> model = SliceGraphormer.from_preset("test")
+    >>> model.predict(["CCO"], verbose=0).shape
+    (1, 3)
+
     Source: Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
     """
 

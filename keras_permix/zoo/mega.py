@@ -225,7 +225,15 @@ class MEGA(SequenceClassifier):
 @zoo_model
 class CSPMEGA(MEGA):
     """`MEGA` that mixes tokens by channel-wise sample permutation, if nothing else is said by a
-    complete sort, instead of attention."""
+    complete sort, instead of attention.
+
+    Example:
+
+    >>> from keras_permix.zoo import CSPMEGA
+    >>> model = CSPMEGA.from_preset("test")
+    >>> model.predict(["a text", "another"], verbose=0).shape
+    (2, 3)
+    """
 
     default_mixer = {"name": "csp", "group_size": None}
 

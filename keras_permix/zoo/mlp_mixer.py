@@ -177,7 +177,14 @@ class MLPMixer(ImageClassifier):
 
 @zoo_model
 class ButterflyMixer(MLPMixer):
-    """`MLPMixer` whose MLPs are butterflies; its other `mlp` is "butterfly_linear"."""
+    """`MLPMixer` whose MLPs are butterflies; its other `mlp` is "butterfly_linear".
+
+    Example:
+
+    >>> from keras_permix.zoo import ButterflyMixer, MLPMixer
+    >>> [kind(width=64, depth=1).count_params() for kind in (ButterflyMixer, MLPMixer)]
+    [53322, 77514]
+    """
 
     default_mlp = "butterfly"
 

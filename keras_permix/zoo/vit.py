@@ -178,14 +178,33 @@ class ViT(ImageClassifier):
 
 @zoo_model
 class CSPViT(ViT):
-    """`ViT` that mixes tokens by channel-wise sample permutation instead of attention."""
+    """`ViT` that mixes tokens by channel-wise sample permutation instead of attention.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import CSPViT
+    >>> model = CSPViT.from_preset("test", num_classes=5)
+    >>> tuple(model(np.zeros((1, 8, 8, 3), "uint8")).shape)
+    (1, 5)
+    """
 
     default_mixer = "csp"
 
 
 @zoo_model
 class SliceViT(ViT):
-    """`ViT` that mixes tokens by sorting every channel instead of attention."""
+    """`ViT` that mixes tokens by sorting every channel instead of attention.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.zoo import SliceViT
+    >>> model = SliceViT.from_preset("test")
+    >>> logits = model.predict(np.zeros((1, 8, 8, 3), "uint8"), verbose=0)
+    >>> len(model.decode_predictions(logits, top=3)[0])
+    3
+    """
 
     default_mixer = "slice_sort"
 

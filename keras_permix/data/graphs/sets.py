@@ -46,6 +46,15 @@ class GraphSource:
             and `edges` of `preprocess_graph`.
         targets: float array `(graphs, targets)`.
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.data import GraphSource
+    >>> water = np.array([[8], [1], [1]]), np.array([[0, 1, 0], [0, 2, 0]])
+    >>> inputs, targets = GraphSource([water], [[0.5]], nodes=4).read([0])
+    >>> inputs["x"].shape, targets.tolist()
+    ((1, 4, 1), [[0.5]])
     """
 
     def __init__(
@@ -116,6 +125,16 @@ def load_graphs(
         ImportError: for molecules without the package rdkit, which the extra `graph` brings.
         ValueError: for an unknown target, a damaged file, or a row that is no such graph.
         FileNotFoundError: for a missing file.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> from keras_permix.data import load_graphs
+    >>> size = Path("mine.jsonl").write_text('{"smiles": "CCO", "y": 1.5}')
+    >>> data = load_graphs("mine", train="mine.jsonl", test="mine.jsonl")
+    >>> inputs, targets = data.train[0].read([0])
+    >>> inputs["x"].shape, targets.tolist(), data.labels
+    ((1, 3, 9), [[1.5]], ('y',))
 
     Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
     molecules", 2014; Delaney, "ESOL: Estimating aqueous solubility directly from molecular

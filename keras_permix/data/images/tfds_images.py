@@ -85,6 +85,12 @@ def tfds_images(
 
     Returns:
         A `Dataset`.
+
+    Example:
+
+    >>> birds = tfds_images("caltech_birds2011", 64)  # doctest: +SKIP
+    >>> len(birds.labels)  # doctest: +SKIP
+    200
     """
     train, test = (
         tfds_source(name, split, data_dir, transform=ResizeCrop(image_size, cut), seed=seed)

@@ -126,7 +126,7 @@ def generated_listops(
 def load_listops(
     max_length: int, data_dir: StrPath | None = None, *, pad_to: Sequence[int] = ()
 ) -> Dataset:
-    """Load ListOps from the files that the Long Range Arena gives away.
+    r"""Load ListOps from the files that the Long Range Arena gives away.
 
     They are `basic_train.tsv`, `basic_val.tsv` and `basic_test.tsv`, of 96,000, 2,000 and 2,000
     rows, with the columns "Source", a text as `encode_listops` reads it, and "Target", its answer.
@@ -143,6 +143,16 @@ def load_listops(
         ValueError: for a damaged file, an unknown token, an answer that is no digit, or a sequence
             of more than `max_length` tokens, whose answer would not be that of its beginning.
         FileNotFoundError: for a missing file.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> from keras_permix.data import load_listops
+    >>> for part in ("train", "val", "test"):
+    ...     size = Path(f"basic_{part}.tsv").write_text("Source\tTarget\n( [MAX 4 3 ] )\t4\n")
+    >>> inputs, labels = load_listops(6, data_dir=".").train[0].read([0])
+    >>> inputs["tokens"].tolist(), labels.tolist()
+    ([[12, 5, 4, 15, 0, 0]], [4])
 
     Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """

@@ -164,6 +164,13 @@ def load_pathfinder(
         ValueError: for a damaged line, a class that is not 0 or 1, or fewer than three images.
         FileNotFoundError: for a folder or an image that is not there.
 
+    Example:
+
+    >>> from keras_permix.data import load_pathfinder
+    >>> data = load_pathfinder(32, path="pathfinder32/curv_baseline")  # doctest: +SKIP
+    >>> data.train[0].read([0])[0].shape  # doctest: +SKIP
+    (1, 32, 32, 1)
+
     Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     folder = Path(data_dir or ".") / (path or f"pathfinder{image_size}/curv_contour_length_14")

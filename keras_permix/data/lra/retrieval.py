@@ -21,7 +21,7 @@ def load_retrieval(
     *,
     encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
 ) -> Dataset:
-    """Load the pairs of papers of the Long Range Arena, unless told otherwise as bytes.
+    r"""Load the pairs of papers of the Long Range Arena, unless told otherwise as bytes.
 
     The files are `new_aan_pairs.train.tsv`, `.eval.tsv` and `.test.tsv`, of 147,086, 18,090 and
     17,437 lines, each of five values with tabs between: the class (0 or 1, perhaps with ".0"), two
@@ -39,6 +39,16 @@ def load_retrieval(
     Raises:
         ValueError: for a damaged file, or a line without five values or with another class.
         FileNotFoundError: for a missing file.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> from keras_permix.data import load_retrieval
+    >>> for part in ("train", "eval", "test"):
+    ...     size = Path(f"new_aan_pairs.{part}.tsv").write_text("1\tA1\tB2\tone text\tanother\n")
+    >>> inputs, labels = load_retrieval(16, data_dir=".").train[0].read([0])
+    >>> inputs["tokens"].shape, labels.tolist()
+    ((1, 2, 16), [1])
 
     Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006); the texts are
     of the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).

@@ -40,7 +40,7 @@ def load_texts(
     pad_to: Sequence[int] = (),
     **files: Any,
 ) -> Dataset:
-    """Load a set of labeled texts, unless told otherwise as bytes.
+    r"""Load a set of labeled texts, unless told otherwise as bytes.
 
     A row of a file says under each name of `fields` a text, and under "label" its class: a number
     from 0, or a name.
@@ -68,6 +68,15 @@ def load_texts(
             `validation` that leaves no text for training, fewer than two classes to train on, or
             others to test on.
         FileNotFoundError: for a missing file.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> from keras_permix.data import load_texts
+    >>> size = Path("mine.csv").write_text("text,label\nwell done,good\nno,bad\n")
+    >>> data = load_texts("mine", 8, train="mine.csv", test="mine.csv")
+    >>> data.labels, data.train[0].read([0, 1])[1].tolist()
+    (('bad', 'good'), [1, 0])
 
     Source: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,

@@ -27,6 +27,13 @@ class SubwordEncoder:
     Raises:
         ImportError: if the package `tokenizers` is absent.
         ValueError: for a text that it cannot read.
+
+    Example:
+
+    >>> from keras_permix.data import SubwordEncoder, train_tokenizer
+    >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_length=4, joined=True)
+    >>> encode([("low", "lower")], 4)["token_types"].tolist()
+    [[0, 1, 0, 0]]
     """
 
     def __init__(self, tokenizer: str, max_length: int, joined: bool = False) -> None:

@@ -23,6 +23,13 @@ class Distribution:
         count: Number of processes.
         devices: Number of devices that share the work.
         stream: What tells random numbers that a layer draws here from those of other processes.
+
+    Example:
+
+    >>> from keras_permix.training.distribute import Distribution
+    >>> alone = Distribution()
+    >>> alone.is_chief, alone.shard, alone.from_chief(max, [3, 5])
+    (True, (0, 1), 5)
     """
 
     index = 0

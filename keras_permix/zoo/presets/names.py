@@ -37,6 +37,13 @@ class PresetInfo:
         name: `class/preset` for a preset that the package knows, else the folder or handle.
         class_name: Class of the model.
         files: Its files, or `None` where there is only a recipe.
+
+    Example:
+
+    >>> from keras_permix.zoo import preset_info
+    >>> info = preset_info("cspvit/test")
+    >>> info.has_weights, info.parameters, info.config["depth"]
+    (True, 1187, 2)
     """
 
     name: str
