@@ -1,14 +1,17 @@
-"""How fast the sets of the Long Range Arena are made and read, beside a step of training:
+"""How fast data are made and read: molecules, and the Long Range Arena beside a step of training.
 
     KERAS_BACKEND=torch python tools/time_data.py
 
-Sequences, images or batches per second: by the clock, and of one processor's time, which does not
-depend on what else the machine does.
+Sequences, images, molecules or batches per second: by the clock, and of one processor's time, which
+does not depend on what else the machine does. QM9 is that of the folder `KERAS_PERMIX_DATA`.
 """
 
+import os
 import time
+from pathlib import Path
 
-from keras_permix.data import generated_listops, generated_pathfinder
+from keras_permix.data import from_smiles, generated_listops, generated_pathfinder
+from keras_permix.data.lines import read_rows
 from keras_permix.tasks import task_of
 from keras_permix.zoo import LRATransformer
 
@@ -16,6 +19,7 @@ LISTOPS = dict(train=18_000, validation=1_000, test=1_000)
 PICTURES = dict(train=2_000, validation=200, test=200)
 SMALL = dict(width=64, depth=2, mlp_dim=128, mixer="csp")  # far smaller than any of the papers
 BATCH = 32
+MOLECULES, HOPS = 6_000, 5  # hops as Graphormer counts them for its edges on paths
 
 
 def timed(what, count, run):
@@ -27,7 +31,24 @@ def timed(what, count, run):
     return result
 
 
+def time_molecules():
+    """From SMILES to padded arrays with shortest paths and the edges on them."""
+    folder = os.environ.get("KERAS_PERMIX_DATA")
+    if folder is None:
+        print("QM9 is left out: KERAS_PERMIX_DATA names no folder")
+        return
+    rows = read_rows(Path(folder, "qm9.csv.xz"))  # small molecules first
+    smiles = [row["smiles"] for row in rows[:: len(rows) // MOLECULES]]
+    starts = range(0, len(smiles), BATCH)
+    timed(
+        f"QM9 read from SMILES, batches of {BATCH}",
+        len(smiles),
+        lambda: [from_smiles(smiles[start : start + BATCH], hops=HOPS) for start in starts],
+    )
+
+
 def main():
+    time_molecules()
     total = sum(LISTOPS.values())
     listops = timed("ListOps made", total, lambda: generated_listops(2000, **LISTOPS))
     for size in (32, 128):
