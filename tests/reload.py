@@ -1,8 +1,9 @@
-"""Load saved models and write what they give: the other half of `check_other_backend`.
+"""Load saved models and write what they give: the other half of `check_models_elsewhere`.
 
-    python -m tests.reload FOLDER
+python -m tests.reload FOLDER
 """
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import keras_permix  # noqa: F401  (registers the layers)
 
 def main(folder):
     for path in folder.glob("*.keras"):
-        inputs = np.load(path.with_suffix(".inputs.npy"))
+        inputs = pickle.loads(path.with_suffix(".pickle").read_bytes())
         outputs = keras.saving.load_model(path)(inputs)
         np.save(path.with_suffix(".npy"), keras.ops.convert_to_numpy(outputs))
 

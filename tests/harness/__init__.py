@@ -2,7 +2,12 @@
 
 from tests.harness.layers import check_empty, check_extended, check_layer, functional
 from tests.harness.models import check_model, check_precision, fit_classifier, fit_once
-from tests.harness.other_backend import BACKENDS, check_other_backend, other_backend
+from tests.harness.other_backend import (
+    BACKENDS,
+    check_models_elsewhere,
+    check_other_backend,
+    other_backend,
+)
 from tests.harness.presets import check_preset
 from tests.harness.values import ROOT, assert_close, load_golden, to_numpy
 
@@ -14,6 +19,7 @@ __all__ = [
     "check_extended",
     "check_layer",
     "check_model",
+    "check_models_elsewhere",
     "check_other_backend",
     "check_precision",
     "check_preset",

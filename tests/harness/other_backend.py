@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -23,20 +24,37 @@ def check_other_backend(layers):
     Args:
         layers: From names to pairs: a function that makes the layer, and the shape to call it with.
     """
+    inputs = {
+        name: np.random.default_rng(0).normal(size=shape).astype("float32")
+        for name, (_, shape) in layers.items()
+    }
+    check_models_elsewhere(
+        {
+            name: (functional(make(), shape[1:]), inputs[name])
+            for name, (make, shape) in layers.items()
+        }
+    )
+
+
+def check_models_elsewhere(models, kind="layer"):
+    """The same of whole models.
+
+    Args:
+        models: From names to pairs: a model, and what to call it with, an array or a dict of some.
+        kind: Which tolerance.
+    """
     backend = other_backend()
     outputs = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, (make, shape) in layers.items():
-            inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
-            np.save(Path(folder, f"{name}.inputs.npy"), inputs)
-            model = functional(make(), shape[1:])
+        for name, (model, inputs) in models.items():
+            Path(folder, f"{name}.pickle").write_bytes(pickle.dumps(inputs))
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         environment = {**os.environ, "KERAS_BACKEND": backend}
         command = [sys.executable, "-m", "tests.reload", folder]
         subprocess.run(command, env=environment, cwd=ROOT, check=True)
         for name, output in outputs.items():
-            assert_close(np.load(Path(folder, f"{name}.npy")), output)
+            assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)
 
 
 def other_backend():

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_permix.zoo import MODELS
-from tests.harness import check_model, check_precision
+from tests.harness import check_model, check_models_elsewhere, check_precision
 from tests.zoo.models import TINY, tiny
 
 # A class that is another with one argument finds what that finds: one backend is enough.
@@ -31,6 +31,13 @@ def test_model_keeps_its_promises(class_name):
 @pytest.mark.parametrize("class_name", EACH)
 def test_model_computes_in_low_precision(class_name, policy):
     check_precision(lambda **arguments: tiny(class_name, **arguments), policy)
+
+
+@pytest.mark.once
+def test_files_are_read_on_another_backend():
+    models = {name: tiny(name) for name in TINY}
+    made = {name: (model, model.make_inputs(3, 2)) for name, model in models.items()}
+    check_models_elsewhere(made, kind="model")
 
 
 @pytest.mark.once

@@ -6,7 +6,8 @@ import pytest
 
 from keras_permix import zoo
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
-from tests.zoo.models import logits, tiny, weights
+from keras_permix.zoo.presets.config import arguments
+from tests.zoo.models import TINY, logits, tiny, weights
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,20 @@ def resized_grid(rows, size, new_size):
     matrix /= matrix.sum(1, keepdims=True)
     grid = np.einsum("ip,jq,pqc->ijc", matrix, matrix, rows.reshape(size, size, -1))
     return grid.reshape(new_size**2, -1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "name", [name for name in TINY if "num_classes" in arguments(zoo.MODELS[name])]
+)
+def test_a_new_head_is_all_that_is_new(name, tmp_path):
+    tiny(name).save_to_preset(tmp_path / "preset")
+    before = weights(zoo.MODELS[name].from_preset(tmp_path / "preset"))
+    model = zoo.MODELS[name].from_preset(tmp_path / "preset", num_classes=5)
+    after = weights(model)
+    assert model.output_shape == (None, 5) and after.keys() == before.keys()
+    changed = {path for path in after if not np.array_equal(after[path], before[path])}
+    assert changed and all(path.startswith("head/") for path in changed)
 
 
 def test_new_head(preset):
