@@ -22,7 +22,7 @@ try:
     )
 
     HOOKED = (preset_utils, hub_backbone, hub_task)
-    (_loader_of_hub,) = {module.get_preset_loader for module in HOOKED}
+    _loader_of_hub, *_ = [module.get_preset_loader for module in HOOKED]  # all there
 except (ImportError, AttributeError) as error:  # no KerasHub, or names that have moved
     raise ImportError(
         "`keras_permix.hub` is a bridge to KerasHub, which must be installed, and hooks into what "
