@@ -139,7 +139,7 @@ $(EXPORTS)/.installed: pyproject.toml
 	@$(EXPORTS)/$(PIP) "$(TORCH)"
 	@$(EXPORTS)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(EXPORTS) 3/3: installing keras_permix with JAX and what it exports to (a minute or more)"
-	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" keras-hub
+	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" jax2onnx keras-hub tf2onnx
 	@touch $@
 
 $(OLDEST)/.installed: $(TEST)/.installed

@@ -136,8 +136,7 @@ def complete_recipe(
         ValueError: for an unknown key, or a value out of bounds.
     """
     overrides = check_overrides(overrides)
-    for override in overrides:
-        values = merge(values, parse_override(override))
+    values = merge_overrides(values, overrides)
     _check_keys(values, source)
     values = merge(DEFAULTS, values)
     check_values(values, " with ".join([str(source), *overrides]))
@@ -155,6 +154,17 @@ def check_overrides(overrides: Iterable[str]) -> tuple[str, ...]:
             f'`overrides` must be a list of strings, such as ["epochs=2"]. Received: {overrides!r}'
         )
     return tuple(overrides)
+
+
+def merge_overrides(values: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A copy of the nested dict `values` with strings `"epochs=2"` or `"model.width=64"` applied.
+
+    Raises:
+        ValueError: for a string that does not read so.
+    """
+    for override in overrides:
+        values = merge(values, parse_override(override))
+    return values
 
 
 def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

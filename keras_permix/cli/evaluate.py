@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 
 def add_parser(subparsers):
@@ -27,7 +26,7 @@ def add_parser(subparsers):
 def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix.cli.outputs import check_file
-    from keras_permix.recipe import merge, parse_override
+    from keras_permix.recipe import merge_overrides
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
     from keras_permix.zoo import preset_info
@@ -37,10 +36,7 @@ def run(arguments):
         check_file("--json", arguments.json)
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data)
-    changes: dict[str, Any] = {}
-    for override in arguments.overrides:
-        changes = merge(changes, parse_override(override))
-    task = task_of(load_preset(None, info, **changes))
+    task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))
     task.check_data(spec)
     dataset = task.load(spec, arguments.data_dir)
     task.check_labels(dataset, arguments.by_order)

@@ -1,52 +1,146 @@
-"""`permix info`: what is known of a preset.
+"""`permix info`: what is known of a preset or a model.
 
-MACs are the multiply-adds of one sample, as `keras_permix.analysis.count_macs` counts them: those
-of matrix products and attention, and one for each output of a normalization or activation. Layers
-that it has no rule for are named.
+A model is a class of the zoo with the arguments that `--set` gives, or a `.keras` file. MACs are
+the multiply-adds of one sample, as `keras_permix.analysis.count_macs` counts them: those of matrix
+products and attention, and one for each output of a normalization or activation. Layers that it has
+no rule for are named.
 """
 
 import json
+from pathlib import Path
 
-from keras_permix.recipe import recipe_folders
+from keras_permix.recipe import merge_overrides, recipe_folders
 
 SAID = ("data", "data_options", "command", "commit", "license")
 PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
 
 
 def add_parser(subparsers):
-    parser = subparsers.add_parser("info", help="show a preset", description=__doc__)
-    parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
+    parser = subparsers.add_parser("info", help="show a preset or a model", description=__doc__)
+    parser.add_argument(
+        "model",
+        help="preset: name (cspvit/cifar10_small), folder, or handle; "
+        "class of the zoo (CSPViT); or .keras file",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="give an argument of the model, e.g. --set image_size=48",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print a preset's record. Returns the exit code."""
+    """Print what is known. Returns the exit code."""
     from keras_permix.cli.table import format_table
-    from keras_permix.zoo import MODELS, preset_info
-    from keras_permix.zoo.model import ZooModel
+    from keras_permix.zoo import MODELS
 
-    info = preset_info(arguments.preset)
-    model = ZooModel.from_preset(arguments.preset, load_weights=False)
-    files = info.metadata.get("files", {})
-    rows = [
-        ("class", info.class_name),
-        ("task", MODELS[info.class_name].task_for(info.config) or "–"),
-        ("parameters", f"{model.count_params():,}"),
-        ("MACs", _macs(model)),
-        ("input", ", ".join(f"{key} {value}" for key, value in model.describe_input().items())),
-        *(_stored(info) if info.files else _planned(info.name)),
-        *((f"  {key}", _plain(key, value)) for key, value in info.config.items()),
-        *((f"  {name}", f"{file['bytes']:,} bytes") for name, file in files.items()),
-    ]
-    print(format_table((info.name, ""), rows))
+    name, changes = arguments.model, merge_overrides({}, arguments.overrides)
+    if name in MODELS:
+        rows = _of_class(MODELS[name], changes)
+    elif Path(name).suffix == ".keras":
+        rows = _of_file(Path(name), changes)
+    else:
+        name, rows = _of_preset(name, changes)
+    print(format_table((name, ""), rows))
     return 0
 
 
-def _macs(model):
+def _of_preset(name, changes):
+    """Name and record of a preset."""
+    from keras_permix.zoo import preset_info
+    from keras_permix.zoo.model import ZooModel
+
+    info = preset_info(name)
+    model = ZooModel.from_preset(name, load_weights=False, **changes)
+    files = info.metadata.get("files", {})
+    return info.name, [
+        *_of_model(model),
+        *(_stored(info) if info.files else _planned(info.name)),
+        *_arguments({**info.config, **changes}),
+        *((f"  {path}", f"{file['bytes']:,} bytes") for path, file in files.items()),
+    ]
+
+
+def _of_class(cls, changes):
+    """What a class of the zoo makes of some arguments."""
+    from keras_permix.preset_folders import known_presets
+    from keras_permix.zoo.presets.config import check_arguments
+
+    check_arguments(cls, changes)
+    model = cls(**changes)
+    presets = [name for name in known_presets() if name.startswith(f"{cls.__name__.lower()}/")]
+    return [
+        *_of_model(model),
+        ("presets", ", ".join(presets) or "–"),
+        *_arguments(model.get_config()),
+    ]
+
+
+def _of_file(path, changes):
+    """What is in a file that Keras has saved."""
+    import keras
+
+    from keras_permix.zoo.model import ZooModel
+
+    if changes:
+        raise ValueError(
+            f"`--set` must go with a preset or a class. Received: {path} with {changes}"
+        )
+    if not path.is_file():
+        raise ValueError(f"The `.keras` file must exist. Received: {path}")
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # of classes that are not here, of files that are something else
+        raise ValueError(
+            "A `.keras` file must hold a model of Keras' layers and this package's. "
+            f"Received: {path} ({type(error).__name__}: {error})"
+        ) from error
+    if isinstance(model, ZooModel):
+        return [*_of_model(model), *_arguments(model.get_config())]
+    return [
+        ("class", type(model).__name__),
+        ("parameters", f"{model.count_params():,}"),
+        ("MACs", _macs_of_own(model)),
+        ("input", ", ".join(f"{tensor.name} {tensor.shape[1:]}" for tensor in model.inputs)),
+    ]
+
+
+def _macs_of_own(model):
+    """The multiply-adds of a model that is not of the zoo, where its inputs have sizes."""
+    import keras
+    import numpy as np
+
+    if any(None in tensor.shape[1:] for tensor in model.inputs):
+        return "–, since an input may have any size"
+
+    def one(tensor):
+        return np.zeros((1, *tensor.shape[1:]), tensor.dtype)
+
+    return _macs(model, keras.tree.map_structure(one, model.input))
+
+
+def _of_model(model):
+    """What any model of the zoo can be asked."""
+    taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
+    return [
+        ("class", type(model).__name__),
+        ("task", model.task_for(model.get_config()) or "–"),
+        ("parameters", f"{model.count_params():,}"),
+        ("MACs", _macs(model)),
+        ("input", taken),
+    ]
+
+
+def _arguments(config):
+    """The arguments that would make a model of the zoo anew."""
+    return [(f"  {key}", _plain(key, value)) for key, value in config.items()]
+
+
+def _macs(model, inputs=None):
     """The multiply-adds of one sample, and what they leave out."""
     from keras_permix.analysis.macs import count_macs
 
-    macs = count_macs(model)
+    macs = count_macs(model, inputs)
     left_out = ", ".join(f"{count} {name}" for name, count in macs.uncounted.items())
     return f"{macs.total:,}" + (f", without {left_out}" if left_out else "")
 

@@ -88,7 +88,7 @@ class ShiftSchedule:
         """
         rule = SCHEDULES[self.name]
         if self.name in LINEAR:
-            return rule(ops.arange(self.channels, dtype="int32"), lengths, self)
+            return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
         if self.name not in POWERS:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:

@@ -4,13 +4,14 @@ import re
 import shutil
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 from keras_permix._backend import installed_backends
 from keras_permix.analysis import macs
 from keras_permix.cli import main
-from keras_permix.layers import SoftmaxAttention
+from keras_permix.layers import CSP, SoftmaxAttention
 from keras_permix.recipe import find_recipe
 from tests.zoo.models import edit_json, tiny
 
@@ -78,6 +79,52 @@ def test_info(capsys):
     planned = capsys.readouterr().out
     assert "none yet: permix train slicevit/dogs_vs_cats" in planned
     assert "1,112,706" in planned  # parameters
+
+
+@pytest.mark.once
+def test_info_of_a_class(capsys):
+    small = ["--set", "image_size=64", "--set", "num_classes=200"]
+    assert main(["info", "CSPViT", "--set", "patch_size=8", *small]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["class"] == "CSPViT" and shown["num_classes"] == "200"
+    assert "cspvit/tiny_imagenet" in shown["presets"].split(", ")
+    assert main(["info", "PatchOnlyMLPMixer"]) == 0
+    assert re.search(r"^parameters +807,082$", capsys.readouterr().out, re.M)  # Dimension Mixer
+    assert main(["info", "CSPViT", "--set", "widht=64"]) == 2
+    assert "Did you mean `width`?" in capsys.readouterr().err
+
+
+@pytest.mark.once
+def test_info_of_a_preset_of_another_size(capsys):
+    assert main(["info", "cspvit/test", "--set", "image_size=16"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["image_size"] == "16" and shown["input"].startswith("size 16, ")
+
+
+def test_info_of_a_file(tmp_path, capsys):
+    inputs = keras.Input((64, 128), name="tokens")
+    keras.Model(inputs, CSP()(inputs)).save(tmp_path / "mine.keras")
+    assert main(["info", str(tmp_path / "mine.keras")]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["input"] == "tokens (64, 128)"
+    assert shown["parameters"] == f"{2 * 128 * 128 + 128:,}"  # no bias to values
+    assert shown["MACs"] == f"{2 * 64 * 128 * 128:,}"
+    free = keras.Input((None, 128))
+    keras.Model(free, CSP()(free)).save(tmp_path / "free.keras")
+    assert main(["info", str(tmp_path / "free.keras")]) == 0
+    assert "  –, since an input may have any size" in capsys.readouterr().out
+    tiny("SliceViT").save(tmp_path / "zoo.keras")
+    assert main(["info", str(tmp_path / "zoo.keras")]) == 0
+    assert re.search("^task +image_classification$", capsys.readouterr().out, re.M)
+    (tmp_path / "mine.keras").write_bytes(b"no file of Keras")
+    for path, words, message in (
+        ("mine.keras", [], "A `.keras` file must hold a model"),
+        ("other.keras", [], "The `.keras` file must exist"),
+        ("mine.keras", ["--set", "width=64"], "`--set` must go with a preset or a class"),
+    ):
+        assert main(["info", str(tmp_path / path), *words]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and message in error and path in error
 
 
 @pytest.mark.once

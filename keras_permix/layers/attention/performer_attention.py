@@ -11,6 +11,7 @@ from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.checks import check_integer
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.ops.dispatch.require import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -54,7 +55,7 @@ class PerformerAttention(SelfAttention):
         self.seed = check_integer("seed", seed, least=0)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        if 0 in inputs.shape:  # of which there is no largest
+        if is_empty(inputs):  # of which there is no largest
             return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)

@@ -134,7 +134,7 @@ class GraphormerBias(Composite):
         return sum(parts) / ops.cast(length, self.compute_dtype)
 
     def _add_virtual_node(self, among_nodes):
-        is_node = ops.arange(ops.shape(among_nodes)[2] + 1) > 0
+        is_node = ops.arange(0, ops.shape(among_nodes)[2] + 1) > 0
         both = ops.logical_and(is_node[:, None], is_node[None, :])
         padded = ops.pad(among_nodes, ((0, 0), (0, 0), (1, 0), (1, 0)))
         return ops.where(both, padded, self.virtual_distance[0][:, None, None])

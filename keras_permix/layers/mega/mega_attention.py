@@ -17,7 +17,7 @@ from keras_permix.layers.parts.checks import check_choice, check_positive_or_non
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
-from keras_permix.ops.dispatch.require import require
+from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
@@ -110,7 +110,7 @@ class MegaAttention(Composite):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, shared, values, mask=None):
-        if 0 in shared.shape:
+        if is_empty(shared):
             return values
         length = ops.shape(shared)[1]
         size = length if self.chunk_size is None else _least(length, self.chunk_size)

@@ -9,6 +9,7 @@ from keras_permix.layers.parts.checks import check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.ops.dispatch.require import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -61,7 +62,7 @@ class FourierMixer(OneTensor):
 
 def fourier_transform(x: Any) -> Any:
     """The real part of a Fourier transform along the last two axes, a tensor like `x`."""
-    if 0 in x.shape:  # which PyTorch does not transform
+    if is_empty(x):  # which PyTorch does not transform
         return x
     precise = ops.cast(x, "float32")
     real, _ = ops.fft2((precise, ops.zeros_like(precise)))

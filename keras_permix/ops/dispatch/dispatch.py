@@ -14,6 +14,7 @@ from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
+from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.dispatch.rows import Call, Hardware
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
@@ -45,7 +46,7 @@ def dispatch(
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays, mask, plan, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
-    if not explaining and shape is None and 0 in arrays[like].shape:
+    if not explaining and shape is None and is_empty(arrays[like]):
         return keras.ops.copy(arrays[like])  # which has no values
     chosen = _choose(call, rows, None if explaining else implementation)
     if explaining:

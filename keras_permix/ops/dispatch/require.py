@@ -5,6 +5,11 @@ from keras import ops
 from keras_permix.ops.backend import running
 
 
+def is_empty(x):
+    """Whether a tensor is known to have no values; a size that an exporter leaves free has some."""
+    return any(size == 0 for size in x.shape if isinstance(size, int))
+
+
 def require(x, holds, message, size):
     """Return `x`, tokens, where a rule holds; raise where it does not.
 

@@ -41,7 +41,8 @@ def take_tokens(x, table):
 
 
 def token_range(x):
-    return ops.arange(ops.shape(x)[1], dtype="int32")[None, :, None]
+    """Numbers of tokens, of shape (1, tokens, 1); from 0, since jax2onnx takes no end alone."""
+    return ops.arange(0, ops.shape(x)[1], dtype="int32")[None, :, None]
 
 
 def shift_table(x, steps, lengths=None):
@@ -87,5 +88,5 @@ def sorting_order(runs, padding=None):
     size = ops.shape(runs)[2]
     padding = ops.broadcast_to(ops.cast(padding, "int32"), ops.shape(runs))
     late = ops.take_along_axis(padding, order, axis=2)
-    distinct = late * size + ops.arange(size, dtype="int32")[None, None, :, None]
+    distinct = late * size + ops.arange(0, size, dtype="int32")[None, None, :, None]
     return ops.take_along_axis(order, ops.argsort(distinct, axis=2), axis=2)
