@@ -16,6 +16,7 @@ from tests.oracle import permutations as oracle
 from tests.zoo.models import tiny
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
+of_own_class = pytest.mark.filterwarnings("ignore:.* makes its attention by itself")
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -124,6 +125,7 @@ def test_swapped_model_is_saved(tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(TOKENS)), to_numpy(swapped(TOKENS)))
 
 
+@of_own_class
 @pytest.mark.parametrize("kind", ["layer", "subclass"])
 def test_attention_within_layers(kind):
     if kind == "layer":
@@ -151,6 +153,7 @@ def test_attention_within_layers(kind):
     assert len(old) == len(model.trainable_weights) - 2 * 4  # queries and keys are gone
 
 
+@of_own_class
 def test_some_layers_only():
     model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))
     first = swap_mixer(model, "slice_sort", layers=[0]).layers[0]
@@ -350,13 +353,16 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     def make():
         return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
 
-    swapped = swap_mixer(randomize(make()), "csp")
+    with pytest.warns(UserWarning, match="^Encoder makes its attention by itself: .*save_weights"):
+        swapped = swap_mixer(randomize(make()), "csp")
     swapped.save_weights(tmp_path / "model.weights.h5")
-    again = swap_mixer(make(), "csp")
+    with pytest.warns(UserWarning, match="swap again before `load_weights`"):
+        again = swap_mixer(make(), "csp")
     again.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))
 
 
+@of_own_class
 @pytest.mark.once
 @pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
 def test_vit_of_keras_hub():

@@ -1,5 +1,7 @@
 """Another token mixer in a model that is there already."""
 
+import warnings
+
 import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
@@ -36,8 +38,9 @@ def swap_mixer(
 
     A functional or sequential model in which the swapped attention is a layer of its own is saved
     and loaded as any other. Within a layer of your own class, which makes its attention by itself,
-    `load_model` would make that attention again: keep `save_weights("….weights.h5")`, and to load
-    them make the model by your own code, swap the same mixers, and use `load_weights`.
+    `load_model` would make that attention again, of which a warning tells: keep
+    `save_weights("….weights.h5")`, and to load them make the model by your own code, swap the same
+    mixers, and use `load_weights`.
 
     Args:
         model: A model that is built.
@@ -108,7 +111,14 @@ def swap_mixer(
         return made[-1]
 
     copy = _copy(model, make)
-    _fill(model, copy, swapped, make, made, set())
+    within = sorted(_fill(model, copy, swapped, make, made, set()))
+    if within:
+        warnings.warn(
+            f"{', '.join(within)} makes its attention by itself: `clone_model` and `load_model` of "
+            "the new model would make attention again. Keep its weights with `save_weights`, and "
+            "to load them swap again before `load_weights`.",
+            stacklevel=2,
+        )
     if _is_graph(copy):
         sequential = isinstance(copy, keras.Sequential)
         copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)  # or says what not
@@ -163,9 +173,13 @@ def _copy(model, make):
 
 
 def _fill(old, new, swapped, make, made, seen):
-    """Give the copy the weights, and the mixers that its layers made by themselves anew."""
+    """Give the copy the weights, and mixers to the layers that had made theirs by themselves.
+
+    Returns the names of the classes of these layers.
+    """
+    within: set[str] = set()
     if id(old) in seen:
-        return
+        return within
     seen.add(id(old))
     new.trainable = old.trainable
     for ours, theirs in zip(_variables(new), _variables(old), strict=True):
@@ -173,7 +187,7 @@ def _fill(old, new, swapped, make, made, seen):
         ours.trainable = theirs.trainable
     for before, after in zip(_parts(old), _parts(new), strict=True):
         if id(before) not in swapped:
-            _fill(before, after, swapped, make, made, seen)
+            within |= _fill(before, after, swapped, make, made, seen)
             continue
         if id(before) in seen:
             continue
@@ -181,11 +195,13 @@ def _fill(old, new, swapped, make, made, seen):
             mixer = make(before)
             mixer.build(input_shape(before))
             _replace(new, after, mixer)
+            within.add(type(new).__name__)
             after = mixer
         seen.add(id(before))
         after.trainable = before.trainable
         set_projections(after, projections(before))
         freeze_projections(after, before)
+    return within
 
 
 def _variables(layer):
