@@ -18,9 +18,13 @@ def preset(tmp_path_factory):
 
 
 def resized_grid(rows, size, new_size):
-    """Rows of a square grid, enlarged by Keys' cubic interpolation between pixel centers."""
-    centers = (np.arange(new_size) + 0.5) * size / new_size - 0.5
-    distance = np.abs(centers[:, None] - np.arange(size))
+    """Rows of a square grid, resized by Keys' cubic interpolation between pixel centers.
+
+    Antialiased: where the grid shrinks, the kernel is as many times as wide.
+    """
+    scale = size / new_size
+    centers = (np.arange(new_size) + 0.5) * scale - 0.5
+    distance = np.abs(centers[:, None] - np.arange(size)) / max(scale, 1)
     near = (1.5 * distance - 2.5) * distance**2 + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
     matrix = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
@@ -58,14 +62,15 @@ def test_same_number_of_classes_keeps_the_head(preset):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset, num_classes=3)), expected)
 
 
-def test_new_image_size(preset):
+@pytest.mark.parametrize("side", [6, 2])  # patches; the preset has 4
+def test_new_image_size(preset, side):
     before = weights(zoo.CSPViT.from_preset(preset))
-    model = zoo.CSPViT.from_preset(preset, image_size=12)
+    model = zoo.CSPViT.from_preset(preset, image_size=2 * side)
     after = weights(model)
     old, new = before.pop("position_embedding/table"), after.pop("position_embedding/table")
-    assert new.shape == (1, 37, 8)
-    np.testing.assert_allclose(new[0, :36], resized_grid(old[0, :16], 4, 6), atol=1e-5)
-    np.testing.assert_array_equal(new[0, 36], old[0, 16])
+    assert new.shape == (1, side**2 + 1, 8)
+    np.testing.assert_allclose(new[0, :-1], resized_grid(old[0, :-1], 4, side), atol=1e-5)
+    np.testing.assert_array_equal(new[0, -1], old[0, -1])
     for path in before:
         np.testing.assert_array_equal(after[path], before[path])
     assert np.isfinite(logits(model)).all()
@@ -106,14 +111,15 @@ def test_one_preset_stands_twice_in_a_model(preset, tmp_path):
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(loaded(images)), summed)
 
 
-def test_class_token_row_is_kept():
+@pytest.mark.parametrize("side", [7, 5, 3, 2])
+def test_class_token_row_is_kept(side):
     table = np.random.default_rng(0).normal(size=(1, 17, 8)).astype("float32")
     before, after = PositionEmbedding(True), PositionEmbedding(True)
     before.build((None, 16, 8))
-    after.build((None, 25, 8))
+    after.build((None, side**2, 8))
     resized = keras.ops.convert_to_numpy(resize_table(table, before, after))
     np.testing.assert_array_equal(resized[0, 0], table[0, 0])
-    np.testing.assert_allclose(resized[0, 1:], resized_grid(table[0, 1:], 4, 5), atol=1e-5)
+    np.testing.assert_allclose(resized[0, 1:], resized_grid(table[0, 1:], 4, side), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_float16"])
