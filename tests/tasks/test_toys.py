@@ -128,7 +128,7 @@ def test_a_new_head(project):
     change = {"targets": 3} if kind == "graphs" else {"num_classes": 3}
     model = ZooModel.from_preset(folder / "run" / "preset", **change)
     assert model.output_shape == (None, 3)
-    path = "embedding/embeddings" if kind == "graphs" else "embedding/tokens/embeddings"
+    path = "embedding/tokens/embeddings" if kind == "pairs" else "embedding/embeddings"
     kept = {weight.path: weight for weight in model.weights}[path]
     stored = {weight.path: weight for weight in done.model.weights}[path]
     expected = keras.ops.convert_to_numpy(stored).astype("float16").astype("float32")

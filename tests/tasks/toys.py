@@ -1,6 +1,7 @@
-"""Data files and recipes of tasks other than images, and a toy model: no task is special.
+"""Data files and recipes of tasks other than images, and toy models: no task is special.
 
-Nothing in the package knows the toy. `registered` puts it among the models of the zoo for a while.
+Nothing in the package knows the toys. `registered` puts them among the models of the zoo for a
+while.
 """
 
 import contextlib
@@ -13,6 +14,30 @@ from keras import ops
 from keras_permix.data import pad_graphs, preprocess_graph
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
+from keras_permix.zoo.sequence_classifier import SequenceClassifier
+
+
+class ToyText(SequenceClassifier):
+    """Embedded bytes, averaged over the real ones, to classes."""
+
+    def __init__(
+        self, max_length, num_classes, width=8, vocabulary_size=257, pairs=False, image_size=None,
+        tokenizer=None, dtype=None, **kwargs,
+    ):  # fmt: skip
+        config = dict(
+            max_length=max_length, num_classes=num_classes, width=width, pairs=pairs,
+            vocabulary_size=vocabulary_size, image_size=image_size, tokenizer=tokenizer,
+        )  # fmt: skip
+        tokens = keras.Input((None,), dtype="int32", name="tokens")
+        mask = keras.Input((None,), dtype="bool", name="mask")
+        x = keras.layers.Embedding(vocabulary_size, width, dtype=dtype, name="embedding")(tokens)
+        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
+        real = ops.expand_dims(ops.cast(mask, x.dtype), -1)
+        pooled = ops.sum(x * real, axis=1) / (ops.sum(real, axis=1) + 1e-3)
+        logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(pooled)
+        logits = keras.layers.Activation("linear", dtype="float32")(logits)
+        inputs = {"tokens": tokens, "mask": mask}
+        super().__init__(inputs, logits, [x], config, dtype=dtype, **kwargs)
 
 
 class ToyGraph(ZooModel):
@@ -53,12 +78,15 @@ class ToyGraph(ZooModel):
 
 @contextlib.contextmanager
 def registered():
-    """The toy as a model of the zoo."""
-    zoo_model(ToyGraph)
+    """The toys as models of the zoo."""
+    toys = (ToyText, ToyGraph)
+    for toy in toys:
+        zoo_model(toy)
     try:
         yield
     finally:
-        del MODELS["ToyGraph"]
+        for toy in toys:
+            del MODELS[toy.__name__]
 
 
 def text_row(rng, label):
@@ -92,13 +120,13 @@ def graph_rows(rng, count):
 
 
 # kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
-TEXTS = dict(
+PAIRS = dict(
     class_name="LRATransformer", max_length=16, num_classes=2, width=8, depth=1, mlp_dim=16,
-    mixer="slice_sort", pooling="mean", head_dims=(),
+    mixer="slice_sort", pooling="mean", head_dims=(), pairs=True,
 )  # fmt: skip
 KINDS = {
-    "text": (TEXTS, text_rows, {}),
-    "pairs": ({**TEXTS, "pairs": True}, pair_rows, {}),
+    "text": (dict(class_name="ToyText", max_length=16, num_classes=2), text_rows, {}),
+    "pairs": (PAIRS, pair_rows, {}),
     "graphs": (
         dict(class_name="ToyGraph", targets=2), graph_rows, {"labels": ("degree", "feature")}
     ),
