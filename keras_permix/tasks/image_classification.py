@@ -41,6 +41,7 @@ class ImageClassification(Classification):
     """
 
     name = "image_classification"
+    reads_folders = True
 
     @property
     def channels(self) -> int:

@@ -29,6 +29,7 @@ class Task:
 
     name: str
     arguments_per_input = 1  # of a command line
+    reads_folders = False  # of samples by class, and lists of them, as `permix train FOLDER` does
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -34,7 +34,7 @@ def check_data(recipe: dict[str, Any]) -> None:
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe["init"]).config if recipe["init"] else {}
     task = _class_of(recipe).task_for({**stored, **recipe["model"]})
-    if recipe["data"].get("source") in ("folder", "csv") and task != "image_classification":
+    if recipe["data"].get("source") in ("folder", "csv") and not TASKS[task].reads_folders:
         raise ValueError(
             "Folders and lists of images are for a model that classifies images; other data are "
             "named by a recipe, as docs/training.md shows. Received: "
