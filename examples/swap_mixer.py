@@ -1,10 +1,11 @@
 """Swap a trained ViT's attention for CSP, block by block, and fine-tune after each swap.
 
-    python examples/swap_mixer.py [--data-dir FOLDER] [--steps 60] [--mixer csp]
+    python examples/swap_mixer.py [--data-dir FOLDER] [--steps 390] [--last 3900] [--mixer csp]
 
-The last blocks go first. After each swap the model is fine-tuned for a few steps on CIFAR-10, and
-measured on test images before and after: what the swap costs, and what comes back. Projections to
-values and back are kept, queries and keys go. `--smoke` takes a few generated images instead.
+The last blocks go first. After each swap the model is fine-tuned for a while on CIFAR-10, longer
+after the last one, and measured on test images before and after: what the swap costs, and what
+comes back. Projections to values and back are kept, queries and keys go. `--smoke` takes a few
+generated images instead.
 """
 
 import argparse
@@ -26,8 +27,8 @@ def accuracy(model, images, labels):
 
 
 def fine_tune(model, images, labels, steps, batch_size, seed):
-    """Some steps of AdamW at a small rate that falls to zero."""
-    rate = keras.optimizers.schedules.CosineDecay(3e-4, steps)
+    """Some steps of AdamW at a rate that falls to zero."""
+    rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(rate), loss)
     batches = Pipeline(
@@ -42,29 +43,32 @@ def fine_tune(model, images, labels, steps, batch_size, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
-    parser.add_argument("--steps", type=int, default=60, help="steps after each swap")
+    parser.add_argument("--steps", type=int, default=390, help="steps after each swap")
+    parser.add_argument("--last", type=int, default=3900, help="steps after the last swap")
     parser.add_argument("--mixer", default="csp", help="a name of layers.mixers.MIXERS")
+    parser.add_argument("--dtype", default="float32", help="mixed_bfloat16 is faster on PyTorch")
     parser.add_argument("--images", type=int, default=2000, help="test images to measure with")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
     arguments = parser.parse_args()
 
-    steps, count, batch_size = arguments.steps, arguments.images, 128
+    steps, last, batch_size = arguments.steps, arguments.last, 128
     if arguments.smoke:
-        data, steps, batch_size = generated_images((32, 32, 3), 10, count=32), 1, 16
+        data, steps, last, batch_size = generated_images((32, 32, 3), 10, count=32), 1, 2, 16
     else:
         data = load_images("cifar10", data_dir=arguments.data_dir)
-    (images, labels), test = data.train, [array[:count] for array in data.test]
+    (images, labels), test = data.train, [array[: arguments.images] for array in data.test]
 
-    model = ViT.from_preset("cifar10_small")
+    model = ViT.from_preset("cifar10_small", dtype=arguments.dtype)
     depth = model.get_config()["depth"]
     print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % right", flush=True)
     for block in reversed(range(depth)):
         model = swap_mixer(model, arguments.mixer, layers=[block])
         swapped = accuracy(model, *test)
-        fine_tune(model, images, labels, steps, batch_size, seed=block)
+        count = steps if block else last
+        fine_tune(model, images, labels, count, batch_size, seed=block)
         print(
             f"{arguments.mixer} from block {block} on: {model.count_params():,} weights, "
-            f"{swapped:.1f} % right, {accuracy(model, *test):.1f} % after {steps} steps",
+            f"{swapped:.1f} % right, {accuracy(model, *test):.1f} % after {count} steps",
             flush=True,
         )
 

@@ -73,8 +73,8 @@ EACH = (
     "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
-# Folders whose programs are compiled as users compile them: those that compare bits.
-AS_USERS_DO = ("ops", "accelerators")
+# Folders whose programs are compiled as users compile them: those that compare bits, or times.
+AS_USERS_DO = ("ops", "accelerators", "export")
 
 
 def pytest_report_header():

@@ -32,10 +32,8 @@ TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 # Each snippet, and what it prints where that is shown: below, or as a comment beside `print`.
 SHOWN = [
     shown
-    for name in ("README.md", "docs/data.md", "docs/models.md", "docs/training.md")
-    for shown in re.findall(
-        r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS[name], re.DOTALL
-    )
+    for page in TEXTS.values()
+    for shown in re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", page, re.DOTALL)
 ]
 SHOWN = [
     (snippet, printed or "".join(re.findall(r"print\(.*\)  # (.*\n)", snippet)))

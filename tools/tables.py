@@ -195,9 +195,26 @@ def lengths():
 
 def exports():
     """One row per model: whether what each way makes of it answers as the model does."""
-    rows = read("epyc", "exports")
+    return by_way(lambda name: "/" not in name, lambda row: row["found"])
+
+
+def exported():
+    """One row per preset: its own time and that of what each way makes of it."""
+
+    def times(row):
+        if row["found"] != "works":
+            return row["found"]
+        own, exported = float(row["own_ms"]), float(row["exported_ms"])
+        return f"{own:.0f} / {exported:.0f} ({own / exported:.2g}×)"
+
+    return by_way(lambda name: "/" in name, times)
+
+
+def by_way(chosen, cell):
+    """A column per way out of Keras, with the cells that are made of its rows."""
+    rows = [row for row in read("epyc", "exports") if chosen(row["model"])]
     ways = sorted({(row["backend"], row["way"]) for row in rows})
-    found = {(row["backend"], row["way"], row["model"]): row["found"] for row in rows}
+    found = {(row["backend"], row["way"], row["model"]): cell(row) for row in rows}
     yield ("model", *(f"{backend}: {way}" for backend, way in ways))
     for name in sorted({row["model"] for row in rows}):
         yield (f"`{name}`", *(found.get((*way, name), "–") for way in ways))
@@ -224,7 +241,7 @@ def fill(table, match):
 def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, families, lengths, bundles)
-    for table in (summary, presets, *measured, lra, exports):
+    for table in (summary, presets, *measured, lra, exports, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():

@@ -1,8 +1,8 @@
 """What is exported answers as the model does, for any number of samples.
 
-The usual run has a few cases. `make test-exports` runs all of them and writes what it found into
-the file that `KERAS_PERMIX_EXPORTS` names, of which `tools/tables.py` makes the table of
-`docs/export.md`.
+The usual run has a few cases. `make test-exports` runs all of them, presets with their weights
+among them, which are timed; it writes what it found into the file that `KERAS_PERMIX_EXPORTS`
+names, of which `tools/tables.py` makes the tables of `docs/export.md`.
 """
 
 import csv
@@ -14,6 +14,8 @@ from pathlib import Path
 import keras
 import pytest
 
+from keras_permix.bench.timing import medians
+from keras_permix.zoo.model import ZooModel
 from tests.export.ways import WAYS, lacking
 from tests.harness import ROOT, assert_close, to_numpy
 from tests.zoo.models import TINY, tiny
@@ -21,17 +23,24 @@ from tests.zoo.models import TINY, tiny
 BACKEND = keras.config.backend()
 FOUND = os.environ.get("KERAS_PERMIX_EXPORTS")
 USUAL = {
+    ("torch", "torch.export", "MEGA"),
     ("torch", "torch.export", "SimpleTRON"),
     ("torch", "torch.export", "SliceViT"),
 }
 MODELS = [name for name in TINY if name != "ViT"]
+PRESETS = [
+    "cspvit/cifar10_small",
+    "lratransformer/imdb",
+    "simpletron/sst2",
+    "slicegraphormer/qm9_gap",
+]
 CASES = [
     pytest.param(way, name, id=f"{way}-{name}")
     for way in WAYS[BACKEND]
-    for name in MODELS
+    for name in (*MODELS, *PRESETS)
     if FOUND or (BACKEND, way, name) in USUAL
 ]
-COLUMNS = ("backend", "way", "model", "found", "date", "versions")
+COLUMNS = ("backend", "way", "model", "found", "own_ms", "exported_ms", "date", "versions")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of exporters, about themselves
 
 
@@ -40,36 +49,47 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
     export, packages = WAYS[BACKEND][way]
     if missing := lacking(packages):
         pytest.skip(f"not installed: {', '.join(missing)}")
-    model = tiny(name, depth=1)
-    found = "fails"
+    is_preset = name in PRESETS
+    model = ZooModel.from_preset(name) if is_preset else tiny(name, depth=1)
+    found = {"found": "fails"}
     try:
+        # Alone in the process: the threads of two engines get in each other's way.
+        times = {"own_ms": milliseconds(model.predict_on_batch, model)} if is_preset else {}
         run = export(model, tmp_path)
         for batch in (3, 1):
             inputs = model.make_inputs(7, batch)
             expected = to_numpy(model(inputs, training=False))
             assert_close(run(inputs), expected, kind="model")
-        found = "works"
+        if is_preset:
+            times["exported_ms"] = milliseconds(run, model)
+        found = {"found": "works", **times}
     except Exception as error:
-        found = f"fails: {type(error).__name__}"
+        found = {"found": f"fails: {type(error).__name__}"}
         raise
     finally:
         if FOUND:
-            write(way, name, found, packages)
+            write(found | {"backend": BACKEND, "way": way, "model": name}, packages)
 
 
-def write(way, name, found, packages):
+def milliseconds(function, model):
+    """The time that a function takes for 16 samples."""
+    inputs = model.make_inputs(7, 16)
+    (time,) = medians([lambda: function(inputs)], repeats=10)
+    return f"{time:.1f}"
+
+
+def write(row, packages):
     """Put one row into the file, in place of an older one."""
     path = Path(FOUND)
     rows = read(path) if path.is_file() else []
     modules = [importlib.import_module(name) for name in ("keras", BACKEND, *packages)]
     versions = [f"{m.__name__} {getattr(m, '__version__', '')}".strip() for m in modules]
-    today = datetime.date.today().isoformat()
-    new = dict(zip(COLUMNS, (BACKEND, way, name, found, today, ", ".join(versions)), strict=True))
-    rows = [row for row in rows if key(row) != key(new)]
+    row |= {"date": datetime.date.today().isoformat(), "versions": ", ".join(versions)}
+    rows = [other for other in rows if key(other) != key(row)]
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted([*rows, new], key=key))
+        writer.writerows(sorted([*rows, row], key=key))
 
 
 def read(path):
@@ -85,8 +105,9 @@ def key(row):
 
 @pytest.mark.once
 def test_the_table_is_of_cases_there_are():
-    cases = {(b, way, name) for b, ways in WAYS.items() for way in ways for name in MODELS}
-    assert {key(row) for row in read(ROOT / "benchmarks/epyc/exports.csv")} <= cases
+    names = (*MODELS, *PRESETS)
+    cases = {(b, way, name) for b, ways in WAYS.items() for way in ways for name in names}
+    assert {key(row) for row in read(ROOT / "benchmarks/epyc/exports.csv")} == cases
 
 
 @pytest.mark.once
