@@ -24,15 +24,35 @@ def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, A
     return spec
 
 
+# What other packages, and other classes of this one, call an argument.
+OTHER_NAMES = {
+    "dropout_rate": "dropout",
+    "embed_dim": "width",
+    "heads": "num_heads",
+    "hidden_dim": "width",
+    "hidden_size": "width",
+    "img_size": "image_size",
+    "num_classes": "targets",
+    "num_layers": "depth",
+    "targets": "num_classes",
+}
+
+
 def check_names(taker, given, known):
     """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
     known, unknown = sorted(known), sorted(set(given) - set(known))
     if unknown:
-        near = [difflib.get_close_matches(name, known, n=1) for name in unknown]
+        near = [_nearest(name, known) for name in unknown]
         hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
         raise ValueError(
             f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
         )
+
+
+def _nearest(name, known):
+    """The name that is meant, if there is one like it, in a list."""
+    other = OTHER_NAMES.get(name)
+    return [other] if other in known else difflib.get_close_matches(name, known, n=1)
 
 
 def check_flags(given, parameters):
