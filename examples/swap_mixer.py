@@ -26,9 +26,9 @@ def accuracy(model, images, labels):
     return 100 * np.mean(answers == labels)
 
 
-def fine_tune(model, images, labels, steps, batch_size, seed):
+def fine_tune(model, images, labels, steps, rate, batch_size, seed):
     """Some steps of AdamW at a rate that falls to zero."""
-    rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
+    rate = keras.optimizers.schedules.CosineDecay(rate, steps)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(rate), loss)
     batches = Pipeline(
@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
     parser.add_argument("--steps", type=int, default=390, help="steps after each swap")
     parser.add_argument("--last", type=int, default=3900, help="steps after the last swap")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate at first")
     parser.add_argument("--mixer", default="csp", help="a name of layers.mixers.MIXERS")
     parser.add_argument("--dtype", default="float32", help="mixed_bfloat16 is faster on PyTorch")
     parser.add_argument("--images", type=int, default=2000, help="test images to measure with")
@@ -65,7 +66,7 @@ def main():
         model = swap_mixer(model, arguments.mixer, layers=[block])
         swapped = accuracy(model, *test)
         count = steps if block else last
-        fine_tune(model, images, labels, count, batch_size, seed=block)
+        fine_tune(model, images, labels, count, arguments.rate, batch_size, seed=block)
         print(
             f"{arguments.mixer} from block {block} on: {model.count_params():,} weights, "
             f"{swapped:.1f} % right, {accuracy(model, *test):.1f} % after {count} steps",
