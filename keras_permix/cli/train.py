@@ -62,13 +62,15 @@ def run(arguments):
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
     from keras_permix.training.run import OPTIONS
+    from keras_permix.training.start import check_data
 
     given = {key: getattr(arguments, key) for key in OPTIONS}
     short = [f"{key}={value!r}" for key, value in given.items() if value is not None]
     overrides = (*arguments.overrides, *short)
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
     folder = arguments.out or asked.folder
-    epochs = asked.values["epochs"]  # A wrong recipe makes no folder.
+    check_data(asked.values)  # A wrong recipe makes no folder.
+    epochs = asked.values["epochs"]
     length = f"{epochs} epoch" + "s" * (epochs != 1)
     check_folder("--out", folder)
     with distributed(arguments.distribute) as distribution:

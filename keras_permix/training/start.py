@@ -17,11 +17,21 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe that starts from a preset and says of which class that is."""
+    """A recipe whose `model` says its class, where it starts from a preset.
+
+    Raises:
+        ValueError: if that is of another class than the recipe's.
+    """
     if not recipe["init"]:
         return recipe
-    class_name = zoo.preset_info(recipe["init"]).class_name
-    return {**recipe, "model": {"class_name": class_name, **recipe["model"]}}
+    found = zoo.preset_info(recipe["init"]).class_name
+    model = {"class_name": found, **recipe["model"]}
+    if model["class_name"] != found:
+        raise ValueError(
+            "`init` must be a preset of the class that the recipe's `model` names, "
+            f"{model['class_name']}. Received: init={recipe['init']!r}, of {found}"
+        )
+    return {**recipe, "model": model}
 
 
 def check_data(recipe: dict[str, Any]) -> None:

@@ -139,7 +139,7 @@ def test_what_cannot_be_frozen(parts, rule):
 
 
 def test_another_class_than_the_preset_s(tmp_path):
-    with pytest.raises(ValueError, match="`ViT.from_preset` loads presets of ViT"):
+    with pytest.raises(ValueError, match="`model` names, ViT. Received: .* of CSPViT"):
         make_model(recipe(tmp_path, model={"class_name": "ViT"}))
 
 
@@ -217,9 +217,19 @@ def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
 def test_a_preset_that_takes_no_images(init, tmp_path, capsys):
     photos(tmp_path / "photos", count=2)
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
-    said = capsys.readouterr().err
+    promised, said = capsys.readouterr()
+    assert promised == ""
     assert "are for a model that classifies images; other data are named by a recipe" in said
     assert f"Received: init='{init}'" in said
+
+
+def test_a_preset_of_another_class_than_the_recipe(capsys):
+    assert main(["train", "lratransformer/imdb", "--init", "cspvit/test"]) == 2
+    promised, said = capsys.readouterr()
+    assert promised == "" and said.endswith(
+        "`init` must be a preset of the class that the recipe's `model` names, LRATransformer. "
+        "Received: init='cspvit/test', of CSPViT\n"
+    )
 
 
 @pytest.mark.parametrize(
