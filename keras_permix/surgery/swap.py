@@ -5,6 +5,7 @@ import warnings
 import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
+from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
 from keras_permix.surgery.choice import (
@@ -183,7 +184,7 @@ def _fill(old, new, swapped, make, made, seen):
     seen.add(id(old))
     new.trainable = old.trainable
     for ours, theirs in zip(_variables(new), _variables(old), strict=True):
-        ours.assign(theirs)
+        assign_copy(ours, theirs)
         ours.trainable = theirs.trainable
     for before, after in zip(_parts(old), _parts(new), strict=True):
         if id(before) not in swapped:

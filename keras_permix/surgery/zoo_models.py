@@ -9,6 +9,7 @@ from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
 from keras_permix.layers.parts.checks import check_named
+from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
 from keras_permix.zoo.graphormer import Graphormer
@@ -75,7 +76,7 @@ def _remake(model, changes):
     for weight in new.weights:
         old = weights.get(weight.path)
         if old is not None and tuple(old.shape) == tuple(weight.shape):
-            weight.assign(ops.convert_to_tensor(old))
+            assign_copy(weight, old)
             weight.trainable = old.trainable
     return new
 
@@ -90,7 +91,7 @@ def _carry_gates(old, new):
             after if tuple(before.shape) != tuple(after.shape) else before
             for after, before in zip(*pieces, strict=True)
         ]
-        ours.assign(ops.concatenate(kept, axis=-1))
+        assign_copy(ours, ops.concatenate(kept, axis=-1))
         ours.trainable = theirs.trainable
 
 

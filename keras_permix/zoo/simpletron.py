@@ -15,6 +15,7 @@ from keras_permix.layers.parts.checks import (
     check_positive_or_none,
     check_rate,
 )
+from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.presets.config import check_arguments
@@ -247,7 +248,7 @@ class SimpleTRON(SequenceClassifier):
             )
         for weight in model.weights:
             if weight.path in values:
-                weight.assign(values[weight.path])
+                assign_copy(weight, values[weight.path])
         transfer_trainable(self, model)
         for layer in model.layers:
             if freeze and isinstance(layer, MixerBlock):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.copies import assign_copy
 
 NAMES = ("query", "key", "value")
 
@@ -99,6 +100,6 @@ def _set(dense, part):
     kernel, bias = part
     if tuple(kernel.shape) != tuple(dense.kernel.shape):
         return
-    dense.kernel.assign(kernel)
+    assign_copy(dense.kernel, kernel)
     if dense.bias is not None:
-        dense.bias.assign(ops.zeros(dense.bias.shape) if bias is None else bias)
+        assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from keras import ops
-
 from keras_permix._typing import Model
+from keras_permix.layers.parts.copies import assign_copy
 
 
 def transfer_weights(
@@ -39,7 +38,7 @@ def transfer_weights(
                 f"Received: {overrides}, with which `{weight.path}` is {tuple(weight.shape)} "
                 f"instead of {None if value is None else tuple(value.shape)}"
             )
-        weight.assign(ops.cast(value, weight.dtype))
+        assign_copy(weight, value)
 
 
 def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> None:

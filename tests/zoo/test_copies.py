@@ -1,0 +1,48 @@
+"""A model that is made of another shares no weight with it, whatever becomes of either."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import swap_mixer
+from keras_permix.layers import CSP, SoftmaxAttention
+from tests.harness import to_numpy
+from tests.zoo.models import tiny
+
+TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
+
+
+def own_model():
+    inputs = keras.Input((8, 6))
+    mixed = SoftmaxAttention(2)(keras.layers.Dense(6)(inputs))
+    return keras.Model(inputs, keras.layers.Dense(2)(mixed))
+
+
+MADE = {
+    "swapped": (own_model, lambda model: swap_mixer(model, "simple_attention")),
+    "swapped layers": (
+        lambda: keras.Sequential([keras.Input((8, 6)), CSP(), keras.layers.Dense(2)]),
+        lambda model: swap_mixer(model, "slice_sort"),
+    ),
+    "swapped of the zoo": (lambda: tiny("ViT"), lambda model: swap_mixer(model, "csp")),
+    "swapped MEGA": (lambda: tiny("MEGA"), lambda model: swap_mixer(model, "csp")),
+    "other attention": (
+        lambda: tiny("SimpleTRON"), lambda model: model.with_attention("softmax")
+    ),
+    "new head": (lambda: tiny("CSPViT"), lambda model: model.reset_classifier(5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_becomes_of_a_copy_leaves_the_model(name):
+    make, copy = MADE[name]
+    model = make()
+    inputs = model.make_inputs(0, 2) if hasattr(model, "make_inputs") else TOKENS
+    expected = to_numpy(model(inputs, training=False))
+    other = copy(model)
+    other.predict(inputs, verbose=0)
+    other.compile("sgd", "mse")
+    other.fit(inputs, np.ones(other(inputs).shape, "float32"), verbose=0)
+    np.testing.assert_array_equal(to_numpy(model(inputs, training=False)), expected)
+    model.predict(inputs, verbose=0)
+    assert np.isfinite(to_numpy(other(inputs, training=False))).all()
