@@ -6,7 +6,7 @@ import platform
 import sys
 from pathlib import Path
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of mallopt(3)
+TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
 
 
 def machine() -> str:
@@ -22,8 +22,8 @@ def machine() -> str:
 def keep_freed_memory() -> None:
     """Have glibc keep freed memory for the next tensor, in place of giving it back to Linux.
 
-    Whether it gives large blocks back hangs on the thread that frees them and on what else lies on
-    its heap; to get them again, page by page, takes longer than a fast operator. The memory of the
+    To get a block again takes Linux, page by page, longer than a fast operator takes to fill it,
+    and XLA gets one of some hundred megabytes for every training step on a CPU. The memory of the
     process stays at its peak. Call it once, before the backend computes anything and starts its
     threads. With another system or allocator it does nothing.
 
@@ -33,6 +33,6 @@ def keep_freed_memory() -> None:
     >>> keep_freed_memory()
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(MMAP_THRESHOLD, 32 << 20)  # the largest that it accepts
-        libc.mallopt(TRIM_THRESHOLD, 1 << 30)
-        libc.mallopt(ARENA_MAX, 1)
+        libc.mallopt(MMAP_MAX, 0)  # No block has pages of its own, which would go back with it.
+        libc.mallopt(TRIM_THRESHOLD, -1)  # never
+        libc.mallopt(ARENA_MAX, 1)  # The heaps of further arenas hold no large block.
