@@ -16,7 +16,7 @@ from tests.oracle import permutations as oracle
 from tests.zoo.models import tiny
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
-of_own_class = pytest.mark.filterwarnings("ignore:.* makes its attention by itself")
+of_own_class = pytest.mark.filterwarnings("ignore:What makes its attention by itself")
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -353,7 +353,7 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     def make():
         return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
 
-    with pytest.warns(UserWarning, match="^Encoder makes its attention by itself: .*save_weights"):
+    with pytest.warns(UserWarning, match=r"^What .* by itself \(Encoder\) would .*save_weights"):
         swapped = swap_mixer(randomize(make()), "csp")
     swapped.save_weights(tmp_path / "model.weights.h5")
     with pytest.warns(UserWarning, match="swap again before `load_weights`"):

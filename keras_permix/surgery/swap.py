@@ -115,9 +115,9 @@ def swap_mixer(
     within = sorted(_fill(model, copy, swapped, make, made, set()))
     if within:
         warnings.warn(
-            f"{', '.join(within)} makes its attention by itself: `clone_model` and `load_model` of "
-            "the new model would make attention again. Keep its weights with `save_weights`, and "
-            "to load them swap again before `load_weights`.",
+            f"What makes its attention by itself ({', '.join(within)}) would make attention again "
+            "in `clone_model` and `load_model` of the new model. Keep its weights with "
+            "`save_weights`, and to load them swap again before `load_weights`.",
             stacklevel=2,
         )
     if _is_graph(copy):
