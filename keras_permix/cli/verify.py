@@ -35,17 +35,21 @@ def run(arguments):
     from keras_permix._backend import installed_backends
     from keras_permix.cli.table import format_table
     from keras_permix.ops.dispatch.checks import check_choice
-    from keras_permix.zoo import list_presets
+    from keras_permix.zoo import list_presets, preset_info
 
     installed = installed_backends()
     for backend in arguments.backends or []:
         check_choice("--backend", backend, installed)
+    for preset in arguments.presets:
+        if "://" not in preset and not Path(preset).is_dir():
+            preset_info(preset)  # which says of a name that there is none like it
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]
     rows, problems = [], []
     for backend in arguments.backends or installed:
-        print(f"{backend}: {len(presets)} presets", file=sys.stderr, flush=True)
+        number = f"{len(presets)} preset" + "s" * (len(presets) != 1)
+        print(f"{backend}: {number}", file=sys.stderr, flush=True)
         for count, result in enumerate(verify_on(backend, presets), 1):
             progress = f"{backend} {count}/{len(presets)}: {result['preset']} is done"
             print(progress, file=sys.stderr, flush=True)

@@ -140,12 +140,22 @@ def test_info_names_what_it_does_not_count(capsys, monkeypatch):
     assert re.search(r"^MACs +[0-9,]+, without 2 SoftmaxAttention$", capsys.readouterr().out, re.M)
 
 
-def test_unknown_preset(capsys):
-    assert main(["info", "nonsense"]) == 2
+@pytest.mark.parametrize("command", ["info", "verify", "evaluate"])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("nonsense", ""),
+        ("cspvit/tset", "Did you mean cspvit/test? "),
+        ("imdb", "Did you mean lratransformer/imdb? "),
+        ("mnist", "Did you mean cspvit/mnist or slicevit/mnist? "),
+    ],
+)
+def test_unknown_preset(command, name, hint, capsys):
+    assert main([command, name]) == 2
     output, error = capsys.readouterr()
-    assert output == "" and error.count("\n") == 1
-    assert error.startswith("permix: error: `preset` must be a name (") and "cspvit/test" in error
-    assert error.endswith("Received: 'nonsense'\n")
+    rule = "`preset` must be a name (as `permix list` prints them), a folder, or a handle like"
+    assert output == "" and error.startswith(f"permix: error: {rule}")
+    assert error.endswith(f"https://…. {hint}Received: {name!r}\n")
 
 
 def test_no_command(capsys):

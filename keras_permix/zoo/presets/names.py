@@ -285,12 +285,17 @@ def _check_overrides(cls, config, overrides):
 
 def _unknown(preset, name, cls):
     known = list(_known())
-    own = [n for n in known if cls is None or n.startswith(f"{cls.__name__.lower()}/")]
-    others = [n for n in known if n.split("/")[-1] == preset and n not in own]
-    close = difflib.get_close_matches(name, own, n=1)
-    hint = f" Another class has it: {', '.join(others)}." if others else ""
-    hint += f" Did you mean {close[0]}?" if close else ""
+    same = [n for n in known if n.split("/")[-1] == preset]
+    if cls is None:
+        names, hint = "as `permix list` prints them", ""
+        close = same or difflib.get_close_matches(name, known, n=1)
+    else:
+        own = [n for n in known if n.startswith(f"{cls.__name__.lower()}/")]
+        names = ", ".join(own)
+        hint = f" Another class has it: {', '.join(same)}." if same else ""
+        close = difflib.get_close_matches(name, own, n=1)
+    hint += f" Did you mean {' or '.join(close)}?" if close else ""
     return (
-        f"`preset` must be a name ({', '.join(own)}), a folder, or a handle like hf://… or "
+        f"`preset` must be a name ({names}), a folder, or a handle like hf://… or "
         f"https://….{hint} Received: {preset!r}"
     )
