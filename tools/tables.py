@@ -91,16 +91,19 @@ def masked():
 def plain():
     """One row per operator and model: milliseconds with freed memory kept, and without."""
     yield ("what", *(f"{name}: kept / plain, ms" for name in BACKENDS))
-    for kind, column in (("ops", "ms"), ("models", "step_ms")):
+    for kind, column, kept in (("ops", "ms", "ops_kept"), ("models", "step_ms", "models")):
         ways = [
-            [read("epyc", f"{kind}_{way}_{name}") for way in ("kept", "plain")] for name in BACKENDS
+            [_times(f"{way}_{name}", column) for way in (kept, f"{kind}_plain")]
+            for name in BACKENDS
         ]
-        for number, row in enumerate(ways[0][0]):
-            what = f"{row['case']}, {row.get('model') or row['shape']}"
-            yield (
-                what,
-                *(f"{kept[number][column]} / {bare[number][column]}" for kept, bare in ways),
-            )
+        for what in ways[0][1]:
+            yield (what, *(f"{kept[what]} / {bare[what]}" for kept, bare in ways))
+
+
+def _times(name, column):
+    """Milliseconds on the EPYC by what was measured."""
+    rows = read("epyc", name)
+    return {f"{row['case']}, {row.get('model') or row['shape']}": row[column] for row in rows}
 
 
 def layers():
@@ -136,15 +139,6 @@ def by_layer_and_case(machine, backend, column):
 
 
 def models():
-    """One row per case and model: milliseconds of a training step and the ratio to the ViT."""
-    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
-    yield ("case", "model", "tokens", "parameters", *(f"{name}: ms (vs ViT)" for name in BACKENDS))
-    for rows in zip(*measured, strict=True):
-        facts = [rows[0][name] for name in ("case", "model", "tokens", "parameters")]
-        yield (*facts, *(f"{row['step_ms']} ({row['vs_attention']}×)" for row in rows))
-
-
-def families():
     """One row per case and model: the ratio of multiply-adds, milliseconds, the ratio of steps."""
     measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
     columns = (f"{name}: answer / step, ms (times as fast)" for name in BACKENDS)
@@ -240,7 +234,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, families, lengths, bundles)
+    measured = (ops, masked, plain, layers, growth, models, lengths, bundles)
     for table in (summary, presets, *measured, lra, exports, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
