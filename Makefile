@@ -53,7 +53,7 @@ RELEASE := .venv-release
 EXPORTS := .venv-exports
 SITE := .venv-site
 PAGE := build/static/demo
-OLDEST := $(TEST)/$(subst ==,-,$(OLDEST_KERAS))
+OLDEST := $(TEST)/oldest
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test test-accelerators test-exports test-oldest lint wheel release site test-site clean
