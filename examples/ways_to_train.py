@@ -1,4 +1,4 @@
-"""Six ways to fine-tune one model: what each costs a step, and how good the model becomes.
+"""Seven ways to fine-tune one model: what each costs a step, and how good the model becomes.
 
     python examples/ways_to_train.py [--data-dir FOLDER] [--ways plain lora ema] [--images 6400]
 
@@ -9,6 +9,7 @@
   frozen.
 * ema: what is kept in the end is a moving average of the weights.
 * bfloat16: computes in bfloat16, with weights in float32.
+* float16: the same in float16, which needs a loss that is scaled up, as Keras does by itself.
 * remat: the backward pass computes the blocks anew, in place of keeping what they held. (Keras
   cannot do that on TensorFlow.)
 * compiled: XLA compiles the whole step, which on JAX and TensorFlow Keras does by itself; on
@@ -60,6 +61,10 @@ def bfloat16():
     return digits_model("mixed_bfloat16"), {}
 
 
+def float16():
+    return digits_model("mixed_float16"), {}
+
+
 def remat():
     with keras.RematScope(mode="full"):
         return digits_model(), {}
@@ -69,7 +74,7 @@ def compiled():
     return digits_model(), {}
 
 
-WAYS = {way.__name__: way for way in (plain, lora, ema, bfloat16, remat, compiled)}
+WAYS = {way.__name__: way for way in (plain, lora, ema, bfloat16, float16, remat, compiled)}
 if keras.backend.backend() == "tensorflow":
     del WAYS["remat"]
 

@@ -86,7 +86,7 @@ def test_another_size():
 def test_ways_to_train():
     # On PyTorch it takes minutes to compile a step.
     ways = {
-        "torch": ("lora", "ema", "bfloat16", "remat"),
+        "torch": ("lora", "ema", "bfloat16", "float16", "remat"),
         "jax": ("compiled",),
         "tensorflow": ("ema",),
     }

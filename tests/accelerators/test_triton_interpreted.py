@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from keras_permix import ops
-from tests.accelerators.triton_cases import CASES, DTYPES, check
+from tests.accelerators.triton_cases import CASES, DTYPES, check, check_second
 
 pytestmark = [
     pytest.mark.interpreted,
@@ -39,6 +39,12 @@ def test_kernels_are_the_oracle(case, dtype, triton_launches):
     op, shape, arguments, kernels = CASES[case]
     check(op, shape, arguments, dtype)
     assert triton_launches[: len(kernels)] == list(kernels)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_second_derivatives_are_the_oracles(case):
+    op, shape, arguments, _ = CASES[case]
+    check_second(op, shape, arguments)
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.

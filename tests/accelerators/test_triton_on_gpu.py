@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_permix import ops
-from tests.accelerators.triton_cases import CASES, DTYPES, check
+from tests.accelerators.triton_cases import CASES, DTYPES, check, check_second
 
 
 def _why_not():
@@ -53,6 +53,12 @@ def test_kernels_are_the_oracle(case, dtype, triton_launches):
 def test_large(case, dtype, triton_launches):
     check(*LARGE[case], dtype)
     assert triton_launches
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_second_derivatives_are_the_oracles(case):
+    op, shape, arguments, _ = CASES[case]
+    check_second(op, shape, arguments)
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.

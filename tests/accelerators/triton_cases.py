@@ -73,3 +73,19 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=False):
     alone = to_numpy(call(tensor))
     np.testing.assert_array_equal(alone, oracle.values(x, sources))
     np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), np.signbit(x).sum(axis=1))
+
+
+def check_second(op, shape, arguments):
+    """Check a Hessian times a vector, of integers that float32 holds, against the oracle."""
+    import torch
+
+    rng = np.random.default_rng(2)
+    x, weight, direction = (rng.integers(-8, 9, shape).astype("float32") for _ in range(3))
+    tensor = keras.ops.convert_to_tensor(x).requires_grad_()
+    out = getattr(ops, op)(tensor, **arguments, implementation="triton")
+    loss = (out**3 * keras.ops.convert_to_tensor(weight)).sum()
+    (first,) = torch.autograd.grad(loss, tensor, create_graph=True)
+    (second,) = torch.autograd.grad(first, tensor, keras.ops.convert_to_tensor(direction))
+    sources = getattr(oracle, op)(x, **arguments)
+    curved = 6 * oracle.values(x, sources) * weight * oracle.values(direction, sources)
+    np.testing.assert_array_equal(to_numpy(second), oracle.gradient(curved, sources))

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
+from keras_permix.ops.backend.torch.by_trace import copy, in_pairs, permute_by_trace
 from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
 from keras_permix.ops.backend.torch.shifts import shift
@@ -19,7 +20,7 @@ def permute(x, mask, plan, sort=groups.by_torch):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
-        return _by_trace(x, None, mask, plan, False)
+        return permute_by_trace(x, None, mask, plan, False)
     # What is exported is differentiated by PyTorch, if at all: a stable sort has no place in ONNX.
     traced = torch.is_grad_enabled() and x.requires_grad and not exporting()
     if compiling() and not traced:
@@ -50,36 +51,12 @@ def _order(x, mask, plan, sort, traced):
     lengths = packing and packing.lengths
     front = to_front(x, packing)
     shifted = shift(front, plan, lengths)
-    if _in_pairs(plan):
+    if in_pairs(plan):
         trace = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
-        out = pairs.swap_(_copy(shifted) if shifted is x else shifted, trace)
+        out = pairs.swap_(copy(shifted) if shifted is x else shifted, trace)
     else:
         out, trace = sort(shifted, lengths, plan, traced)
     return to_places(out, packing), trace
-
-
-def _repeat(x, trace, mask, plan):
-    """Permute as `trace` says."""
-    packing = None if mask is None else read(mask, x)
-    out = shift(to_front(x, packing), plan, packing and packing.lengths)
-    out = _copy(out) if out is x else out
-    if _in_pairs(plan):
-        out = pairs.swap_(out, trace)
-    elif trace is not None:
-        out = out.gather(1, trace.long())
-    return to_places(out, packing)
-
-
-def _undo(x, trace, mask, plan):
-    """The inverse of `_repeat`."""
-    packing = None if mask is None else read(mask, x)
-    out = to_front(x, packing)
-    if _in_pairs(plan):
-        out = pairs.swap_(_copy(out) if out is x else out, trace)
-    elif trace is not None:
-        out = torch.empty_like(out).scatter_(1, trace.long(), out)
-    out = shift(out, plan, packing and packing.lengths, back=True)
-    return to_places(_copy(out) if out is x else out, packing)
 
 
 class _Order(torch.autograd.Function):
@@ -97,43 +74,10 @@ class _Order(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, _):
-        return _by_trace(grad, *ctx.saved_tensors, ctx.plan, True), None, None, None, None
+        return permute_by_trace(grad, *ctx.saved_tensors, ctx.plan, True), None, None, None, None
 
     @staticmethod
     def vmap(info, dims, x, mask, plan, sort, traced):
         (x, mask), unfold = fold(info, dims, x, mask)
         out, trace = _Order.apply(x, mask, plan, sort, traced)
         return (unfold(out), unfold(trace) if traced else trace), (0, 0 if traced else None)
-
-
-class _ByTrace(torch.autograd.Function):
-    """`_repeat`, or `_undo`, each of which is the gradient of the other."""
-
-    @staticmethod
-    def forward(x, trace, mask, plan, back):
-        return (_undo if back else _repeat)(x, trace, mask, plan)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, trace, mask, ctx.plan, ctx.back = inputs
-        ctx.save_for_backward(trace, mask)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _by_trace(grad, *ctx.saved_tensors, ctx.plan, not ctx.back), None, None, None, None
-
-    @staticmethod
-    def vmap(info, dims, x, trace, mask, plan, back):
-        (x, trace, mask), unfold = fold(info, dims, x, trace, mask)
-        return unfold(_ByTrace.apply(x, trace, mask, plan, back)), 0
-
-
-_by_trace = _ByTrace.apply
-
-
-def _in_pairs(plan):
-    return plan.group_size == 2 and plan.descending is None
-
-
-def _copy(x):
-    return x.clone(memory_format=torch.contiguous_format)

@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from keras_permix.ops.backend.plan import Plan
+from keras_permix.ops.backend.torch.by_trace import permute_by_trace
 from keras_permix.ops.backend.torch.triton.channel_shift import shift
-from keras_permix.ops.backend.torch.triton.group_sort import empty_places, put_back, sort_groups
-from keras_permix.ops.backend.torch.triton.shift_pairs import empty_swaps, order_pairs, undo_pairs
+from keras_permix.ops.backend.torch.triton.group_sort import (
+    empty_places,
+    put_back,
+    sort_groups,
+    sources,
+)
+from keras_permix.ops.backend.torch.triton.shift_pairs import (
+    empty_swaps,
+    order_pairs,
+    swapped,
+    undo_pairs,
+)
 
 
 def permute(x, plan):
@@ -36,10 +46,25 @@ class _WithInverse(torch.autograd.Function):
         return out.view_as(out)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
-        make = _opaque_undo if torch.compiler.is_compiling() else _undo
-        return make(grad, *ctx.saved_tensors, *ctx.plan), None, None, None
+        if torch.compiler.is_compiling():  # which differentiates once
+            return _opaque_undo(grad, *ctx.saved_tensors, *ctx.plan), None, None, None
+        return _Undo.apply(grad, *ctx.saved_tensors, ctx.plan), None, None, None
+
+
+class _Undo(torch.autograd.Function):
+    """That gradient. Its own is the permutation once more, and from there on PyTorch's."""
+
+    @staticmethod
+    def forward(ctx, grad, trace, plan):
+        ctx.save_for_backward(trace)
+        ctx.plan = plan
+        return _undo(grad, trace, *plan)
+
+    @staticmethod
+    def backward(ctx, x):
+        trace = _as_torch_keeps_it(*ctx.saved_tensors, ctx.plan, x.shape[1])
+        return permute_by_trace(x, trace, None, ctx.plan, False), None, None
 
 
 def _permute(x, steps, group_size, aligned, descending, traced):
@@ -63,6 +88,14 @@ def _undo(grad, trace, steps, group_size, aligned, descending):
         if plan.in_pairs(grad.shape[1]):
             return undo_pairs(grad, trace, _steps(grad, steps))
         return put_back(grad, trace, _steps(grad, steps), group_size)
+
+
+def _as_torch_keeps_it(trace, plan, tokens):
+    if plan.group_size == 1:
+        return None
+    if plan.in_pairs(tokens):
+        return swapped(trace, tokens)
+    return sources(trace, plan.group_size)
 
 
 @torch.library.custom_op("keras_permix::permute_by_triton", mutates_args=())

@@ -175,6 +175,12 @@ def empty_places(x, group_size):
     return x.new_empty(x.shape, dtype=torch.uint8 if group_size <= 256 else torch.int16)
 
 
+def sources(places, group_size):
+    """The token that every value came from, among those that were shifted."""
+    token = torch.arange(places.shape[1], device=places.device)[:, None]
+    return token // group_size * group_size + places
+
+
 def put_back(grad, places, steps, group_size):
     """Bring every value back to where `sort_groups` found it."""
     out = torch.empty_like(grad)

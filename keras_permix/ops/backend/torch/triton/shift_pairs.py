@@ -115,6 +115,13 @@ def empty_swaps(x):
     return x.new_empty((*tiles(x)[:2], x.shape[2]), dtype=torch.int32)
 
 
+def swapped(swaps, tokens):
+    """The pairs that were swapped, (batch, tokens / 2, channels), booleans."""
+    pair = torch.arange(tokens // 2, device=swaps.device)
+    words = swaps[:, pair // PAIRS.value]
+    return (words >> (pair % PAIRS.value)[:, None] & 1).bool()
+
+
 def undo_pairs(grad, swaps, steps):
     """Bring every value back to where `order_pairs` found it."""
     out, shifted = torch.empty_like(grad), steps is not None
