@@ -77,7 +77,7 @@ test-exports: $(EXPORTS)/.installed
 		tests/test_surgery.py
 
 test-oldest: $(OLDEST)/.installed
-	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax torch $(OLDEST_TESTS) $(ARGS)
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests $(OLDEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
