@@ -42,6 +42,23 @@ def images_recipe(path: Path) -> dict[str, Any]:
     )
 
 
+def images_to_score(path: Path) -> dict[str, Any]:
+    """Images of one's own as a recipe's `data`, of which the testing part is scored.
+
+    That is what `images_recipe` holds out by a folder or a column, and where there is none, all.
+
+    Args:
+        path: As for `images_recipe`.
+
+    Returns:
+        A dict as the recipe's `data`.
+    """
+    data = images_recipe(path)["data"]
+    if data.pop("test_fraction", None) is None:
+        return data
+    return data | ({"splits": (".", ".")} if path.is_dir() else {"test": data["train"]})
+
+
 def _folder_split(folder):
     held_out = next((name for name in HELD_OUT if (folder / name).is_dir()), None)
     if held_out and (folder / "train").is_dir():

@@ -50,6 +50,8 @@ def _or_none(fits):
     return lambda value: value is None or fits(value)
 
 
+PRECISIONS = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64")
+
 # Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
 RULES = {
     **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
@@ -71,7 +73,7 @@ RULES = {
     "epochs": ("a positive integer", _integer(1)),
     "steps_per_epoch": ("a positive integer, or None", _or_none(_integer(1))),
     "seed": ("an integer, 0 or more", _integer(0)),
-    "precision": ("a dtype or dtype policy by name", _string),
+    "precision": (f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS),
     "label_smoothing": ("a number from 0 to 1, 1 excluded", _number(0, 1)),
     "ema": ("a number from 0 to 1, 1 excluded, or None", _or_none(_number(0, 1))),
     "init": ("the name, folder or handle of a preset, or None", _or_none(_string)),

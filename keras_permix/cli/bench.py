@@ -24,7 +24,6 @@ def add_parser(subparsers):
         "bench",
         help="measure operators or models on this machine",
         description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only, in quotes")

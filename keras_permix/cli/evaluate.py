@@ -7,7 +7,10 @@ from pathlib import Path
 def add_parser(subparsers):
     parser = subparsers.add_parser("evaluate", help="score a preset", description=__doc__)
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
-    parser.add_argument("--data", help="name of the data set (default: the preset's own)")
+    parser.add_argument(
+        "--data", metavar="DATA",
+        help="name of a data set; a folder of images; a CSV file (default: the preset's own)",
+    )  # fmt: skip
     parser.add_argument("--data-dir", type=Path, help="folder with data files")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
@@ -51,17 +54,38 @@ def run(arguments):
     return 0
 
 
-def data_of(info, name=None):
-    """How a recipe would write the data set `name`, or the one that a preset was trained on.
+def data_of(info, data=None):
+    """How a recipe would write the data that are scored.
+
+    Args:
+        info: The `PresetInfo` of a preset.
+        data: Name of a set; a folder of images or a file of samples, all of which are scored but
+            for those set apart for training; `None`: what the preset was trained on.
 
     Raises:
-        ValueError: if no name is given and the preset says none.
+        ValueError: if there are neither such data nor the preset's own.
     """
+    from keras_permix.recipe_images import images_to_score, is_images
+    from keras_permix.tasks import TASKS
+    from keras_permix.zoo import MODELS
+
     own = info.metadata.get("data")
-    if name is not None and name != own:
-        return {"name": name}
-    if own is None:
+    options = info.metadata.get("data_options") or {}
+    if data is None and own is None:
         raise ValueError(
             f"The preset must name its data set, or `--data` be given. Received: {info.name}"
         )
-    return {"name": own, **(info.metadata.get("data_options") or {})}
+    if data in (None, own, options.get("path"), options.get("train")):
+        return {"name": own, **options}
+    task = TASKS[MODELS[info.class_name].task_for(info.config)]
+    try:
+        task.check_data({"name": data})
+    except ValueError:
+        path = Path(data)
+        if task.reads_folders and is_images(path):
+            return images_to_score(path)
+        if not path.is_file():
+            raise
+        targets = {"labels": options["labels"]} if "labels" in options else {}
+        return {"name": path.stem, "train": str(path), "test": str(path), **targets}
+    return {"name": data}

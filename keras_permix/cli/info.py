@@ -35,7 +35,9 @@ def run(arguments):
     from keras_permix.zoo import MODELS
 
     name, changes = arguments.model, merge_overrides({}, arguments.overrides)
-    if name in MODELS:
+    classes = {known.lower(): known for known in MODELS}
+    if name.lower() in classes:
+        name = classes[name.lower()]
         rows = _of_class(MODELS[name], changes)
     elif Path(name).suffix == ".keras":
         rows = _of_file(Path(name), changes)

@@ -4,7 +4,6 @@ Runs of all combinations follow each other. Each is kept in a folder of its own 
 kill; a run whose row stands in the results already is not done again.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -23,7 +22,6 @@ def add_parser(subparsers):
         "lra",
         help="train models on the Long Range Arena",
         description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         "tasks", nargs="+", choices=(*TASKS, "all"), metavar="TASK",

@@ -5,8 +5,23 @@ import argparse
 from keras_permix._version import __version__
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help with the defaults that say something, where a text does not tell them itself."""
+
+    def _get_help_string(self, action):
+        told = "default:" in (action.help or "")
+        return (
+            action.help
+            if told or action.default in (None, False, [])
+            else super()._get_help_string(action)
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that says in one line what is wrong."""
+
+    def __init__(self, **options):
+        super().__init__(formatter_class=Help, **options)
 
     def error(self, message):
         self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")

@@ -9,7 +9,7 @@ def add_parser(subparsers):
         help="image files; texts, or @FILE (two for each pair); SMILES or JSON files of a "
         "graph each",
     )  # fmt: skip
-    parser.add_argument("--top", type=int, default=5, help="labels to print (default: 5)")
+    parser.add_argument("--top", type=int, default=5, help="labels to print")
     parser.set_defaults(run=run)
 
 

@@ -1,6 +1,5 @@
 """`permix train`: run a recipe, or go on with a run that was stopped."""
 
-import argparse
 import shlex
 from pathlib import Path
 
@@ -19,7 +18,6 @@ def add_parser(subparsers):
         "train",
         help="train a model from a recipe, or resume a stopped run",
         description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         "recipe",

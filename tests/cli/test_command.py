@@ -88,6 +88,17 @@ def test_answers_without_keras(permix, arguments, said):
 
 
 @pytest.mark.once
+def test_help_tells_the_defaults_that_say_something(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "threads that make batches (default: 1)" in said
+    assert "folder of the run (default: runs/PRESET) --" in said
+    assert "start from the weights of a preset --" in said
+    assert not re.search(r"default: (None|False|\[\])", said)
+
+
+@pytest.mark.once
 def test_list_says_what_the_presets_say(capsys):
     assert main(["list"]) == 0
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[2:]}

@@ -88,7 +88,7 @@ def test_info_of_a_class(capsys):
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["class"] == "CSPViT" and shown["num_classes"] == "200"
     assert "cspvit/tiny_imagenet" in shown["presets"].split(", ")
-    assert main(["info", "PatchOnlyMLPMixer"]) == 0
+    assert main(["info", "patchonlymlpmixer"]) == 0
     assert re.search(r"^parameters +807,082$", capsys.readouterr().out, re.M)  # Dimension Mixer
     assert main(["info", "CSPViT", "--set", "widht=64"]) == 2
     assert "Did you mean `width`?" in capsys.readouterr().err

@@ -80,6 +80,22 @@ def test_the_preset_is_measured_again_and_asked(trained, capsys):
     }
 
 
+def test_the_preset_is_measured_on_other_pictures(trained, tmp_path, capsys):
+    folder, _ = trained
+    preset, found, rows = str(folder / "run/preset"), [], ["path,label"]
+    for image, label in enumerate(("cats", "cats", "cats", "dogs")):
+        file = folder / f"pets/cats/{image}.png"
+        assert main(["predict", preset, str(file)]) == 0
+        found.append(capsys.readouterr().out.splitlines()[1].split()[-1] == label)
+        (tmp_path / "new" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"new/{label}/{image}.png").write_bytes(file.read_bytes())
+        rows.append(f"new/{label}/{image}.png,{label}")
+    (tmp_path / "new.csv").write_text("\n".join(rows), encoding="utf-8")
+    for data in (tmp_path / "new", tmp_path / "new.csv"):
+        assert main(["evaluate", preset, "--data", str(data)]) == 0
+        assert f"new/test/top1: {np.mean(found):.2%}".replace("%", " %") in capsys.readouterr().out
+
+
 def test_a_finished_run_is_not_begun_anew(trained):
     folder, done = trained
     again = train(folder / "mine/recipe.py", data_dir=folder, out=folder / "run", verbose=0)

@@ -64,6 +64,7 @@ def test_overrides_are_literals_or_words(tmp_path):
         (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\?.* unknown keys \['epoch'\]"),
         (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
         (MINIMAL, {"overrides": ["batch_size=0"]}, "`batch_size` must.*batch_size=0"),
+        (MINIMAL, {"overrides": ["precision=float8"]}, "`precision` must be one of .*'float8'"),
         (MINIMAL, {"overrides": ["seed=0.5"]}, "`seed` must be an integer.*seed=0.5"),
         (MINIMAL, {"overrides": ["label_smoothing=7"]}, "`label_smoothing` must.*1 excluded.*=7"),
         (
@@ -84,9 +85,11 @@ def test_bad_recipes(tmp_path, text, arguments, message):
         load_recipe(write(tmp_path, text), **arguments)
 
 
-def test_unknown_recipe_names_the_known_ones():
-    with pytest.raises(ValueError, match=r"cspvit/cifar10_small.*Received: 'cspvit/nonsense'"):
-        load_recipe("cspvit/nonsense")
+def test_an_unknown_recipe_is_answered_by_the_nearest():
+    with pytest.raises(
+        ValueError, match="Did you mean cspvit/cifar10_small.*'cspvit/cifar10_smal'"
+    ):
+        load_recipe("cspvit/cifar10_smal")
 
 
 def test_unknown_model_class(tmp_path):

@@ -88,10 +88,10 @@ def _check_value(key, value):
         return
     kind, least, most = RULES[key]
     if not isinstance(value, kind) or not least <= value <= most:
-        raise ValueError(
-            f"`{key}` must be {getattr(kind, '__name__', kind)} from {least} to {most}, or 0 for "
-            f"none. Received: {key}={value!r}"
-        )
+        number = "an integer" if kind is int else "a number"
+        within = f"{number} from {least} to {most}, or 0 for none"
+        rule = "True or False" if kind is bool else within
+        raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r}")
 
 
 @keras.saving.register_keras_serializable("keras_permix")

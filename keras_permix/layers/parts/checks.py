@@ -15,13 +15,13 @@ from keras_permix.ops.dispatch.checks import check_layer_index as check_layer_in
 
 def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
     """Return `spec`, a name or a dict with it, as a dict whose "name" is one of `choices`."""
-    spec = dict(spec) if isinstance(spec, dict) else {"name": spec}
-    if spec.get("name") not in tuple(choices):
+    named = dict(spec) if isinstance(spec, dict) else {"name": spec}
+    if named.get("name") not in tuple(choices):
         raise ValueError(
             f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '
-            f"Received: {argument}={spec}"
+            f"Received: {argument}={spec!r}"
         )
-    return spec
+    return named
 
 
 # What other packages, and other classes of this one, call an argument.
