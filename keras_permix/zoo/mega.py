@@ -1,16 +1,17 @@
 """MEGA and MEGA with CSP: gated attention, or a permutation, over a moving average of tokens."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_permix._typing import StrPath
+from keras_permix._typing import StrPath, Tensor
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.norms import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers, mixer_at
+from keras_permix.layers.mixing.resize_steps import resize_distances
 from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
@@ -43,7 +44,8 @@ class MEGA(SequenceClassifier):
         max_length: The most tokens of a text. Of images it is the number of pixels.
         num_classes: Number of logits.
         pairs: Whether the input are pairs of texts.
-        image_size: Side of the square image in pixels; `None` for texts.
+        image_size: Side of the square image in pixels; `None` for texts. At another size, a preset
+            knows a distance by the one of the nearest move by rows and columns.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
         width: Channels per token.
         inner_dim: Width of the values that are mixed. `None`: twice `width`.
@@ -162,6 +164,17 @@ class MEGA(SequenceClassifier):
         for layer in _make_head(config, dtype):
             pooled = layer(pooled)
         super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
+
+    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Biases of distances in an image of another size: those of moves by rows and columns."""
+        old, new = (model.get_config()["image_size"] for model in (source, self))
+        if not old or not new or weight.path.rpartition("/")[2] != "bias_table":
+            return value
+        entries = [int(table.shape[0]) for table in (value, weight)]
+        if entries != [2 * size**2 - 1 for size in (old, new)]:  # those of chunks
+            return value
+        distances = resize_distances((old, old), (new, new))
+        return ops.take(ops.convert_to_tensor(value), distances + old**2 - 1)
 
     def stream(self, tokens: Any, state: dict | None = None) -> tuple[Any, Any, dict]:
         """Read some more tokens of texts, one or several of each, with a causal model.

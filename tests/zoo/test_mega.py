@@ -295,3 +295,40 @@ def test_wrong_tokens_are_named(inputs, message):
     for call in (model, lambda inputs: model.predict(inputs, verbose=0)):
         with pytest.raises(ValueError, match=message):
             call(inputs)
+
+
+def moves(distance, columns):
+    """A distance along rows of pixels as the rows and columns that are the shortest way."""
+    rows = range(-columns, columns + 1)
+    down = min(rows, key=lambda row: (abs(distance - row * columns), abs(row)))
+    return down, distance - down * columns
+
+
+@pytest.mark.parametrize("size", [6, 2])
+def test_images_of_another_size_know_the_distances(size, tmp_path):
+    model = MEGA(**IMAGE, num_classes=3, width=8, inner_dim=8, shared_dim=4, depth=2)
+    rng = np.random.default_rng(0)
+    for table in (model.get_layer(f"block_{index}").attention.bias_table for index in range(2)):
+        table.assign(rng.normal(size=table.shape))
+    model.save_to_preset(tmp_path / "preset")
+    other = MEGA.from_preset(tmp_path / "preset", image_size=size)
+    before = {weight.path: to_numpy(weight) for weight in model.weights}
+    for weight in other.weights:
+        value = before[weight.path]
+        if weight.path.endswith("bias_table"):
+            table = []
+            for distance in range(1 - size**2, size**2):
+                down, right = (round(move * 4 / size) for move in moves(distance, size))
+                table.append(value[max(-15, min(15, 4 * down + right)) + 15])
+            value = np.array(table)
+        np.testing.assert_array_equal(to_numpy(weight), value)
+    images = np.zeros((2, size, size, 1), "uint8")
+    assert other.predict(images, verbose=0).shape == (2, 3)
+
+
+def test_images_of_another_size_keep_the_distances_of_chunks(tmp_path):
+    model = MEGA(**IMAGE, num_classes=3, width=8, inner_dim=8, shared_dim=4, depth=1, chunk_size=4)
+    model.save_to_preset(tmp_path / "preset")
+    other = MEGA.from_preset(tmp_path / "preset", image_size=6)
+    for weight, value in zip(other.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(weight), to_numpy(value))

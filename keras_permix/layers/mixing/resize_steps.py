@@ -1,4 +1,4 @@
-"""Shift steps on a grid of patches, carried over to another grid."""
+"""Shift steps and distances on a grid of patches, carried over to another grid."""
 
 import numpy as np
 
@@ -41,6 +41,28 @@ def resize_delays(delays, before, after, least=0):
     [2, 32, 254]
     """
     return np.maximum(_resized(np.array(delays), before, after), least).tolist()
+
+
+def resize_distances(before, after):
+    """For every distance of two tokens on a grid, the one that stands for it on the grid before.
+
+    Distances are read and scaled as `resize_delays` does delays.
+
+    Args:
+        before, after: (rows, columns) of the grid whose distances are known, and of the new one.
+
+    Returns:
+        Integers of shape (2 * new tokens - 1,), for distances from the most negative on.
+
+    Example:
+
+    >>> from keras_permix.layers.mixing.resize_steps import resize_distances
+    >>> resize_distances(before=(1, 3), after=(1, 5)).tolist()
+    [-2, -2, -1, -1, 0, 1, 1, 2, 2]
+    """
+    tokens, new_tokens = (rows * columns for rows, columns in (before, after))
+    distances = _resized(np.arange(1 - new_tokens, new_tokens), after, before)
+    return np.clip(distances, 1 - tokens, tokens - 1)
 
 
 def _resized(steps, before, after):
