@@ -70,3 +70,16 @@ def test_a_first_step_that_fails_leaves_the_weights(method, model, monkeypatch):
         np.testing.assert_array_equal(weight, old)
     model.train_function = model.test_function = model.predict_function = None
     np.testing.assert_array_equal(model.predict(IMAGES, verbose=0), answers)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_a_model_that_averages_its_weights_learns_on(dtype):
+    model = tiny(num_classes=3, dtype=dtype)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(0.01, use_ema=True, ema_momentum=0.5), loss)
+    model.fit(IMAGES, LABELS, batch_size=4, verbose=0)
+    averages = model.get_weights()
+    model.train_on_batch(IMAGES, LABELS)
+    model.fit(IMAGES, LABELS, batch_size=4, verbose=0)
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+    assert any((a != b).any() for a, b in zip(model.get_weights(), averages, strict=True))

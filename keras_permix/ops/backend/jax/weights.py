@@ -1,6 +1,8 @@
-"""What Keras on JAX loses of a model where a step of it fails."""
+"""What Keras on JAX loses of a model where a step of it fails, or the next one begins."""
 
 import contextlib
+
+from keras import ops
 
 
 @contextlib.contextmanager
@@ -9,6 +11,8 @@ def weights_kept(model):
 
     `fit`, `evaluate` and `predict` empty its variables before the first step and fill them after
     the last. An error between, such as one for inputs of another shape or Ctrl-C, leaves them so.
+    And `fit` leaves a moving average and the weight that it became one array, which the next step
+    would delete twice.
     """
     optimizer = getattr(model, "optimizer", None)
     variables = [
@@ -25,3 +29,7 @@ def weights_kept(model):
             if variable._value is None and value is not None and not value.is_deleted():
                 variable.assign(value)
         raise
+    # A loss that is scaled has an optimizer within the optimizer.
+    if optimizer and getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+        for variable in model.trainable_variables:
+            variable.assign(ops.copy(variable.value))
