@@ -1,8 +1,12 @@
 """A file of molecules and a number of each: a preset of another number learns it in its scale."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from keras_permix.cli import main
 from keras_permix.training import train
 from keras_permix.zoo import SliceGraphormer
 from tests.zoo.models import weights
@@ -66,3 +70,16 @@ def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
     train(recipe, out="second", overrides=["init=first/preset"], verbose=0)
     config = SliceGraphormer.from_preset("second/preset").get_config()
     assert (config["mean"], config["std"]) == (1.5, 2.0)
+
+
+def test_a_preset_is_measured_on_another_file(recipe, capsys):
+    train(recipe, overrides=["optimizer.learning_rate=0.0"], out="run", verbose=0)
+    lines = Path("some.csv").read_text().splitlines()
+    Path("other.csv").write_text("\n".join(lines[:4]))
+    capsys.readouterr()
+    assert main(["evaluate", "run/preset", "--data", "other.csv"]) == 0
+    said = capsys.readouterr().out
+    answers = SliceGraphormer.from_preset("run/preset").predict(list(SMILES[:3]), verbose=0)
+    measured = float(re.search(r"other/test/mae: (\S+)", said)[1])
+    assert measured == pytest.approx(np.abs(answers - TARGETS[:3]).mean(), rel=1e-3)
+    assert "mae_of_mean" not in said  # of training targets, which there are none of
