@@ -4,8 +4,8 @@
     permix train butterflyvit/cifar10_small --option dense
 
 The training is that of `cspvit/cifar10_small` with 16 epochs in place of 30, which one core ends in an
-hour; the paper's is Adam at 1e-4 for 300 epochs. The options rows of its Tables III and VII: blocks of all tokens ("dense"), and patches in a random order
-("random").
+hour; the paper's is Adam at 1e-4 for 300 epochs. The options are other rows of its Tables III and VII:
+blocks of all tokens ("dense"), and patches in a random order ("random").
 """
 
 model = dict(
