@@ -76,7 +76,8 @@ def data_of(info, data=None):
         raise ValueError(
             f"The preset must name its data set, or `--data` be given. Received: {info.name}"
         )
-    if data in (None, own, options.get("path"), options.get("train")):
+    files = [Path(options[key]) for key in ("path", "train") if isinstance(options.get(key), str)]
+    if data in (None, own) or Path(data).resolve() in [file.resolve() for file in files]:
         return {"name": own, **options}
     task = TASKS[MODELS[info.class_name].task_for(info.config)]
     try:

@@ -9,11 +9,12 @@ import pytest
 from PIL import Image
 
 from keras_permix.cli import main
+from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
-from keras_permix.zoo import CSPViT
+from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.registry import MODELS
 from tests.zoo.models import tiny, weights
 
@@ -187,6 +188,8 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     assert CSPViT.from_preset(out / "preset").labels == ("cats", "dogs")
     assert "`backbone` stayed as it was" in (out / "README.md").read_text(encoding="utf-8")
     assert main(["evaluate", str(out / "preset")]) == 0
+    for data in (None, "my.photos/", str(tmp_path / "my.photos")):
+        assert data_of(preset_info(out / "preset"), data)["test_fraction"] == 0.2
 
 
 def held_out(path):
