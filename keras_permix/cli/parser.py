@@ -23,6 +23,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options):
         super().__init__(formatter_class=Help, **options)
 
+    def parse_known_args(self, args=None, namespace=None):
+        # Refused here, so that a command names its own help.
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
     def error(self, message):
         self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")
 

@@ -36,13 +36,16 @@ def run(arguments):
     from keras_permix.cli.table import format_table
     from keras_permix.ops.dispatch.checks import check_choice
     from keras_permix.zoo import list_presets, preset_info
+    from keras_permix.zoo.presets.names import untrained
 
     installed = installed_backends()
     for backend in arguments.backends or []:
         check_choice("--backend", backend, installed)
     for preset in arguments.presets:
         if "://" not in preset and not Path(preset).is_dir():
-            preset_info(preset)  # which says of a name that there is none like it
+            info = preset_info(preset)  # which says of a name that there is none like it
+            if not info.has_weights:
+                raise ValueError(f"{untrained(info)}. Received: {preset!r}")
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]

@@ -171,6 +171,23 @@ def test_the_nearest_name_is_named(arguments, name, capsys):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "refused", "helper"),
+    [
+        (["list", "--all", "x"], "--all x", "permix list"),
+        (["train", "cspvit/mnist", "--foo"], "--foo", "permix train"),
+        (["--all", "list"], "--all", "permix"),
+    ],
+)
+def test_an_argument_that_there_is_not(arguments, refused, helper, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    error = capsys.readouterr().err
+    message = f"unrecognized arguments: {refused} (see `{helper} --help`)"
+    assert error == f"permix: error: {message}\n"
+
+
+@pytest.mark.once
 def test_a_picture_is_no_recipe(capsys):
     error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
     assert "A recipe must be a Python file of plain values. Received: " in error

@@ -58,6 +58,14 @@ def test_verify_of_a_backend_that_is_not_there(capsys):
     assert error.endswith("Received: --backend='abacus'\n")
 
 
+@pytest.mark.once
+def test_verify_of_what_nobody_has_trained(capsys):
+    assert main(["verify", "cspvit/test", "slicevit/dogs_vs_cats"]) == 2
+    output, error = capsys.readouterr()
+    rule = "The preset slicevit/dogs_vs_cats has no weights yet. Train it with `permix train"
+    assert output == "" and error.startswith(f"permix: error: {rule}")
+
+
 def test_list(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()

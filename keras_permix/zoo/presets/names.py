@@ -114,6 +114,11 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
     return _find(preset, None)
 
 
+def untrained(info: PresetInfo) -> str:
+    """What to say of a preset without weights."""
+    return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
+
+
 def load_preset(
     cls: type[Any] | None,
     preset: StrPath | PresetInfo,
@@ -140,8 +145,8 @@ def load_preset(
         )
     if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
         raise ValueError(
-            f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`, "
-            "or in Python pass `load_weights=False` for fresh ones. Received: load_weights=True"
+            f"{untrained(info)}, or in Python pass `load_weights=False` for fresh ones. "
+            "Received: load_weights=True"
         )
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
