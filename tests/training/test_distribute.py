@@ -1,6 +1,7 @@
 """A run that several devices or processes share comes to what one device comes to."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -88,11 +89,11 @@ def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
     assert (out / "README.md").is_file() and (out / "preset" / "metadata.json").is_file()
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="of the run as a whole, and quickest on PyTorch")
+@pytest.mark.skipif("processes" not in SHARED, reason="of several processes")
 def test_lost_process_ends_the_run_which_goes_on_alone(alone, tmp_path, monkeypatch):
-    out = tmp_path / "run"
-    (code, _, error), _ = ends([*start(out, "data", 2, {}, "1")])
-    assert code == 1
+    out, (*_, environment) = tmp_path / "run", SHARED["processes"]
+    (code, _, error), (lost, *_) = ends([*start(out, "data", 2, environment, "1")])
+    assert code == {"torch": 1, "jax": -signal.SIGABRT}[BACKEND] and lost == -signal.SIGKILL
     assert "ConnectionError: Another process of this run has ended or is out of reach" in error
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]
     monkeypatch.setattr(data, "load_images", data.load_images)

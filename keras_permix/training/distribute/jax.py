@@ -14,7 +14,7 @@ from keras_permix.training.distribute.distribution import Distribution
 from keras_permix.training.distribute.layouts import divided_axis
 
 HINT = "See the devices with `jax.devices()`."
-SHUTDOWN = 60  # seconds that a process which ends waits for the others
+SHUTDOWN = 20  # seconds that a process which ends waits for the others; JAX then aborts it
 SIGNS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Gloo", "coordination service")
 
 

@@ -1,0 +1,117 @@
+"""Records of several files, read through Grain: by several processes, and on from any batch."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.data import Dataset, Pipeline, RecordSource
+from keras_permix.recipe import merge
+from tests.training import runs
+
+grain = pytest.importorskip("grain", reason="grain is not installed")
+writers = pytest.importorskip("array_record.python.array_record_module")
+
+pytestmark = pytest.mark.once
+SHARDS = 3
+# Of 80 samples: passes of five batches, epochs of three.
+RECIPE = merge(runs.RECIPE, dict(steps_per_epoch=3, epochs=4))
+
+
+def decode(record):
+    return {"image": np.frombuffer(record[1:], "uint8").reshape(8, 8, 3), "label": record[0]}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Files that hold the training images of a small run, in the order of the images."""
+    images, labels = runs.make_images().train
+    folder = tmp_path_factory.mktemp("shards")
+    names = [f"made-{number:05d}-of-{SHARDS:05d}.array_record" for number in range(SHARDS)]
+    for name, part in zip(names, np.array_split(np.arange(len(images)), SHARDS), strict=True):
+        writer = writers.ArrayRecordWriter(str(folder / name), "group_size:1")
+        for index in part:
+            writer.write(bytes([labels[index]]) + images[index].tobytes())
+        writer.close()
+    return [str(folder / name) for name in names]
+
+
+@pytest.fixture(scope="module")
+def records(shards):
+    """The records of all files, by index."""
+    return grain.MapDataset.source(grain.sources.ArrayRecordDataSource(shards)).map(decode)
+
+
+class Counted:
+    """Records that remember which of them were read."""
+
+    def __init__(self, records):
+        self.records, self.read = records, []
+
+    def __len__(self):
+        return len(self.records)
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return self.records[index]
+
+
+def pipeline(records, **changes):
+    arguments = dict(batch_size=16, num_classes=3, shuffle=True, seed=5, steps=3)
+    return Pipeline(RecordSource(records), **{**arguments, **changes})
+
+
+def test_records_are_those_of_the_files_in_order(records):
+    images, labels = runs.make_images().train
+    read = RecordSource(records).read(range(len(labels)))
+    np.testing.assert_array_equal(read[0], images)
+    np.testing.assert_array_equal(read[1], labels)
+
+
+def test_each_process_reads_its_part_alone(records):
+    parts = [Counted(records), Counted(records)]
+    theirs = [pipeline(part, shard=(index, 2)) for index, part in enumerate(parts)]
+    whole = pipeline(Counted(records))
+    for epoch in range(5):  # of three batches: three passes of five
+        for each in (*theirs, whole):
+            each.epoch = epoch
+        for step in range(3):
+            cut = [each[step] for each in theirs]
+            for ours, alone in zip(
+                map(np.concatenate, zip(*cut, strict=True)), whole[step], strict=True
+            ):
+                np.testing.assert_array_equal(ours, alone)
+    assert [len(part.read) for part in parts] == [120, 120]
+    for number in range(3):
+        some = slice(40 * number, 40 * (number + 1))
+        assert sorted(parts[0].read[some] + parts[1].read[some]) == list(range(80))
+    assert parts[0].read[:40] != parts[0].read[40:80]
+
+
+def test_a_run_goes_on_in_the_middle_of_a_pass(records, tmp_path):
+    class Stopped(Exception):
+        """A process that is gone."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.now = epoch
+
+        def on_train_batch_end(self, batch, logs=None):
+            if (self.now, batch) == (2, 1):
+                raise Stopped
+
+    def train(out, *callbacks):
+        seen.append(Counted(records))
+        dataset = Dataset(
+            "made", (RecordSource(seen[-1]), None), runs.make_images().test, tuple("abc")
+        )
+        return runs.train(RECIPE, dataset, tmp_path / out, verbose=0, callbacks=callbacks)
+
+    seen = []
+    model, rows = train("whole")
+    with pytest.raises(Stopped):
+        train("stopped", Stop())
+    again, after = train("stopped")
+    assert seen[2].read[-16 * 6 :] == seen[0].read[-16 * 6 :]  # the third epoch and the fourth
+    for ours, theirs in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert [{**row, "seconds": 0} for row in after] == [{**row, "seconds": 0} for row in rows]
