@@ -124,8 +124,9 @@ def test_integers(dtype, way):
 @pytest.mark.parametrize("group_size", [2, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_every_bit_arrives(dtype, group_size, way):
-    """Zeros of both signs, subnormal numbers, infinities and NaN."""
+    """Zeros of both signs, subnormal numbers, infinities and NaN, also of all bits."""
     special = np.float32([0.0, -0.0, 1e-39, -1e-39, np.inf, -np.inf, np.nan, 1.0])
+    special = np.append(special, np.uint32([0xFFFFFFFF, 0x7FFFFFFF]).view("float32"))
     x = keras.ops.cast(np.random.default_rng(0).choice(special, (2, 16, 3)), dtype)
     function = csp(way, None, group_size, "independent")
     value, _ = value_and_gradient(function, x, np.ones(x.shape, "float32"))
@@ -133,6 +134,20 @@ def test_every_bit_arrives(dtype, group_size, way):
         bits = f"uint{8 * x.dtype.itemsize}"
         before, after = (np.sort(np.asarray(t).view(bits), axis=1) for t in (x, result))
         np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_places_of_integers(dtype, way):
+    """As in a program that differentiates by something else."""
+    import jax
+
+    extremes = [np.iinfo(dtype).min, np.iinfo(dtype).max, 0]
+    x = np.random.default_rng(0).choice(extremes, (2, 128, 3)).astype(dtype)
+    with_places = way().sort_with_places
+    groups, places = jax.jit(lambda x: with_places(x[:, None], False))(x)
+    expected = np.argsort(x, axis=1, kind="stable")
+    np.testing.assert_array_equal(places[:, 0], expected)
+    np.testing.assert_array_equal(groups[:, 0], np.take_along_axis(x, expected, 1))
 
 
 def test_more_groups_than_a_block_and_more_channels_than_lanes(way):

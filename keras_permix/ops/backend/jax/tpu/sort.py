@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import mirror, to_key
 
 LANES, SUBLANES = 128, 8
 VECTORS = 32  # of a tile; a TPU has 64 registers
@@ -34,7 +34,7 @@ def sort(bits, group_size, floating, interpret=False):
 
 def sort_with_places(bits, group_size, floating, interpret=False):
     """Sort stably; also return the place in its group that each value came from, int16."""
-    kernel = partial(_sort_with_places_kernel, mirror=mirror(bits, floating))
+    kernel = partial(_sort_with_places_kernel, floating=floating)
     dtypes = [bits.dtype, jnp.int16]
     return _call(kernel, "sort_with_places", group_size, _words(bits), [bits], dtypes, interpret)
 
@@ -80,19 +80,27 @@ def _sort_kernel(bits, out, *held, tiles, mirror):
     tiles.sort(read, write, held, _less)
 
 
-def _sort_with_places_kernel(bits, out, places, *held, tiles, mirror):
+def _sort_with_places_kernel(bits, out, places, *held, tiles, floating):
+    # Keys are of one value for -0.0 and 0.0, and a bit below the place remembers the sign.
+    least = jnp.iinfo(bits.dtype).min
+
     def read(tile):
         for word, place in zip(tiles.load(bits, tile), tiles.places(tile), strict=True):
-            key = to_key(word, mirror)
-            minus = is_minus_zero(key, mirror)  # a bit below the place remembers it
-            yield _join_stably(key + minus, (place << 1) + minus, bits.dtype)
+            key, low = word, place << 1
+            if floating:
+                key = jnp.where(word < 0, least - word, word)
+                low += lax.shift_right_logical(word, 31)
+            yield _join(key, low, bits.dtype)
 
     def write(tile, vectors):
-        both = [_split_stably(vector) for vector in vectors]
-        tiles.store(out, tile, [to_key(key - (low & 1), mirror) for key, low in both])
+        both = [_split(vector) for vector in vectors]
+        words = [key for key, _ in both]
+        if floating:
+            words = [jnp.where((low & 1) != 0, least - key, key) for key, low in both]
+        tiles.store(out, tile, words)
         tiles.store(places, tile, [low >> 1 for _, low in both])
 
-    tiles.sort(read, write, held, _less)
+    tiles.sort(read, write, held, _less_of_floats if floating else _less)
 
 
 def _unsort_kernel(bits, places, out, *held, tiles):
@@ -113,22 +121,6 @@ def _join(high, low, dtype):
 
 def _split(words):
     return words if len(words) == 2 else (words[0] >> 16, words[0] & 0xFFFF)
-
-
-def _join_stably(key, low, dtype):
-    """The same for `_less`: of two words the first leaves room to count one up.
-
-    `low` is below 2**15, a place among 4096 and a bit.
-    """
-    if dtype == jnp.int16:
-        return _join(key, low, dtype)
-    return [key >> 1, ((key & 1) << 15) | low]
-
-
-def _split_stably(words):
-    if len(words) == 1:
-        return _split(words)
-    return (words[0] << 1) | (words[1] >> 15), words[1] & 0x7FFF
 
 
 @dataclass(frozen=True)
@@ -234,29 +226,28 @@ class Tiles:
 
     def _merged_across(self, vectors, sublanes, less):
         """Merge runs that are on half of so many sublanes each."""
-        pairs = [
-            (self._kept(one, two, sublanes - 1, less), self._kept(two, one, sublanes - 1, less))
-            for one, two in zip(vectors[: len(vectors) // 2], vectors[::-1], strict=False)
-        ]
-        low, high = zip(*pairs, strict=True)
+        low, high = [], []
+        for one, two in zip(vectors[: len(vectors) // 2], vectors[::-1], strict=False):
+            mirrored = self._crossed(two, sublanes - 1)
+            keep = less(one, mirrored) != self._second(sublanes // 2)
+            low.append(_chosen(keep, one, mirrored))
+            high.append(self._crossed(_chosen(keep, mirrored, one), sublanes - 1))
         return self._merged([*low, *high[::-1]], less, sublanes // 4)
 
     def _merged(self, vectors, less, distance=SUBLANES // 2):
         """Order tokens that are `distance` sublanes apart, half of it, and so on, then vectors."""
         while distance:
-            vectors = [self._kept(vector, vector, distance, less) for vector in vectors]
+            vectors = [self._ordered(vector, distance, less) for vector in vectors]
             distance //= 2
         return _merged(vectors, self.vectors // 2, less)
 
-    def _kept(self, vector, other, distance, less):
-        """What a vector keeps of its tokens and another's, on sublanes that differ by `distance`.
+    def _ordered(self, vector, distance, less):
+        """Order the tokens of a vector that are `distance` sublanes apart.
 
         Of tokens that are equal one may be kept twice, which are then of one value.
         """
-        other = self._crossed(other, distance)
-        second = (self._sublane() & (1 << distance.bit_length() - 1)) != 0
-        keep = less(vector, other) != second
-        return [jnp.where(keep, a, b) for a, b in zip(vector, other, strict=True)]
+        other = self._crossed(vector, distance)
+        return _chosen(less(vector, other) != self._second(distance), vector, other)
 
     def _merge_tiles(self, held, count, less):
         """Merge runs of half of `count` tiles, as far as tokens are tiles apart."""
@@ -283,6 +274,10 @@ class Tiles:
         source = self._sublane() ^ distance
         return [jnp.take_along_axis(word, source, axis=0) for word in vector]
 
+    def _second(self, distance):
+        """Which sublanes are the second of two that are `distance`, a power of two, apart."""
+        return (self._sublane() & distance) != 0
+
     def _sublane(self):
         return lax.broadcasted_iota(jnp.int32, (SUBLANES, self.lanes), 0)
 
@@ -305,9 +300,9 @@ class Tiles:
 
     def _transposed(self, words):
         """Exchange the sublanes of 8 vectors with their numbers, one bit after the other."""
-        words, sublane = list(words), self._sublane()
+        words = list(words)
         for step in (1, 2, 4):
-            second = (sublane & step) != 0
+            second = self._second(step)
             for number in (number for number in range(SUBLANES) if not number & step):
                 one, two = words[number], words[number + step]
                 words[number] = jnp.where(second, pltpu.roll(two, step, 0), one)
@@ -334,9 +329,12 @@ def _sorted(vectors, less):
 
 
 def _joined(one, two, less):
-    """Merge two sorted runs: their even numbers, their odd ones, and what lies between."""
+    """Merge two sorted runs: their even numbers, their odd ones, and what lies between.
+
+    All of the first run lies before all of the second, so that equal ones are in order.
+    """
     if len(one) == 1:
-        return list(_exchange(*one, *two, less))
+        return list(_exchange(*one, *two, _not_after))
     even, odd = (_joined(one[start::2], two[start::2], less) for start in (0, 1))
     between = [_exchange(*pair, less) for pair in zip(odd[:-1], even[1:], strict=True)]
     return [even[0], *(vector for pair in between for vector in pair), odd[-1]]
@@ -355,9 +353,18 @@ def _merged(vectors, distance, less):
 
 def _exchange(one, two, less):
     """Of every two tokens the vector of those that come first, and of those that come second."""
-    first, both = less(one, two), list(zip(one, two, strict=True))
-    low = [jnp.where(first, a, b) for a, b in both]
-    return low, [jnp.where(first, b, a) for a, b in both]
+    first = less(one, two)
+    return _chosen(first, one, two), _chosen(first, two, one)
+
+
+def _chosen(mask, one, two):
+    """The words of one vector where a mask holds, and else of another."""
+    return [jnp.where(mask, a, b) for a, b in zip(one, two, strict=True)]
+
+
+def _not_after(one, two):
+    """Whether one comes first, or both are equal, by the first word."""
+    return one[0] <= two[0]
 
 
 def _first_less(one, two):
@@ -369,4 +376,11 @@ def _less(one, two):
     """Whether one comes first: by the first word, and where it is equal by the second."""
     if len(one) == 1:
         return one[0] < two[0]
-    return one[0] < two[0] + lax.shift_right_logical(one[1] - two[1], 31)
+    return (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
+
+
+def _less_of_floats(one, two):
+    """The same in fewer steps, where no first word is the least integer: it may be counted down."""
+    if len(one) == 1:
+        return one[0] < two[0]
+    return one[0] - lax.shift_right_logical(one[1] - two[1], 31) < two[0]
