@@ -1,6 +1,7 @@
 """ViT on Tiny-ImageNet: the attention twin of `cspvit/tiny_imagenet`. Not trained here yet.
 
     permix train vit/tiny_imagenet --data-dir FOLDER
+    permix train vit/tiny_imagenet --data-dir FOLDER --option larger
 """
 
 base = "cspvit/tiny_imagenet"
