@@ -34,6 +34,7 @@ ONCE = (
     "tests/test_examples.py::test_another_size",
     "tests/test_examples.py::test_export",
     "tests/test_examples.py::test_features",
+    "tests/test_examples.py::test_fine_tune",
     "tests/test_examples.py::test_look_inside",
     "tests/test_examples.py::test_mixer_pictures",
     "tests/test_examples.py::test_mixing_figures",

@@ -171,3 +171,12 @@ def test_simpletron_from_bert():
     assert list(scores) == ["softmax", "simple"]
     assert all(20 < float(score) < 100 for score in scores.values())
     assert len(re.findall("– (?:positive|negative), ", printed)) == 4
+
+
+def test_fine_tune():
+    printed = run("fine_tune.py", "--smoke")
+    found = re.findall(r"([\w-]+) at (\d+) pixels, (.*): [\d.]+ % right after (\d+) steps", printed)
+    assert found == [
+        ("CIFAR-10", "16", "trained before", "2"), ("CIFAR-10", "16", "fresh", "2"),
+        ("photographs", "24", "trained before", "1"), ("photographs", "24", "fresh", "1"),
+    ]  # fmt: skip
