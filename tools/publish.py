@@ -11,12 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from keras_permix.safe_files import write_text
 from keras_permix.training.record import read_record
 from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
 STORY = ("README.md", "log.csv", "curves.png")
-PREFIX, OLD = ".publish", "old"  # of the folder to work in, and in it of what was replaced
+PREFIX = ".publish"  # of the folder to work in
+BEGUN = "begun"  # its file that says, once all is copied, which preset's folders are exchanged
 
 
 def publish(run, root=ROOT):
@@ -36,55 +38,57 @@ def publish(run, root=ROOT):
     run, root = Path(run), Path(root)
     record = read_record(run)
     _check(record, run)
-    folders = [root / "weights" / record["name"], root / "zoo" / record["name"]]
     recover(root)
     with tempfile.TemporaryDirectory(dir=root, prefix=PREFIX) as folder:
-        preset, story = Path(folder, "preset"), Path(folder, "story")
+        moves = moves_of(Path(folder), record["name"], root)
+        (preset, weights, _), (story, told, _) = moves
         shutil.copytree(run / "preset", preset)
-        if folders[1].is_dir():
-            shutil.copytree(folders[1], story)
+        if told.is_dir():
+            shutil.copytree(told, story)
         story.mkdir(exist_ok=True)
         for file in STORY:
             shutil.copy(run / file, story / file)
-        replace_all({preset: folders[0], story: folders[1]}, root, Path(folder, OLD))
-    return folders
+        write_text(Path(folder, BEGUN), record["name"])
+        try:
+            for new, home, kept in moves:
+                for path in (home, kept):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                if home.exists():
+                    os.rename(home, kept)
+                os.rename(new, home)
+        except BaseException:
+            put_back(moves)
+            raise
+    return [weights, told]
+
+
+def moves_of(folder, name, root):
+    """For preset and story: where the new one is made, where it belongs, and the old one waits."""
+    homes = (root / "weights" / name, root / "zoo" / name)
+    news = (folder / "preset", folder / "story")
+    return [
+        (new, home, folder / "old" / home.relative_to(root))
+        for new, home in zip(news, homes, strict=True)
+    ]
 
 
 def recover(root):
-    """Put back what a publishing that was killed had taken away, and remove the rest."""
-    for left in root.glob(f"{PREFIX}*"):
-        for kept in left.glob(f"{OLD}/*/*/*"):  # weights or zoo, class, preset
-            home = root / kept.relative_to(left / OLD)
-            if not home.exists():
-                os.rename(kept, home)
-        shutil.rmtree(left)
+    """Undo a publishing that was killed before its last step, and remove what any has left."""
+    for folder in root.glob(f"{PREFIX}*"):
+        if (folder / BEGUN).is_file():
+            moves = moves_of(folder, (folder / BEGUN).read_text(encoding="utf-8"), root)
+            if any(new.exists() for new, *_ in moves):
+                put_back(moves)
+        shutil.rmtree(folder)
 
 
-def replace_all(moves, root, old):
-    """Rename folders to those they are for, or leave all as it was.
-
-    Args:
-        moves: Dict from new folders to those in `root`.
-        root: The repository.
-        old: Folder to keep in, till all is done, what stood there.
-    """
-    done = []
-    try:
-        for new, home in moves.items():
-            kept = old / home.relative_to(root)
-            home.parent.mkdir(parents=True, exist_ok=True)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            done.append((new, home, kept))
-            if home.exists():
-                os.rename(home, kept)
-            os.rename(new, home)
-    except BaseException:
-        for new, home, kept in done:
-            if not new.exists():
-                shutil.rmtree(home)
-            if kept.exists():
-                os.rename(kept, home)
-        raise
+def put_back(moves):
+    """Leave all as it was, each step so that a kill after it is no loss."""
+    for new, home, kept in moves:
+        if not new.exists():
+            os.rename(home, new)
+        if kept.exists():
+            os.rename(kept, home)
 
 
 def _check(record, run):

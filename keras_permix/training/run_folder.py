@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,6 @@ class RunFolder(Progress):
     def _resume(self):
         recover_folders(self.path)
         sweep(self.path)
-        for path in self.path.glob("checkpoint*/state.json"):  # as runs once were kept
-            shutil.rmtree(path.parent)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:
             return

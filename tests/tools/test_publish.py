@@ -135,8 +135,13 @@ def test_nothing_where_a_rename_fails(run, root, monkeypatch, fails, first):
     assert contents(root) == before
 
 
+@pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("rename", range(1, 5))
-def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, monkeypatch, rename):
+def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, rename, first):
+    if first:
+        shutil.rmtree(root / "weights")
+    if first and rename == 4:
+        pytest.skip("there are three renames only where no preset was")
     calls, before, move = [], contents(root), os.rename
 
     def deadly(*paths):
@@ -145,17 +150,26 @@ def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, monkeypa
             os.kill(os.getpid(), signal.SIGKILL)
         move(*paths)
 
+    killed(run, root, os, "rename", deadly)
+    tool.recover(root)
+    assert contents(root) == before
+    tool.publish(run, root)
+    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
+
+
+def test_what_a_publishing_had_ended_stays(run, root):
+    killed(run, root, shutil, "rmtree", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    tool.recover(root)
+    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
+    assert contents(root / "zoo/cspvit/mine")["README.md"] == b"new README.md"
+    assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
+
+
+def killed(run, root, module, name, deadly):
+    """Publish in a process of its own, which `deadly` ends in place of a function of a module."""
     if (process := os.fork()) == 0:
-        os.rename = deadly
+        setattr(module, name, deadly)
         tool.publish(run, root)
         os._exit(0)
     assert os.waitpid(process, 0)[1] == signal.SIGKILL
     assert list(root.glob(".publish*")), "what this test is about"
-    tool.recover(root)
-    found = contents(root)
-    assert {path.split("/")[0] for path in found} == {"weights", "zoo"}
-    assert found["zoo/cspvit/mine/recipe.py"] == b"the recipe"
-    if rename <= 2:
-        assert found == before
-    tool.publish(run, root)
-    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")

@@ -48,14 +48,14 @@ def same_result(ours, theirs):
     ]
 
 
-def test_what_an_earlier_version_kept_is_removed(run):
-    for name in ("checkpoint", "checkpoint.old"):
+def test_what_is_somebodys_own_stays(run):
+    for name in ("checkpoint", "checkpoint_backup"):
         (run / name).mkdir()
         (run / name / "state.json").write_text("{}")
-    (run / "checkpoint_notes").mkdir()  # somebody's own
     RunFolder(run, runs.RECIPE)
     release_folder(run)
-    assert sorted(p.name for p in run.glob("checkpoint*")) == ["checkpoint_notes", "checkpoints"]
+    for name in ("checkpoint", "checkpoint_backup"):
+        assert (run / name / "state.json").read_text() == "{}"
 
 
 def test_the_last_two_epochs_are_kept(finished):
