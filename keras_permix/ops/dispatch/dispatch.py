@@ -64,7 +64,7 @@ def _describe(op, arrays, mask, plan, options):
         op=op,
         hardware=Hardware() if symbolic else NATIVE.hardware(x),
         dtype=keras.backend.standardize_dtype(x.dtype),
-        shape=tuple(x.shape),
+        shape=NATIVE.shape(x),
         masked=mask is not None,
         exporting=NATIVE.exporting(),
         plan=plan,

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests.harness import ROOT
+from keras_permix.ops.dispatch.explain import EXPLAIN
+from tests.harness import ROOT, assert_close
+from tests.oracle import mega
 from tests.oracle import permutations as oracle
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="of JAX alone")
@@ -63,3 +65,50 @@ def test_masked_gradients_for_any_batch(group_size):
     mask = rng.random((3, 8)) < 0.7
     expected = oracle.gradient(cotangent, oracle.csp(x, (3, -1, 2), group_size, mask=mask))
     np.testing.assert_array_equal(program.call(x, mask, cotangent)[0], expected)
+
+
+STEPS = (3, -1, 2)
+OF_ANY_LENGTH = {
+    "shift": (
+        lambda x, **how: ops.channel_shift(x, STEPS, **how),
+        lambda x: oracle.csp(x, STEPS, 1),
+    ),
+    "sort": (lambda x, **how: ops.slice_sort(x, **how), lambda x: oracle.csp(x, (0, 0, 0), None)),
+    "pairs": (lambda x, **how: ops.csp(x, STEPS, 2, **how), lambda x: oracle.csp(x, STEPS, 2)),
+}
+
+
+def test_averages_exported_for_any_number_of_tokens():
+    import jax
+    from jax import export
+
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(3, 4)).astype("float32") for _ in range(4)]
+    omega = rng.normal(size=3).astype("float32")
+    sizes = export.symbolic_shape("batch, tokens")
+    average = jax.jit(lambda x: ops.damped_ema(x, *weights, omega))
+    program = export.export(average)(jax.ShapeDtypeStruct((*sizes, 3), "float32"))
+    x = rng.normal(size=(2, 70, 3)).astype("float32")
+    assert_close(program.call(x), mega.damped_ema(x, *weights, omega), kind="ema")
+
+
+@pytest.mark.parametrize("op", OF_ANY_LENGTH)
+def test_export_for_any_number_of_tokens(op):
+    """Which the native rows refuse, as `explain` says, and the reference serves."""
+    import jax
+    from jax import export
+
+    function, expected = OF_ANY_LENGTH[op]
+    explained = []
+
+    def traced(x):
+        explained.append(function(x, implementation=EXPLAIN))
+        return function(x)
+
+    batch, half = export.symbolic_shape("batch, half")
+    program = export.export(jax.jit(traced))(jax.ShapeDtypeStruct((batch, 2 * half, 3), "float32"))
+    assert explained[0].chosen == "reference"
+    assert explained[0].objections["native"] == "it needs a known number of tokens"
+    for tokens in (2, 8, 10):
+        x = np.random.default_rng(tokens).normal(size=(2, tokens, 3)).astype("float32")
+        np.testing.assert_array_equal(program.call(x), oracle.values(x, expected(x)))

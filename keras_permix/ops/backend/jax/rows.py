@@ -20,6 +20,11 @@ def exporting():
     return False
 
 
+def shape(x):
+    """The sizes of `x`, None for one that `jax.export` leaves open."""
+    return tuple(size if isinstance(size, int) else None for size in x.shape)
+
+
 def permuting(op):
     """Rows of an op that a plan describes: Pallas' kernels, XLA for TPUs, and XLA.
 
@@ -30,20 +35,20 @@ def permuting(op):
     gpu, tpu = accelerators.Pallas("gpu"), accelerators.Pallas("tpu")
     kernels = dict(elsewhere="native")
     ways = (
-        ("gpu_pallas", gpu, dict(limit=chips.limit_of_gpu, max_group=group, **kernels)),
-        ("tpu_pallas", tpu, dict(limit=chips.limit_of_tpu, max_tokens=LARGEST, **kernels)),
-        ("tpu_xla", accelerators.xla_for_tpu, {}),
+        ("gpu", "gpu_pallas", gpu, dict(limit=chips.limit_of_gpu, max_group=group, **kernels)),
+        ("tpu", "tpu_pallas", tpu, dict(limit=chips.limit_of_tpu, max_tokens=LARGEST, **kernels)),
+        ("tpu", "tpu_xla", accelerators.xla_for_tpu, {}),
     )
-    for name, way, facts in ways:
-        function, devices = partial(accelerators.permute, way=way), (name[:3],)
-        yield Row(op, name, function, devices, dtypes=SORTABLE, ragged=True, **facts)
+    for device, name, way, facts in ways:
+        function = partial(accelerators.permute, way=way)
+        yield Row(op, name, function, (device,), dtypes=SORTABLE, ragged=True, **facts)
     yield Row(op, "native", permute, dtypes=dtypes, masks=True, ragged=True)
 
 
 ROWS = (
     *(row for op in PERMUTING for row in permuting(op)),
-    Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
-    Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
+    Row("damped_ema", "chunked", damped_ema, masks=True),
+    Row("damped_ema", "fft", ema.fft, masks=True),
     Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, dynamic=True),
     Row("max_exchange", "native", max_exchange, masks=True),
     Row("sinkhorn", "loop", sinkhorn, dynamic=True),

@@ -21,6 +21,11 @@ def exporting():
     return False
 
 
+def shape(x):
+    """The sizes of `x`, None for one that is not known."""
+    return tuple(x.shape)
+
+
 ROWS = (
     Row("channel_shift", "native", permute, **ANY_TOKENS),
     *(Row(op, "native", permute, dtypes=SORTABLE, **ANY_TOKENS) for op in SORTING),

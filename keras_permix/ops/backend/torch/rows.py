@@ -9,6 +9,7 @@ from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, permute_by_triton
 from keras_permix.ops.backend.torch.tracing import exporting as exporting
 from keras_permix.ops.backend.torch.tracing import hardware as hardware
+from keras_permix.ops.backend.torch.tracing import shape as shape
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 

@@ -19,6 +19,11 @@ def hardware(x):
     return Hardware(x.device.type if compiling() or has_data(x) else "meta")
 
 
+def shape(x):
+    """The sizes of `x`, of which a compiler may have some as symbols."""
+    return tuple(x.shape)
+
+
 def has_data(x):
     """Whether `x` holds numbers now, on whatever device."""
     return not (compiling() or x.is_meta or isinstance(x, FakeTensor))
