@@ -5,10 +5,12 @@ import os
 from dataclasses import replace
 
 import keras
+import numpy as np
 import pytest
 
 from keras_permix import ops
 from tests.accelerators.triton_cases import CASES, DTYPES, check, check_second
+from tests.oracle import permutations as oracle
 
 pytestmark = [
     pytest.mark.interpreted,
@@ -45,6 +47,24 @@ def test_kernels_are_the_oracle(case, dtype, triton_launches):
 def test_second_derivatives_are_the_oracles(case):
     op, shape, arguments, _ = CASES[case]
     check_second(op, shape, arguments)
+
+
+def test_function_transforms_are_served_without_kernels(triton_launches):
+    import torch
+
+    many, steps = np.random.default_rng(0).normal(size=(3, 2, 8, 4)).astype("float32"), (0, 1, 2, 3)
+
+    def loss(x):
+        return (ops.csp(x, steps, 2) ** 3).sum()
+
+    gradients = torch.func.vmap(torch.func.grad(loss))(torch.from_numpy(many))
+    assert triton_launches == []
+    for x, gradient in zip(many, gradients, strict=True):
+        at = oracle.csp(x, steps, 2)
+        expected = oracle.gradient(3 * oracle.values(x, at) ** 2, at)
+        np.testing.assert_array_equal(gradient, expected)
+    ops.csp(torch.from_numpy(many[0]), steps, 2)
+    assert triton_launches, "which serve outside of a transform"
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.

@@ -10,6 +10,7 @@ from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, pe
 from keras_permix.ops.backend.torch.tracing import exporting as exporting
 from keras_permix.ops.backend.torch.tracing import hardware as hardware
 from keras_permix.ops.backend.torch.tracing import shape as shape
+from keras_permix.ops.backend.torch.tracing import transformed
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
@@ -19,6 +20,7 @@ TRITON = dict(
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
     exported=False,
+    limit=transformed,
 )
 NUMPY = dict(
     devices=("cpu",),

@@ -19,6 +19,13 @@ def hardware(x):
     return Hardware(x.device.type if compiling() or has_data(x) else "meta")
 
 
+def transformed(call):
+    """What keeps a call from kernels whose gradients `torch.func` cannot transform."""
+    if compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+        return None
+    return "it does not serve the transforms of `torch.func`"
+
+
 def shape(x):
     """The sizes of `x`, of which a compiler may have some as symbols."""
     return tuple(x.shape)
