@@ -20,6 +20,7 @@ PAGES = (
     "benchmarks/README.md",
     "benchmarks/waiting.md",
     "docs/data.md",
+    "docs/distributed.md",
     "docs/export.md",
     "docs/lra.md",
     "docs/mixers.md",

@@ -84,6 +84,7 @@ def verify_on(backend, presets):
         **os.environ,
         "KERAS_BACKEND": backend,
         "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONIOENCODING": "utf-8",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, "-m", "keras_permix.cli", "verify", "--here", *presets]
@@ -91,7 +92,7 @@ def verify_on(backend, presets):
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
         subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+            command, env=environment, stdout=subprocess.PIPE, stderr=said, encoding="utf-8"
         ) as process,
     ):
         for line in process.stdout or ():

@@ -98,7 +98,7 @@ def current_commit() -> str | None:
 def _git(folder, *arguments):
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+            ["git", *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8"
         )
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -221,6 +221,8 @@ def test_plans_of_schedules_are_plans_of_steps():
         steps = tuple(ops.shift_steps("linear", tokens, 4).tolist())
         assert Plan(schedule, 2).at(tokens) == Plan(steps, 2).at(tokens)
     assert schedule.at(8) is schedule.at(8)
+    steps = (9, -1, 10**12, 0)
+    assert Plan(steps, 2).at(8).steps is Plan(steps, 2).at(8).steps, "reduced once"
 
 
 def test_a_mask_is_what_is_not_zero():

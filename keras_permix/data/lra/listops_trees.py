@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-PADDING = 0
 FIRST_DIGIT = 1  # "0" to "9" are the tokens 1 to 10,
-MIN, MAX, MED, SM = OPERATORS = range(11, 15)
+MIN, MAX, MED, SM = range(11, 15)
 CLOSE = 15
 
 

@@ -247,19 +247,3 @@ def _lines(canvas, index, starts, ends, radius, brightness):
     row, _ = np.nonzero(inside)
     y, x = pixels[inside].astype(int).T
     np.maximum.at(canvas, (index[row], y, x), values[inside].astype("float32"))
-
-
-def path_masks(pictures: Pictures, rules: Rules) -> np.ndarray:
-    """Which path goes through each pixel, gaps included: uint8, 1 and 2 for the long ones."""
-    size = rules.image_size
-    masks = np.zeros((len(pictures.labels), size, size), "uint8")
-    corners = np.stack([pictures.starts, pictures.ends], axis=3)
-    count, paths = corners.shape[:2]
-    corners = corners.reshape(count, paths, -1, 2)
-    share = np.linspace(0, 1, 4 + 4 * int(rules.dash_length + max(rules.gaps)))[:, None]
-    points = corners[:, :, :-1, None] * (1 - share) + corners[:, :, 1:, None] * share
-    for path in reversed(range(paths)):
-        index, *_ = where = np.nonzero(~np.isnan(points[:, path, ..., 0]))
-        y, x = np.rint(points[:, path][tuple(where)]).astype(int).T
-        masks[index, y, x] = path + 1
-    return masks

@@ -1,5 +1,6 @@
 """What is known before any tensor is: plans and index tables, made in NumPy."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,9 +39,12 @@ class Plan(NamedTuple):
 
 def steps_at(steps, tokens):
     """A tuple of steps from 0 to `tokens` - 1, from one of any integers or a `ShiftSchedule`."""
-    if isinstance(steps, tuple):
-        return tuple(step % max(tokens, 1) for step in steps)
-    return steps.at(tokens)
+    return _reduced(steps, tokens) if isinstance(steps, tuple) else steps.at(tokens)
+
+
+@lru_cache(maxsize=256)
+def _reduced(steps, tokens):
+    return tuple(step % max(tokens, 1) for step in steps)
 
 
 def remainders(numbers, divisor, to_tensor, bits, digit):

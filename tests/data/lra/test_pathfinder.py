@@ -7,7 +7,7 @@ import pytest
 
 from keras_permix.data import Pipeline, cached, generated_pathfinder, load_pathfinder, read_image
 from keras_permix.data.lra import pathfinder
-from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels, path_masks
+from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels
 
 HERE = Path(__file__).parent
 SMALL = dict(train=12, validation=4, test=4, contour_length=5, distractors=2)
@@ -189,3 +189,19 @@ def test_bad_numbers(changes, rule, monkeypatch):
     monkeypatch.setattr(pathfinder, "AT_ONCE", 1)
     with pytest.raises(ValueError, match=rule):
         generated_pathfinder(**{"image_size": 32, **SMALL, **changes})
+
+
+def path_masks(pictures, rules):
+    """Which path goes through each pixel, gaps included: uint8, 1 and 2 for the long ones."""
+    size = rules.image_size
+    masks = np.zeros((len(pictures.labels), size, size), "uint8")
+    corners = np.stack([pictures.starts, pictures.ends], axis=3)
+    count, paths = corners.shape[:2]
+    corners = corners.reshape(count, paths, -1, 2)
+    share = np.linspace(0, 1, 4 + 4 * int(rules.dash_length + max(rules.gaps)))[:, None]
+    points = corners[:, :, :-1, None] * (1 - share) + corners[:, :, 1:, None] * share
+    for path in reversed(range(paths)):
+        index, *_ = where = np.nonzero(~np.isnan(points[:, path, ..., 0]))
+        y, x = np.rint(points[:, path][tuple(where)]).astype(int).T
+        masks[index, y, x] = path + 1
+    return masks

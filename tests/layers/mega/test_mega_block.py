@@ -361,7 +361,9 @@ def test_unknown_length_is_checked_when_it_is_known(attention, message, jit):
     model.compile(jit_compile=jit and keras.config.backend() != "torch")
     for tokens in (10, 5):
         model.predict(X[:, :tokens], verbose=0)
-    with pytest.raises(Exception, match=f"(?s){'' if jit else message}"):
+    if jit and keras.config.backend() == "tensorflow":  # whose XLA meets the reshape first
+        message = "_check_length|Input to reshape is a tensor with 144 values"
+    with pytest.raises(Exception, match=f"(?s){message}"):
         model.predict(X, verbose=0)
 
 
