@@ -1,7 +1,7 @@
 """`permix bench ops`: operators against their references, a copy, and attention on their tensor."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_permix._typing import StrPath
 from keras_permix.bench.memory import peak_megabytes
@@ -9,20 +9,30 @@ from keras_permix.bench.timing import medians
 
 SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
 TEXT = (32, 512, 256)
-MASKED = ", masked"  # from an eighth of the tokens to all of them are real
+
+
+class Case(NamedTuple):
+    """An operator, the shapes of its tensor, and whether it has a mask."""
+
+    operator: str
+    shapes: tuple[tuple[int, int, int], ...]
+    masked: bool = False  # from an eighth of the tokens to all of them are real
+    gaps: bool = False  # these are in any places, and not the first ones
+
+
 CASES = {
-    "csp, pairs": (SHORT, VISION),
-    "channel shift": (SHORT,),
-    "full sort": (SHORT, LONG, LONGER),
-    "max exchange": (LONG,),
-    "simple attention": (LONG, LONGER),
-    "damped EMA": (LONG,),
-    "csp, pairs, masked": (TEXT,),
-    "csp, pairs, masked with gaps": (TEXT,),
-    "channel shift, masked": (TEXT,),
-    "groups of 8, masked": (TEXT,),
-    "full sort, masked": (TEXT,),
-    "max exchange, masked": (TEXT,),
+    "csp, pairs": Case("csp, pairs", (SHORT, VISION)),
+    "channel shift": Case("channel shift", (SHORT,)),
+    "full sort": Case("full sort", (SHORT, LONG, LONGER)),
+    "max exchange": Case("max exchange", (LONG,)),
+    "simple attention": Case("simple attention", (LONG, LONGER)),
+    "damped EMA": Case("damped EMA", (LONG,)),
+    "csp, pairs, masked": Case("csp, pairs", (TEXT,), masked=True),
+    "csp, pairs, masked with gaps": Case("csp, pairs", (TEXT,), masked=True, gaps=True),
+    "channel shift, masked": Case("channel shift", (TEXT,), masked=True),
+    "groups of 8, masked": Case("groups of 8", (TEXT,), masked=True),
+    "full sort, masked": Case("full sort", (TEXT,), masked=True),
+    "max exchange, masked": Case("max exchange", (TEXT,), masked=True),
 }
 ROUNDING = ("simple attention", "damped EMA")  # the others move values
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the greatest value
@@ -72,14 +82,14 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     from keras_permix.bench.runners import runners
 
     size = 4 if dtype == "float32" else 2  # bytes
-    for shape in CASES[case]:
+    for shape in CASES[case].shapes:
         x = np.random.default_rng(0).normal(size=shape)
         x = keras.ops.convert_to_tensor(x, dtype)
-        operator, reference, chosen = _functions(case, x)
+        operator, reference, chosen = _functions(CASES[case], x)
         best, reference = runners(operator, x), runners(reference, x)
         _check_equal(best, reference, TOLERANCES[dtype] if case in ROUNDING else 0, case, shape)
         copy = runners(keras.ops.negative, x)[0]
-        rivals = {name: runners(rival, x)[1] for name, rival in _rivals(case, x).items()}
+        rivals = {name: runners(rival, x)[1] for name, rival in _rivals(CASES[case], x).items()}
         peak = peak_megabytes(best[1])
         times = medians([*reference, *best, copy, *rivals.values()], repeats)
         reference_forward, reference_both, forward, both, copied, *left = times
@@ -145,15 +155,14 @@ def _functions(case, x):
     from keras_permix import ops
     from keras_permix.bench.rivals import in_heads, on_heads, quadratic_attention
 
-    if case == "simple attention":
+    if case.operator == "simple attention":
         chosen = ops.explain("simple_attention", *[in_heads(x)] * 3).chosen
         return on_heads(ops.simple_attention), on_heads(quadratic_attention), chosen
-    plain, masked, how = case.partition(MASKED)
-    op, arguments = _call(plain, x)
-    mask_of = _masks(x, gaps=bool(how)) if masked else None
+    op, arguments = _call(case.operator, x)
+    mask_of = _masks(x, case.gaps) if case.masked else None
 
     def mask(x):
-        return dict(mask=mask_of(x)) if masked else {}
+        return dict(mask=mask_of(x)) if mask_of else {}
 
     def call(x, implementation=None):
         return op(x, *arguments, **mask(x), implementation=implementation)
@@ -164,13 +173,13 @@ def _functions(case, x):
     return call, lambda x: call(x, reference), chosen
 
 
-def _call(case, x):
+def _call(operator, x):
     """An operator of one tensor, and its other arguments."""
     import keras
 
     from keras_permix import layers, ops
 
-    if case == "damped EMA":
+    if operator == "damped EMA":
         layer = layers.DampedEMA()
         layer.build(x.shape)
         return ops.damped_ema, [keras.ops.copy(weight) for weight in layer.parameters]
@@ -181,7 +190,7 @@ def _call(case, x):
         "groups of 8": (ops.group_sort, (8,)),
         "full sort": (ops.slice_sort, ()),
         "max exchange": (ops.max_exchange, ()),
-    }[case]
+    }[operator]
 
 
 def _masks(x, gaps):
@@ -214,9 +223,8 @@ def _rivals(case, x):
         "linear_attention": on_heads(linear_attention),
         "fourier": fourier_transform,
     }
-    plain, masked, _ = case.partition(MASKED)
-    if masked:
-        functions["unmasked"] = _functions(plain, x)[0]
-    if case == "full sort":
+    if case.masked:
+        functions["unmasked"] = _functions(Case(case.operator, case.shapes), x)[0]
+    elif case.operator == "full sort":
         functions["sort"] = lambda x: keras.ops.sort(x, axis=1)
     return functions

@@ -28,7 +28,8 @@ def read(path):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(bench_ops, "CASES", dict.fromkeys(bench_ops.CASES, ((2, 8, 4),)))
+    small = {name: case._replace(shapes=((2, 8, 4),)) for name, case in bench_ops.CASES.items()}
+    monkeypatch.setattr(bench_ops, "CASES", small)
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
     size = dict(num_classes=10, image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
