@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_permix._typing import StrPath, Tensor
@@ -17,12 +16,12 @@ from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.ops.reference.precision import full_precision
 from keras_permix.zoo.heads import pool_tokens
+from keras_permix.zoo.mega_stream import read_on
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
     check_sequence_config,
-    check_tokens,
     join_pairs,
     sequence_inputs,
 )
@@ -206,33 +205,7 @@ class MEGA(SequenceClassifier):
         >>> tuple(features.shape), tuple(logits.shape), int(state["position"])
         ((1, 1, 16), (1, 2), 3)
         """
-        config = self._zoo_config
-        if config["pairs"] or config["image_size"]:
-            raise ValueError(
-                "`stream` needs a model of single texts. "
-                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
-            )
-        if not ops.is_tensor(tokens):
-            tokens = np.asarray(tokens)
-            check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_length": np.inf})
-        blocks = [self.get_layer(f"block_{index}") for index in range(config["depth"])]
-        start: dict[str, Any] = {
-            "blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)
-        }  # fmt: skip
-        _check_state(state, start, tokens.shape[0])
-        state = start if state is None else state
-        x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
-        for block, before in zip(blocks, state["blocks"], strict=True):
-            x, after = block.stream(x, before)
-            states.append(after)
-        normed = self.get_layer("norm")(x) if config["norm_first"] else x
-        total = state["total"] + ops.sum(_in_full(normed), axis=1)
-        position = state["position"] + tokens.shape[1]
-        logits = total / ops.cast(position, total.dtype)
-        for name in HEAD:
-            logits = self.get_layer(name)(logits)
-        total = ops.stop_gradient(total)
-        return x, logits, {"blocks": states, "total": total, "position": position}
+        return read_on(self, HEAD, tokens, state)
 
 
 @zoo_model
@@ -249,22 +222,6 @@ class CSPMEGA(MEGA):
     """
 
     default_mixer = {"name": "csp", "group_size": None}
-
-
-def _check_state(state, start, texts):
-    """Check that a state is what `stream` gave, for as many texts."""
-    if state is None:
-        return
-    if not isinstance(state, dict) or state.keys() != start.keys():
-        raise ValueError(
-            f"`state` must be what `stream` gave before, or None. Received: {str(state)[:100]}"
-        )
-    before = state["total"].shape[0]
-    if isinstance(texts, int) and isinstance(before, int) and texts != before:
-        raise ValueError(
-            "`tokens` must be of the texts that `state` is of. "
-            f"Received: tokens of {texts}, state of {before}"
-        )
 
 
 def _embed(tokens, mask, config, dtype):
@@ -312,11 +269,7 @@ def _pool(x, mask, config, dtype):
     """The mean of the real tokens, in full precision, since there are many."""
     if config["norm_first"]:
         x = normalize(make_norm(config["norm"], dtype=dtype, name="norm"), x, mask)
-    return pool_tokens(_in_full(x), "mean", mask)
-
-
-def _in_full(x):
-    return ops.cast(x, full_precision(x.dtype))
+    return pool_tokens(ops.cast(x, full_precision(x.dtype)), "mean", mask)
 
 
 def _make_head(config, dtype):
