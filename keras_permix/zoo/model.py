@@ -199,7 +199,8 @@ class ZooModel(CheckedInputs, keras.Model):
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
                 whose position table and shift steps are resized (weights of other models for each
                 patch grow with a larger one), or the `name` of the model, which is new unless it is
-                given. `None`: as in the preset.
+                given. A `mixer` of the preset's own name, or a dict without any, keeps those of its
+                arguments that are not given. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.

@@ -251,7 +251,7 @@ class SimpleTRON(SequenceClassifier):
                 assign_copy(weight, values[weight.path])
         transfer_trainable(self, model)
         for layer in model.layers:
-            if freeze and isinstance(layer, MixerBlock):
+            if freeze and isinstance(layer, MixerBlock) and hasattr(layer.mixer, "qkv_dense"):
                 layer.mixer.qkv_dense.trainable = False
         return model
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix import swap_mixer
 from keras_permix.zoo import SimpleTRON
 from tests.harness import assert_close, to_numpy
 from tests.harness.models import fit_once
@@ -149,6 +150,13 @@ def test_frozen_queries_keys_and_values_stay():
     assert same == frozen
     thawed = model.with_attention("softmax").non_trainable_weights
     assert [weight.path for weight in thawed] == ["token_embedding/embeddings"]
+
+
+def test_blocks_without_queries_have_none_to_freeze():
+    model = swap_mixer(tiny("SimpleTRON").with_attention("softmax"), "csp", layers=[1])
+    other = model.with_attention("softmax", freeze=True)
+    frozen = [weight.path for weight in other.non_trainable_weights]
+    assert frozen == [f"block_0/attention/qkv/{kind}" for kind in ("kernel", "bias")]
 
 
 def test_a_projection_that_is_new_and_one_without_a_place():

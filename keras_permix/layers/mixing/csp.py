@@ -102,8 +102,8 @@ class CSP(TokenMixer):
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
                 "`group_size` must divide the number of tokens, a class token included. "
-                "`ragged=True` allows a last group that is shorter; or choose another "
-                "`group_size`, size or pooling. "
+                "`ragged=True` (of a model, `mixer={'name': 'csp', 'ragged': True}`) allows a last "
+                "group that is shorter; or choose another `group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
         shift = self._steps_of_moves(input_shape)

@@ -223,3 +223,18 @@ def test_damaged_weights_warn_of_nothing(preset):
         warnings.simplefilter("always")
         refuses(preset, "without 1 weights")
     assert not caught
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("csp", {"name": "csp", "shift": "linear_code"}),
+        ({"ragged": True}, {"name": "csp", "shift": "linear_code", "ragged": True}),
+        ({"name": "csp", "shift": "unit"}, {"name": "csp", "shift": "unit"}),
+        ("slice_sort", {"name": "slice_sort"}),
+    ],
+)
+def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(given, expected, tmp_path):
+    tiny("ViT", mixer={"name": "csp", "shift": "linear_code"}).save_to_preset(tmp_path / "p")
+    model = zoo.ViT.from_preset(tmp_path / "p", mixer=given)
+    assert model.get_config()["mixer"] == expected
