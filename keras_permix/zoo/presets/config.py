@@ -119,3 +119,17 @@ def _check_policy(value, path):
             f"Received: {path} with class_name={value.get('class_name')!r}, "
             f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
         )
+
+
+def with_own_mixer(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of a configuration, whose mixer, if it has the same name, keeps its other arguments.
+
+    The weights were trained with these.
+    """
+    own, given = config.get("mixer"), changes.get("mixer")
+    given = {"name": given} if isinstance(given, str) else given
+    if not isinstance(own, dict) or not isinstance(given, dict):
+        return changes
+    if given.get("name", own["name"]) != own["name"]:
+        return changes
+    return {**changes, "mixer": {**own, **given}}

@@ -11,7 +11,12 @@ from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
 from keras_permix.safe_files import recover_folder
-from keras_permix.zoo.presets.config import check_arguments, is_quantized, model_class
+from keras_permix.zoo.presets.config import (
+    check_arguments,
+    is_quantized,
+    model_class,
+    with_own_mixer,
+)
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -151,7 +156,7 @@ def load_preset(
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
     _check_overrides(found, config, overrides)
-    overrides = _of_the_same_mixer(config, overrides)
+    overrides = with_own_mixer(config, overrides)
     if info.files:
         info.files.verify(skip=(WEIGHTS_FILE,))
         config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
@@ -287,20 +292,6 @@ def _check_overrides(cls, config, overrides):
             "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
             f"Received: {overrides}"
         )
-
-
-def _of_the_same_mixer(config, overrides):
-    """Overrides, whose mixer, if it is that of the preset, has what it is not told from there.
-
-    Its weights were trained with these arguments.
-    """
-    own, given = config.get("mixer"), overrides.get("mixer")
-    given = {"name": given} if isinstance(given, str) else given
-    if not isinstance(own, dict) or not isinstance(given, dict):
-        return overrides
-    if given.get("name", own["name"]) != own["name"]:
-        return overrides
-    return {**overrides, "mixer": {**own, **given}}
 
 
 def _unknown(preset, name, cls):

@@ -5,6 +5,11 @@ from typing import Any
 from keras_permix._typing import Model
 from keras_permix.layers.parts.copies import assign_copy
 
+RULE = (
+    "A preset's weights fit another head, another size where the model can resize, and arguments "
+    "that shape no weight. Pass `load_weights=False` to change more."
+)
+
 
 def transfer_weights(
     source: Model, target: Model, overrides: dict[str, Any], new_head: bool = False
@@ -21,9 +26,17 @@ def transfer_weights(
         new_head: Whether a head for as many outputs keeps its fresh weights, too.
 
     Raises:
-        ValueError: if another weight has no counterpart of its shape.
+        ValueError: if another weight has no counterpart of its shape, or `target` lacks blocks.
     """
     weights = {weight.path: weight for weight in source.weights}
+    blocks, places = (
+        {path.split("/")[0] for path in paths if path.startswith("block_")}
+        for paths in (weights, [weight.path for weight in target.weights])
+    )
+    if lost := blocks - places:
+        raise ValueError(
+            f"{RULE} Received: {overrides}, with which {', '.join(sorted(lost))} would be left out"
+        )
     new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
@@ -33,10 +46,8 @@ def transfer_weights(
             value = target.transferred(weight, value, source)
         if value is None or tuple(value.shape) != tuple(weight.shape):
             raise ValueError(
-                "A preset's weights fit another head, another size where the model can resize, and "
-                "arguments that shape no weight. Pass `load_weights=False` to change more. "
-                f"Received: {overrides}, with which `{weight.path}` is {tuple(weight.shape)} "
-                f"instead of {None if value is None else tuple(value.shape)}"
+                f"{RULE} Received: {overrides}, with which `{weight.path}` is "
+                f"{tuple(weight.shape)} instead of {None if value is None else tuple(value.shape)}"
             )
         assign_copy(weight, value)
 

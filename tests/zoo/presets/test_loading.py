@@ -238,3 +238,9 @@ def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(given, e
     tiny("ViT", mixer={"name": "csp", "shift": "linear_code"}).save_to_preset(tmp_path / "p")
     model = zoo.ViT.from_preset(tmp_path / "p", mixer=given)
     assert model.get_config()["mixer"] == expected
+
+
+def test_no_trained_block_is_left_out(original):
+    refuses(original, r"depth': 1.*with which block_1 would be left out", depth=1)
+    fresh = zoo.CSPViT.from_preset(original, depth=1, load_weights=False)
+    assert fresh.get_config()["depth"] == 1

@@ -46,8 +46,7 @@ precision = "mixed_bfloat16"
 validation_samples = 2000
 paper = dict(
     top1="51.77 %",
-    note="Sliceformer paper, Table 4: a ViT of 18.5 M parameters with SliceSort for attention; "
-    "this model has 3.3 M.",
+    note="Sliceformer paper, Table 4: a ViT of 18.5 M parameters with SliceSort for attention.",
 )
 
 _augmentation = dict(crop_padding=8, flip=True, erasing=0.25, mixup=0.8, cutmix=1.0)
