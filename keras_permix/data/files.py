@@ -22,6 +22,7 @@ SHA256 = {
     "sst2.jsonl.xz": "730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d",
     "qm9.csv.xz": "86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13",
     "esol.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
+    "delaney-processed.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
     # As their authors give them away; from Keras 3.15 and TensorFlow Datasets 4.9.
     "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",

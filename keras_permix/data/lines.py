@@ -5,12 +5,16 @@ import gzip
 import io
 import json
 import lzma
+import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from keras_permix.data.files import need_folder, read_file
+from keras_permix.data.files import DATA_VARIABLE, read_file
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
+Rows = list[dict[str, Any]]
 
 
 def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
@@ -21,8 +25,7 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
     Args:
         name: What the set is called.
-        known: Dict from names of sets to `train`, `test` and `splits` of their files, and to
-            `columns`, their names, where a file has no header.
+        known: Dict from names of sets to the `Files` that they may come in.
         data_dir: Folder of the files, or `None`.
         train, test: Files of a set that is not known; they may be the same one.
         splits: What the rows of either part say under "split"; `None`: all rows of the file.
@@ -35,16 +38,27 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         FileNotFoundError: for a missing file.
     """
     if train is None and test is None and name in known:
-        files = known[name]
-        names = (files["train"], files["test"])
-        folder = need_folder(data_dir, names)
-        return _parts(folder, names, files["splits"], files.get("columns"))
+        folder, files = _find(data_dir, known[name])
+        return _parts(folder, files)
     if train is None or test is None:
         raise ValueError(
             f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
             f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
         )
-    return _parts(Path(data_dir or "."), (train, test), splits)
+    return _parts(Path(data_dir or "."), Files(train, test, splits))
+
+
+def _find(data_dir, forms):
+    """The folder of a set, and the first of its forms that lies there."""
+    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    for files in forms if folder else ():
+        if all(Path(folder, name).exists() for name in (files.train, files.test)):
+            return Path(folder), files
+    names = [" and ".join(dict.fromkeys((files.train, files.test))) for files in forms]
+    raise FileNotFoundError(
+        f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds {', or '.join(names)}. "
+        f"Received: {f'{folder}, without' if folder else 'no folder'}"
+    )
 
 
 def read_rows(path, columns=None):
@@ -65,16 +79,33 @@ def read_rows(path, columns=None):
         ) from error
 
 
-def _parts(folder, names, splits, columns=None):
-    read = {name: read_rows(folder / name, columns) for name in dict.fromkeys(names)}
+class Files(NamedTuple):
+    """Where the two parts of a set lie, one form of it.
+
+    Args:
+        train, test: Files, or folders, relative to the folder of the data; they may be the same.
+        splits: What the rows of either part say under "split"; `None`: all rows are of the part.
+        read: Function from a path to its rows, dicts.
+    """
+
+    train: str
+    test: str
+    splits: tuple[str | None, str | None] = (None, None)
+    read: Callable[[Path], Rows] = read_rows
+
+
+def _parts(folder, files):
+    names = (files.train, files.test)
+    rows = {name: files.read(folder / name) for name in dict.fromkeys(names)}
     parts = [
-        [row for row in read[name] if split is None or row.get("split") == split]
-        for name, split in zip(names, splits, strict=True)
+        [row for row in rows[name] if split is None or row.get("split") == split]
+        for name, split in zip(names, files.splits, strict=True)
     ]
     if not all(parts):
         raise ValueError(
             "`train` and `test` must hold a row each. "
-            f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with splits={splits}"
+            f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
+            f"splits={files.splits}"
         )
     return parts
 

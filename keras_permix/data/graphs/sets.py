@@ -14,13 +14,13 @@ from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
-from keras_permix.data.lines import read_parts
+from keras_permix.data.lines import Files, read_parts
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
 TEST_FRACTION = 0.1
 FILES = {
-    name: {"train": file, "test": file, "splits": (None, None)}
-    for name, file in {"esol": "esol.csv", "qm9": "qm9.csv.xz"}.items()
+    "esol": tuple(Files(file, file) for file in ("esol.csv", "delaney-processed.csv")),
+    "qm9": (Files("qm9.csv.xz", "qm9.csv.xz"),),
 }
 # set -> target -> the column of its file, and what that is multiplied by
 TARGETS = {

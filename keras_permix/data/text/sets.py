@@ -7,23 +7,10 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes
-from keras_permix.data.lines import read_parts
+from keras_permix.data.lines import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts
 
 SENTIMENT = ("negative", "positive")
-# name -> files, and what the rows of each part say under "split"
-FILES = {
-    "ag_news": {
-        "train": "ag_news_csv/train.csv", "test": "ag_news_csv/test.csv", "splits": (None, None),
-        "columns": ("class", "title", "description"),
-    },
-    "imdb": {
-        "train": "imdb_train.jsonl.xz", "test": "imdb_test.jsonl.xz", "splits": (None, None)
-    },
-    "sst2": {
-        "train": "sst2.jsonl.xz", "test": "sst2.jsonl.xz", "splits": ("train", "validation")
-    },
-}  # fmt: skip
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
 
@@ -46,9 +33,8 @@ def load_texts(
     from 0, or a name.
 
     Args:
-        name: `"ag_news"` (title and description as one text; its files `train.csv` and `test.csv`
-            lie in the sub-folder `ag_news_csv`, as its archive has them), `"imdb"`, `"sst2"`, or a
-            name of your own with the files `train` and `test`.
+        name: `"ag_news"` (title and description as one text), `"imdb"`, `"sst2"` (tested on what
+            GLUE calls "dev"), or a name of your own with the files `train` and `test`.
         max_length: Tokens of a padded sequence; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         fields: `("text",)`, or two names for pairs of texts.
@@ -83,8 +69,6 @@ def load_texts(
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
     parts = read_parts(name, FILES, data_dir, **files)
-    if name == "ag_news" and not files:
-        parts = [[_news(row) for row in rows] for rows in parts]
     for row in (row for rows in parts for row in rows):
         _check_row(row, fields)
     given = [str(row["label"]) for rows in parts for row in rows]
@@ -133,9 +117,14 @@ def _numbers(count, given):
     return {label: int(label) for label in set(given) if label.isdecimal() and int(label) < count}
 
 
+def _read_news(path):
+    """AG News, as its archive has it: class, title, description, without a header."""
+    return [_news(row) for row in read_rows(path, ("class", "title", "description"))]
+
+
 def _news(row):
     """A row of AG News as one of any set; a backslash there stands for the end of a line."""
-    values = [row[column] for column in FILES["ag_news"]["columns"]]
+    values = list(row.values())
     if values[0] not in {"1", "2", "3", "4"} or None in values or None in row:
         raise ValueError(
             "A row of AG News must be a class from 1 to 4, a title and a description. "
@@ -143,6 +132,40 @@ def _news(row):
         )
     text = " ".join(values[1:]).replace("\\n", " ").replace("\\", " ")
     return {"text": text, "label": TOPICS[int(values[0]) - 1]}
+
+
+def _read_glue(path):
+    """SST-2, as GLUE has it: "sentence", which ends in a blank, and "label"."""
+    return [
+        {"text": row.get("sentence", "").strip(), "label": row.get("label")}
+        for row in read_rows(path)
+    ]
+
+
+def _read_reviews(folder):
+    """IMDB, as its archive has it: a folder per class of files "NUMBER_RATING.txt"."""
+    rows = []
+    for label, name in zip(SENTIMENT, ("neg", "pos"), strict=True):
+        files = sorted(
+            (folder / name).glob("*_*.txt"), key=lambda file: int(file.stem.split("_")[0])
+        )
+        texts = [file.read_text(encoding="utf-8") for file in files]
+        rows += [{"text": text, "label": label} for text in texts]
+    return rows
+
+
+# name -> the forms that it comes in: ours, of one file a part, and that of its archive
+FILES = {
+    "ag_news": (Files("ag_news_csv/train.csv", "ag_news_csv/test.csv", read=_read_news),),
+    "imdb": (
+        Files("imdb_train.jsonl.xz", "imdb_test.jsonl.xz"),
+        Files("aclImdb/train", "aclImdb/test", read=_read_reviews),
+    ),
+    "sst2": (
+        Files("sst2.jsonl.xz", "sst2.jsonl.xz", ("train", "validation")),
+        Files("SST-2/train.tsv", "SST-2/dev.tsv", read=_read_glue),
+    ),
+}
 
 
 def _check_row(row, fields):

@@ -149,6 +149,15 @@ def test_a_known_set_is_split_by_its_seed(esol):
     assert other.tolist() != test.targets.tolist()
 
 
+def test_esol_by_its_first_name(esol, monkeypatch):
+    targets = load_graphs("esol", esol).test[0].targets
+    file = (esol / "esol.csv").rename(esol / "delaney-processed.csv")
+    with pytest.raises(ValueError, match="delaney-processed.csv"):  # which is not the real one
+        load_graphs("esol", esol)
+    monkeypatch.setitem(SHA256, file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+    np.testing.assert_array_equal(load_graphs("esol", esol).test[0].targets, targets)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "rule"),
     [

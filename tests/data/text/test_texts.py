@@ -212,7 +212,46 @@ def test_known_set_without_its_files(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* sst2.jsonl.xz"):
         load_texts("sst2", 5)
-    with pytest.raises(FileNotFoundError, match="must exist. Received: .*sst2.jsonl.xz"):
+    forms = r"holds sst2.jsonl.xz, or SST-2/train.tsv and SST-2/dev.tsv. Received: .*without"
+    with pytest.raises(FileNotFoundError, match=forms):
+        load_texts("sst2", 5, tmp_path)
+
+
+def parts_of(data):
+    """The texts and the names of their classes, of training and test."""
+    return [
+        list(zip(part[0].texts, [data.labels[label] for label in part[0].labels], strict=True))
+        for part in (data.train, data.test)
+    ]
+
+
+def test_imdb_as_its_archive_has_it(tmp_path):
+    for part, texts in {"train": ("bad", "good"), "test": ("worse", "schön")}.items():
+        for label, rating, text in zip(("neg", "pos"), (1, 10), texts, strict=True):
+            folder = tmp_path / "aclImdb" / part / label
+            folder.mkdir(parents=True)
+            for number in (10, 9):  # in the order of numbers, not of names
+                (folder / f"{number}_{rating}.txt").write_text(f"{text} {number}", "utf-8")
+    (tmp_path / "aclImdb" / "train" / "unsup").mkdir()
+    (tmp_path / "aclImdb" / "train" / "unsup" / "0_0.txt").write_text("not labeled")
+    train, test = parts_of(load_texts("imdb", 5, tmp_path))
+    assert train == [
+        (f"{text} {number}", label)
+        for text, label in (("bad", "negative"), ("good", "positive"))
+        for number in (9, 10)
+    ]
+    assert ("schön 9", "positive") in test and len(test) == 4
+
+
+def test_sst2_as_glue_has_it(tmp_path):
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2" / "train.tsv").write_text('sentence\tlabel\nno "wit \t0\na gem \t1\n')
+    (tmp_path / "SST-2" / "dev.tsv").write_text("sentence\tlabel\nfine \t1\n")
+    train, test = parts_of(load_texts("sst2", 5, tmp_path))
+    assert train == [('no "wit', "negative"), ("a gem", "positive")]
+    assert test == [("fine", "positive")]
+    (tmp_path / "SST-2" / "dev.tsv").write_text("text\tclass\nfine\t1\n")
+    with pytest.raises(ValueError, match=r"a text under each of \['text'\], and a `label`"):
         load_texts("sst2", 5, tmp_path)
 
 
