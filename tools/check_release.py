@@ -2,12 +2,14 @@
 
     python tools/check_release.py dist
 
-Names and sizes are those of the files; the wheel is then installed into a fresh environment outside
-of the checkout, and asked for its version, its presets and a model.
+Names and sizes are those of the files; the wheel is then installed with JAX alone into a fresh
+environment outside of the checkout, where the Python that README.md shows must run in the order
+printed, and print what is shown: as it stands, and where Keras is imported first.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,11 +21,8 @@ from pathlib import Path
 
 HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist
 NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description")
-TRIAL = """
-from keras_permix.zoo import CSPViT
-model = CSPViT.from_preset("test")
-print(model.predict(model.make_inputs(0, 1), verbose=0).shape)
-"""
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = "graph,text"  # what README.md has installed for its second snippet, in words before it
 
 
 def check(dist):
@@ -76,19 +75,45 @@ def check_metadata(content):
 
 
 def try_wheel(wheel, folder):
-    """Install a wheel with one backend into a fresh environment, and use it there."""
+    """Install a wheel with one backend into a fresh environment, and use it as README.md says.
+
+    Raises:
+        ValueError: for a snippet that prints something else than is shown.
+        subprocess.CalledProcessError: for a command or a snippet that fails.
+    """
     venv.create(folder / "environment", with_pip=True)
+    shutil.copytree(ROOT / "examples", folder / "examples")
     environment = {**os.environ, "KERAS_HOME": str(folder)}
     for name in ("KERAS_BACKEND", "PYTHONPATH"):
         environment.pop(name, None)
-    for program, *arguments in (
-        ("python", "-m", "pip", "install", "--quiet", f"{wheel}[jax]"),
-        ("permix", "--version"),
-        ("permix", "list"),
-        ("python", "-c", TRIAL),
-    ):
+
+    def run(program, *arguments, **options):
         command = [folder / "environment" / "bin" / program, *arguments]
-        subprocess.run(command, cwd=folder, env=environment, check=True)
+        return subprocess.run(command, cwd=folder, env=environment, check=True, **options)
+
+    def show(snippet, printed):
+        output = run("python", "-c", snippet, stdout=subprocess.PIPE, encoding="utf-8").stdout
+        if output != printed:
+            raise ValueError(f"README.md shows {printed!r} of {snippet}. It printed {output!r}")
+
+    first, *others = snippets((ROOT / "README.md").read_text(encoding="utf-8"))
+    run("python", "-m", "pip", "install", "--quiet", f"{wheel}[jax]")
+    run("permix", "--version")
+    run("permix", "list")
+    show(*first)
+    run("permix", "predict", "cspvit/cifar10_small", "examples/images/cat.png")
+    run("python", "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]")
+    for snippet, printed in others:
+        show(snippet, printed)
+    run("permix", "backend", "jax")
+    for snippet, printed in (first, *others):
+        show(f"import keras\n{snippet}", printed)
+
+
+def snippets(page):
+    """The Python of a page, each with what its `print` is said to print, in a comment beside it."""
+    found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    return [(one, "".join(re.findall(r"print\(.*\)  # (.*\n)", one))) for one in found]
 
 
 if __name__ == "__main__":

@@ -62,3 +62,26 @@ def test_files_that_must_not_be_released():
     tool.check_names(held)
     with pytest.raises(ValueError, match=r"Received: \['tools'\]"):
         tool.check_names([*held, "tools/publish.py"])
+
+
+def test_snippets_are_read_with_what_they_print():
+    page = """One:
+```python
+print(1)  # 1
+x = 2  # no output
+print(x,
+      x)
+```
+```sh
+permix list  # no Python
+```
+```python
+print("a")  # a
+print("b")  # b
+```
+"""
+    one, two = tool.snippets(page)
+    assert one == ("print(1)  # 1\nx = 2  # no output\nprint(x,\n      x)\n", "1\n")
+    assert two[1] == "a\nb\n"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(printed for _, printed in tool.snippets(readme))
