@@ -11,6 +11,12 @@ def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def sha256_of_file(path: StrPath) -> str:
+    """The SHA-256 of a file, which is never in memory as a whole."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_with_sha256(
     path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or fetch it again. "
 ) -> bytes:

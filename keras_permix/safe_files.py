@@ -11,8 +11,10 @@ import shutil
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from keras_permix._typing import StrPath
 
@@ -36,18 +38,9 @@ def write_bytes(path: StrPath, content: bytes) -> None:
     Raises:
         OSError: if the file cannot be written; what stood there is unharmed.
     """
-    target = Path(os.path.realpath(path))
-    partial = _hidden(target, "new")
     try:
-        try:
-            with open(partial, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
-        _flush_folder(target.parent)
+        with replacing_file(path) as file:
+            file.write(content)
     except OSError as error:
         raise OSError(
             f"`{path}` must be a file that can be written. Choose another place, or make room. "
@@ -58,6 +51,28 @@ def write_bytes(path: StrPath, content: bytes) -> None:
 def write_text(path: StrPath, text: str) -> None:
     """Write a text file as `write_bytes` does, in UTF-8 whatever the locale."""
     write_bytes(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
+    """Give an empty file to write, which takes the place of `path` when all is written.
+
+    A link to a file stays a link.
+
+    Raises:
+        OSError: if the file cannot be written; what stood there is unharmed.
+    """
+    target = Path(os.path.realpath(path))
+    partial = _hidden(target, "new")
+    try:
+        with open(partial, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    _flush_folder(target.parent)
 
 
 @contextlib.contextmanager
@@ -119,15 +134,21 @@ def hold_folder(folder: StrPath) -> bool:
     """Lock a folder for this process, until `release_folder` or its end.
 
     Returns:
-        Whether it is this process's now. Where a file system knows no locks, it always is.
+        Whether it is this process's now. Where nothing can be locked it always is, with a warning.
     """
     path = _lock_in(folder)
     if path.exists() and _held.get(path, (None,))[0] == os.getpid():
         return True
     descriptor = _open_lock(path)
-    if not _lock(descriptor, wait=False):
+    locked = _lock(descriptor, wait=False)
+    if locked is False:
         os.close(descriptor)
         return False
+    if locked is None:
+        warnings.warn(
+            f"`{folder}` cannot be locked on this system. See to it that no other process uses it.",
+            stacklevel=2,
+        )
     _held[path] = os.getpid(), descriptor
     return True
 
@@ -210,15 +231,16 @@ def _open_lock(path):
 
 
 def _lock(descriptor, wait):
+    """Whether a file is locked for this process now; `None` where nothing can be locked."""
     if fcntl is None:
-        return True
+        return None
     try:
         # Record locks end with their process; those of `flock` live on in its forks.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
         return False
     except OSError:  # A file system without locks.
-        return True
+        return None
     return True
 
 

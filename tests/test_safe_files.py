@@ -141,5 +141,15 @@ def test_file_systems_without_locks(tmp_path, monkeypatch):
     monkeypatch.setattr(safe_files.fcntl, "lockf", no_locks)
     replace(tmp_path / "folder")
     assert names(tmp_path) == ["folder"]
-    assert safe_files.hold_folder(tmp_path)
-    safe_files.release_folder(tmp_path)
+    hold_unlocked(tmp_path)
+
+
+def test_systems_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr(safe_files, "fcntl", None)
+    hold_unlocked(tmp_path)
+
+
+def hold_unlocked(folder):
+    with pytest.warns(UserWarning, match=f"`{folder}` cannot be locked on this system"):
+        assert safe_files.hold_folder(folder)
+    safe_files.release_folder(folder)

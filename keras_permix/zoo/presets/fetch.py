@@ -1,21 +1,28 @@
 """Files from the web, each with a checksum known beforehand."""
 
+import contextlib
+import hashlib
 import http.client
+import time
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from keras_permix.cache_folder import cache_folder
-from keras_permix.checksums import sha256_of
-from keras_permix.safe_files import sweep, write_bytes
+from keras_permix.checksums import sha256_of_file
+from keras_permix.safe_files import replacing_file, sweep
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TIMEOUT = 30.0  # seconds without an answer
-LEFT = 3600.0  # seconds after which what is half written is nobody's: no file takes as long
+SLOWEST = 2**14  # bytes per second on average, after the first `TIMEOUT` seconds
+LEFT = 3600.0  # seconds since the last write after which what is half written is nobody's
+PIECE = 2**18  # bytes in memory at a time
 
 
 def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Path:
     """Fetch a file into Keras' cache, or find it there; its SHA-256 is verified either way.
+
+    It goes to the disk as it comes, and is in the cache once all of it is right.
 
     Args:
         url: `https://…`; `http://` only on this machine.
@@ -29,33 +36,42 @@ def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Pa
 
     Raises:
         ValueError: for another kind of URL, or a file of another size or checksum.
-        ConnectionError: if it cannot be fetched.
+        ConnectionError: if it cannot be fetched, or comes too slowly.
         OSError: if the cache cannot be written.
     """
     _check_address(url)
     path = cache_folder() / sha256[:16] / name
-    if path.is_file() and path.stat().st_size <= size and sha256_of(path.read_bytes()) == sha256:
+    if path.is_file() and path.stat().st_size <= size and sha256_of_file(path) == sha256:
         return path
-    content = _download(url, name, sha256, size + 1)
-    if len(content) > size or (exact and len(content) < size):
-        raise ValueError(
-            f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, and check "
-            f"the address. Received: {'more' if len(content) > size else len(content)} from {url}"
-        )
-    if sha256_of(content) != sha256:
-        raise ValueError(
-            f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
-            f"Received: another file from {url}"
-        )
-    _keep(path, content)
+    received, digest = 0, hashlib.sha256()
+    with _kept(path) as file:
+        for piece in _download(url, name, sha256, size + 1):
+            file.write(piece)
+            digest.update(piece)
+            received += len(piece)
+        if received > size or (exact and received < size):
+            raise ValueError(
+                f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, and "
+                f"check the address. Received: {'more' if received > size else received} from {url}"
+            )
+        if digest.hexdigest() != sha256:
+            raise ValueError(
+                f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
+                f"Received: another file from {url}"
+            )
     return path
 
 
-def _keep(path, content):
+@contextlib.contextmanager
+def _kept(path):
+    """Give a file to write, which is in the cache when all is written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, LEFT)
-        write_bytes(path, content)
+        with replacing_file(path) as file:
+            yield file
+    except ConnectionError:
+        raise
     except OSError as error:
         raise OSError(
             "What is fetched is kept in `.keras` at home, or in the folder that `KERAS_HOME` "
@@ -64,10 +80,16 @@ def _keep(path, content):
 
 
 def _download(url, name, sha256, limit):
-    """The first `limit` bytes of what lies at a URL."""
+    """The first `limit` bytes of what lies at a URL, in pieces as they come."""
     try:
         with urllib.request.build_opener(_Redirects).open(url, timeout=TIMEOUT) as response:
-            return response.read(limit)
+            start, received = time.monotonic(), 0
+            while piece := response.read1(min(PIECE, limit - received)):
+                received += len(piece)
+                seconds = time.monotonic() - start
+                if seconds > TIMEOUT + received / SLOWEST:
+                    raise TimeoutError(f"no more than {received:,} bytes in {seconds:.1f} s")
+                yield piece
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionError(
             f"`{name}` could not be fetched. Connect to the internet, or put the file with SHA-256 "

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from keras_permix._typing import StrPath
-from keras_permix.checksums import sha256_of
+from keras_permix.checksums import sha256_of, sha256_of_file
 from keras_permix.safe_files import write_bytes
 from keras_permix.zoo.presets.fetch import fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
@@ -33,7 +33,8 @@ def open_handle(handle: str) -> PresetFiles:
 
     * `https://…/metadata.json#sha256=…`: the other files have their own URLs in it, or lie beside.
     * `https://….zip#sha256=…`: the preset's folder, or its files, as one archive.
-    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: with the `[hub]` extra.
+    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: with the `[hub]` extra, whose
+      packages have limits of time of their own; what they bring is checked as any folder is.
 
     Raises:
         ValueError: for another form, or a file that is not what its checksum says.
@@ -108,7 +109,7 @@ def _unpack(zipped, folder):
 
 
 def _lies_at(path, sha256):
-    return path.is_file() and sha256_of(path.read_bytes()) == sha256
+    return path.is_file() and sha256_of_file(path) == sha256
 
 
 def _inflate(zipped, name, size):

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+import tracemalloc
 import types
 import zipfile
 
@@ -312,7 +313,7 @@ def test_upload_elsewhere(handle):
 
 
 class Endless(http.server.BaseHTTPRequestHandler):
-    """Sends bytes for ever, at `/silent` none, and leads from `/away` to where nobody may go."""
+    """Sends bytes for ever, at `/slow` few, at `/silent` none, and leads from `/away` elsewhere."""
 
     def do_GET(self):
         """Answer a request."""
@@ -325,9 +326,11 @@ class Endless(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         while self.path != "/silent":
             try:
-                self.wfile.write(bytes(2**16))
+                self.wfile.write(bytes(1 if self.path == "/slow" else 2**16))
             except OSError:
                 return
+            if self.path == "/slow":
+                time.sleep(0.02)
         self.server.closing.wait(30)
 
     def log_message(self, *args):
@@ -368,6 +371,29 @@ def test_download_that_says_nothing(web, endless, monkeypatch):
     monkeypatch.setattr(fetch, "TIMEOUT", 0.3)
     with pytest.raises(ConnectionError, match="could not be fetched.* timed out"):
         zoo.CSPViT.from_preset(folder)
+
+
+def test_download_that_is_too_slow(web, endless, monkeypatch):
+    folder, _ = web
+    (folder / "model.weights.h5").unlink()
+    set_url(folder, f"{endless}/slow")
+    monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
+    with pytest.raises(ConnectionError, match="could not be fetched.* no more than [0-9]+ bytes"):
+        zoo.CSPViT.from_preset(folder)
+    assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
+
+
+def test_what_is_fetched_is_never_in_memory_as_a_whole(web):
+    folder, address = web
+    (folder / "large.zip").write_bytes(bytes(2**24))
+    digest = sha256(folder / "large.zip")
+    for _ in range(2):  # from the web, then from the cache
+        tracemalloc.start()
+        path = fetch.fetch(f"{address}/large.zip", "large.zip", digest, 2**25, exact=False)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2**22
+    assert sha256(path) == digest
 
 
 def test_download_that_leads_away(web, endless):
