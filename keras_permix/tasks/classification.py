@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_permix.data import Pipeline
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.task import Task
 
@@ -17,28 +16,8 @@ class Classification(Task):
     def num_classes(self) -> int:
         return self.config["num_classes"]
 
-    def batches(
-        self,
-        part: tuple[Any, Any],
-        batch_size: int,
-        *,
-        training: bool = False,
-        seed: int = 0,
-        epoch: int = 0,
-        steps: int | None = None,
-        augmentation: dict[str, Any] | None = None,
-    ) -> Pipeline:
-        return Pipeline(
-            *part,
-            batch_size=batch_size,
-            num_classes=self.num_classes,
-            shuffle=training,
-            drop_remainder=training,
-            seed=seed,
-            epoch=epoch,
-            steps=steps,
-            augment=OneHot(self.augment(augmentation, seed), self.num_classes),
-        )
+    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
+        return OneHot(self.augment(augmentation, seed), self.num_classes)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         """The function of `Pipeline` that a recipe's dict describes, or `None`."""

@@ -10,10 +10,11 @@ import keras
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data import Dataset, Pipeline, load_graphs
+from keras_permix.data import Dataset, load_graphs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
+from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.task import FILES, Task, check_options, check_set
 
 
@@ -57,28 +58,9 @@ class GraphRegression(Task):
         )
         return Dataset("generated", train, test, tuple(f"y{number}" for number in range(outputs)))
 
-    def batches(
-        self,
-        part: tuple[Any, Any],
-        batch_size: int,
-        *,
-        training: bool = False,
-        seed: int = 0,
-        epoch: int = 0,
-        steps: int | None = None,
-        augmentation: dict[str, Any] | None = None,
-    ) -> Pipeline:
+    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
         self.refuse_augmentation(augmentation)
-        return Pipeline(
-            *part,
-            batch_size=batch_size,
-            shuffle=training,
-            drop_remainder=training,
-            seed=seed,
-            epoch=epoch,
-            steps=steps,
-            augment=self._only_what_is_taken,
-        )
+        return self._only_what_is_taken
 
     def _only_what_is_taken(self, inputs, targets, epoch, index):
         return {name: inputs[name] for name in self.model.input}, targets

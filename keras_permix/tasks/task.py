@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset, Pipeline
+from keras_permix.data.pipeline import Augment
 from keras_permix.layers.parts.checks import check_names
 
 
@@ -34,6 +35,11 @@ class Task:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.config = model.get_config()
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; `None` where targets are none."""
+        return None
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
@@ -85,7 +91,27 @@ class Task:
             steps: Batches of an epoch, or `None`: one pass.
             augmentation: The recipe's dict, or `None`.
         """
-        raise NotImplementedError
+        return Pipeline(
+            *part,
+            batch_size=batch_size,
+            num_classes=self.num_classes,
+            shuffle=training,
+            drop_remainder=training,
+            seed=seed,
+            epoch=epoch,
+            steps=steps,
+            augment=self.preparation(augmentation, seed),
+        )
+
+    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
+        """The function of `Pipeline` that makes of samples what the model and the loss take.
+
+        Args:
+            augmentation: The recipe's dict, or `None`.
+            seed: Integer ≥ 0.
+        """
+        self.refuse_augmentation(augmentation)
+        return None
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
         """Arguments of a model that is to be trained on a data set, such as the targets' mean."""
