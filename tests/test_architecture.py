@@ -34,7 +34,15 @@ ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs
 FRAMEWORKS = {"jax", "jaxlib", "flax", "tensorflow", "torch", "triton"}
 # Strings are names as well. Which backends are installed is another question than which one runs.
 WORDS = {*FRAMEWORKS, "KERAS_BACKEND"}
-ALLOWED = {"_backend": {"jax", "tensorflow", "torch", "KERAS_BACKEND"}, "cli.verify": WORDS}
+RUNNING = "ops.backend.running"
+TELLING = {"BACKENDS", "name", "version"}  # of it; what else it has serves on any backend
+ALLOWED = {
+    "_backend": {"jax", "tensorflow", "torch", "KERAS_BACKEND"},
+    "cli.verify": WORDS,
+    # Records say what computed.
+    "cli.bench": {"running.name", "running.version"},
+    "training.record": {"running.name"},
+}
 
 pytestmark = pytest.mark.once
 
@@ -145,6 +153,11 @@ def backends_in(node):
     for full in names(node):
         if full.partition(".")[0] in FRAMEWORKS or full.endswith(".backend.backend"):
             yield full
+        if full in {f"{PACKAGE}.{RUNNING}.{word}" for word in TELLING}:
+            yield full
+    if isinstance(node, ast.Attribute) and node.attr in TELLING:
+        if ast.unparse(node.value).endswith("running"):
+            yield ast.unparse(node)
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("backend"):
         yield ast.unparse(node)
     if isinstance(node, ast.Constant) and node.value in WORDS:

@@ -6,14 +6,27 @@ import pytest
 
 from tests.test_architecture import FACES, FOLDER, TREES
 
+CLASSES: dict = {}
+for _tree in TREES.values():
+    for _node in _tree.body:
+        if isinstance(_node, ast.ClassDef):
+            CLASSES.setdefault(_node.name, []).append(_node)
+
 pytestmark = pytest.mark.once
 
 
+# Methods that Keras calls, and documents.
+KERAS = {"build", "call", "compute_mask", "compute_output_shape", "from_config", "get_config"}
+KERAS |= {"on_epoch_end"}
+
+
 def public():
-    """Face, name and definition of every name that a package shows."""
+    """Face, name and definition of every name that a package shows, imported or its own."""
     for face in sorted(FACES):
         said = [node.value for node in TREES[face].body if ast.unparse(node)[:9] == "__all__ ="]
         shown = ast.literal_eval(said[0]) if said else ()
+        for name in shown:
+            yield from defined(face, face, name)
         for node in TREES[face].body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(FOLDER.name):
                 for name in [a.name for a in node.names if a.name in shown or a.asname]:
@@ -61,6 +74,30 @@ def test_public_names_are_documented():
         if lacking or not text:
             missing.append((face, name, lacking))
     assert missing == []
+
+
+def test_public_methods_are_documented():
+    """In a line at least, by their class or by one that it inherits from."""
+    missing = []
+    for face, name, node in public():
+        if isinstance(node, ast.ClassDef):
+            undocumented = {method.name for method in methods(node)} - documented(name) - KERAS
+            missing += [(face, name, method) for method in sorted(undocumented)]
+    assert missing == []
+
+
+def methods(node):
+    functions = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+    return [function for function in functions if not function.name.startswith("_")]
+
+
+def documented(name):
+    """Names of the methods that a class of the package, and those it inherits from, document."""
+    found = set()
+    for node in CLASSES.get(name, ()):
+        found |= {method.name for method in methods(node) if ast.get_docstring(method)}
+        found = found.union(*(documented(base.id) for base in node.bases if hasattr(base, "id")))
+    return found
 
 
 def test_an_example_is_one_that_runs():

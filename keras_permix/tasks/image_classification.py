@@ -45,6 +45,7 @@ class ImageClassification(Classification):
 
     @property
     def channels(self) -> int:
+        """Channels of the images that the model takes."""
         return self.model.input_shape[-1]
 
     @classmethod
