@@ -3,10 +3,10 @@
     python -m tests [BACKEND …] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core and each `GIGABYTES` of memory, up to `WORKERS`. `-n 0` keeps the tests in a single one. Tests
-that need no backend, or would find the same on all (`pytest.mark.once`), run on the last of them,
-which starts soonest. Kernels are interpreted by `make test-accelerators` alone. An `-m EXPRESSION`
-chooses in place of both.
+core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n 0` keeps the tests
+in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`),
+run on the last of them, which starts soonest. Kernels are interpreted by
+`make test-accelerators` alone. An `-m EXPRESSION` chooses in place of both.
 """
 
 import importlib.util
@@ -47,7 +47,7 @@ def main(arguments):
 def run(backend, arguments):
     """Run pytest on one backend. Returns its exit code, counts of outcomes, and seconds."""
     print(f"\n{backend}: python -m pytest {' '.join(arguments)}", flush=True)
-    environment = {**QUIET, **os.environ, "KERAS_BACKEND": backend}
+    environment = {**QUIET, **threads(), **os.environ, "KERAS_BACKEND": backend}
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
@@ -62,6 +62,13 @@ def parallel():
     if not importlib.util.find_spec("xdist"):
         return []
     return ["-n", str(workers(os.cpu_count(), memory())), "--dist", "worksteal"]
+
+
+def threads():
+    """Threads of OpenMP in each process: no more in all than there are cores, or they wait."""
+    if not importlib.util.find_spec("xdist"):
+        return {}
+    return {"OMP_NUM_THREADS": str(os.cpu_count() // workers(os.cpu_count(), memory()))}
 
 
 def workers(cores, memory):

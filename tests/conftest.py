@@ -1,5 +1,7 @@
 """What every test starts from."""
 
+import os
+
 import keras
 import pytest
 
@@ -91,8 +93,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="session")
 def _compiled_once(tmp_path_factory):
-    """A program that two tests of one process have in common is compiled for the first."""
-    keep_compiled(tmp_path_factory.mktemp("compiled"))
+    """A program that two tests have in common is compiled for the first, in whichever worker."""
+    folder = tmp_path_factory.getbasetemp()
+    keep_compiled((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled")
 
 
 @pytest.fixture(autouse=True, scope="session")
