@@ -33,8 +33,8 @@ def run(arguments):
             print(json.dumps(verify_here(preset)), flush=True)
         return 0
     from keras_permix._backend import installed_backends
+    from keras_permix.checks import check_choice
     from keras_permix.cli.table import format_table
-    from keras_permix.ops.dispatch.checks import check_choice
     from keras_permix.zoo import list_presets, preset_info
     from keras_permix.zoo.presets.names import untrained
 

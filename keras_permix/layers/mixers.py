@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Layer
+from keras_permix.checks import check_flags, check_named, check_names
 from keras_permix.layers.attention.linear_attention import LinearAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention
@@ -17,7 +18,6 @@ from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.checks import check_flags, check_named, check_names
 from keras_permix.layers.parts.composite import parameters_of
 
 

@@ -5,7 +5,7 @@ from operator import index
 
 import numpy as np
 
-from keras_permix.ops.dispatch.checks import check_integer
+from keras_permix.checks import check_integer
 
 
 def butterfly_stages(size: int, block: int) -> int:

@@ -3,8 +3,9 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
+from keras_permix.checks import check_align
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_align, check_groups, check_mask, check_sortable
+from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_permix.ops.dispatch.checks import check_integer
+from keras_permix.checks import check_integer
 from keras_permix.ops.shift_schedule import ShiftSchedule
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray

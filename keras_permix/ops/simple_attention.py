@@ -3,7 +3,8 @@
 from keras import KerasTensor, ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_choice, check_mask
+from keras_permix.checks import check_choice
+from keras_permix.ops.dispatch.checks import check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join

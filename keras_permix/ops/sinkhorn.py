@@ -5,7 +5,7 @@ from numbers import Real
 from keras import KerasTensor, backend, ops
 
 from keras_permix._typing import Tensor
-from keras_permix.ops.dispatch.checks import check_integer
+from keras_permix.checks import check_integer
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled

@@ -4,7 +4,7 @@ A model of the zoo says its task by name (`ZooModel.task`); everything above ask
 """
 
 from keras_permix._typing import Model
-from keras_permix.layers.parts.checks import check_choice
+from keras_permix.checks import check_choice
 from keras_permix.tasks.graph_regression import GraphRegression
 from keras_permix.tasks.image_classification import ImageClassification
 from keras_permix.tasks.pair_classification import PairClassification

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.checks import check_integer
 from keras_permix.data.dataset import some
-from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.backend import running
 from keras_permix.recipe import check_overrides
 from keras_permix.safe_files import release_folder

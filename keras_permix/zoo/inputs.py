@@ -13,10 +13,10 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Tensor
+from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
-from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.backend.running import weights_kept
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts

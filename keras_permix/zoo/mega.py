@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from keras_permix._typing import StrPath, Tensor
+from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.norms import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.mixing.resize_steps import resize_distances
-from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.ops.reference.precision import full_precision

@@ -5,16 +5,11 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import StrPath, Tensor
+from keras_permix.checks import check_choice, check_floats, check_integer, check_positive_or_none
 from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.growth import grow_dense, grow_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.parts.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_positive_or_none,
-)
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.zoo.heads import logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (

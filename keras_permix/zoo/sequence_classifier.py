@@ -7,9 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import StrPath
+from keras_permix.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.parts.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
 from keras_permix.zoo.texts import check_texts, make_encoder

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 
 from keras_permix._typing import StrPath
+from keras_permix.checks import check_choice
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
-from keras_permix.ops.dispatch.checks import check_choice
 
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:

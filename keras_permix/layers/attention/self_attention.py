@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.checks import check_integer, check_positive_or_none, check_rate
+from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import tokens_shape

@@ -6,12 +6,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_rate,
-)
+from keras_permix.checks import check_choice, check_integer, check_positive, check_rate
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout

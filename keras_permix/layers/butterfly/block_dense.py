@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.checks import check_choice, check_integer
+from keras_permix.checks import check_choice, check_integer
 from keras_permix.ops.reference.precision import matmul
 
 # Activations of Keras that work element by element, in whatever order the elements are.

@@ -4,8 +4,9 @@ from typing import Any
 
 import keras
 
+from keras_permix.checks import check_layer_index
 from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.parts.checks import check_blocks, check_layer_index
+from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 

@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import check_blocks, check_integer
+from keras_permix.checks import check_integer
+from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute

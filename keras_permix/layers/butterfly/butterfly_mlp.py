@@ -5,8 +5,9 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.checks import check_integer
 from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
-from keras_permix.layers.parts.checks import check_blocks, check_integer
+from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.checks import check_integer, check_positive
+from keras_permix.checks import check_integer, check_positive
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify

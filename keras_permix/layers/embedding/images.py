@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.checks import check_integer
 from keras_permix.layers.embedding.image_range import check_image_range
-from keras_permix.layers.parts.checks import check_integer
 from keras_permix.ops.backend.running import has_data
 
 

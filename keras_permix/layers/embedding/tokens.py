@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
-from keras_permix.layers.parts.checks import check_choice, check_integer
 from keras_permix.layers.parts.composite import Composite, policy_at
 
 POSITIONS = (None, "sinusoid", "learned")

@@ -6,12 +6,8 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.checks import check_choice, check_integer, check_positive_or_none
 from keras_permix.graph_tables import ROWS
-from keras_permix.layers.parts.checks import (
-    check_choice,
-    check_integer,
-    check_positive_or_none,
-)
 from keras_permix.layers.parts.composite import Composite
 
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}

@@ -5,14 +5,14 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.checks import (
+from keras_permix.checks import (
     check_layer_index,
     check_named,
     check_positive,
     check_positive_or_none,
     check_rate,
 )
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 

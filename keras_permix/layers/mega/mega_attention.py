@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
 from keras_permix.layers.mega.position_bias import (
     rotary_bias,
@@ -13,7 +14,6 @@ from keras_permix.layers.mega.position_bias import (
     simple_bias,
     simple_bias_between,
 )
-from keras_permix.layers.parts.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax

@@ -7,17 +7,12 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
+from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.parts.checks import (
-    check_choice,
-    check_integer,
-    check_positive_or_none,
-    check_rate,
-    check_tokens,
-)
+from keras_permix.layers.parts.checks import check_tokens
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout

@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_permix.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.parts.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout

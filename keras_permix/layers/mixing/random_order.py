@@ -7,7 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import check_integer, check_tokens
+from keras_permix.checks import check_integer
+from keras_permix.layers.parts.checks import check_tokens
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
+from keras_permix.checks import check_choice, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.checks import check_choice, check_layer_index
 from keras_permix.layers.parts.orders import ORDERS, order_to_descending
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.checks import check_positive_or_none, check_rate
+from keras_permix.checks import check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map

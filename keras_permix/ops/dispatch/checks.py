@@ -1,47 +1,18 @@
 """Argument checks shared by the ops. Public functions call them; nothing below checks again."""
 
-from operator import index
 from typing import Any
 
 from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
+from keras_permix.checks import check_integer
 from keras_permix.ops.dispatch.require import require
-
-ALIGNMENTS = ("independent", "reference")
-
-
-def check_choice(name, value, choices):
-    """Return `value`, the argument `name`, if it is one of `choices`."""
-    if value not in tuple(choices):
-        raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
-    return value
-
-
-def check_integer(name, value, least=1, or_none=""):
-    """Return `value`, the argument `name`, as a Python integer, if it is at least `least`."""
-    try:
-        number = None if isinstance(value, bool) else index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"`{name}` must be {kind}{or_none}. Received: {name}={value!r}")
-    return number
 
 
 def check_floating(x):
     """Check that the numbers of `x` have fractions."""
     if not is_float_dtype(standardize_dtype(x.dtype)):
         raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
-
-
-def check_layer_index(layer, layers):
-    """Check a 0-based index of a layer against the number of layers."""
-    if not 0 <= index(layer) < index(layers):
-        raise ValueError(
-            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
-        )
 
 
 def check_tokens(x):
@@ -98,11 +69,6 @@ def check_groups(x, group_size, ragged):
         f"Received: group_size={group_size}, tokens="
     )
     return require(x, tokens % group_size == 0, rule, tokens), group_size
-
-
-def check_align(align):
-    """Return `align` if it names an alignment."""
-    return check_choice("align", align, ALIGNMENTS)
 
 
 def check_ema(x, *, omega, **parameters):

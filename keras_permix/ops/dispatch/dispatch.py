@@ -10,8 +10,8 @@ import os
 
 import keras
 
+from keras_permix.checks import check_choice
 from keras_permix.ops.backend import running
-from keras_permix.ops.dispatch.checks import check_choice
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
 from keras_permix.ops.dispatch.require import is_empty

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_permix._typing import Tensor
-from keras_permix.ops.dispatch.checks import check_choice
+from keras_permix.checks import check_choice
 from keras_permix.ops.dispatch.node import OPS
 
 EXPLAIN = object()  # in place of a name of an implementation

@@ -1,0 +1,132 @@
+"""Checks of arguments that are plain values, for ops, layers, models and commands alike."""
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+
+ALIGNMENTS = ("independent", "reference")
+
+
+def check_choice(name, value, choices):
+    """Return `value`, the argument `name`, if it is one of `choices`."""
+    if value not in tuple(choices):
+        raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
+    return value
+
+
+def check_align(align):
+    """Return `align` if it names an alignment."""
+    return check_choice("align", align, ALIGNMENTS)
+
+
+def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
+    """Return `spec`, a name or a dict with it, as a dict whose "name" is one of `choices`."""
+    named = dict(spec) if isinstance(spec, dict) else {"name": spec}
+    if named.get("name") not in tuple(choices):
+        raise ValueError(
+            f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '
+            f"Received: {argument}={spec!r}"
+        )
+    return named
+
+
+# What other packages, and other classes of this one, call an argument.
+OTHER_NAMES = {
+    "dropout_rate": "dropout",
+    "embed_dim": "width",
+    "heads": "num_heads",
+    "hidden_dim": "width",
+    "hidden_size": "width",
+    "img_size": "image_size",
+    "num_classes": "targets",
+    "num_layers": "depth",
+    "targets": "num_classes",
+}
+
+
+def check_names(taker, given, known):
+    """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
+    known, unknown = sorted(known), sorted(set(given) - set(known))
+    if unknown:
+        near = [_nearest(name, known) for name in unknown]
+        hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
+        raise ValueError(
+            f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
+        )
+
+
+def _nearest(name, known):
+    """The name that is meant, if there is one like it, in a list."""
+    other = OTHER_NAMES.get(name)
+    return [other] if other in known else difflib.get_close_matches(name, known, n=1)
+
+
+def check_flags(given, parameters):
+    """Refuse values other than True and False of parameters that stand for one of them.
+
+    Args:
+        given: A dict of arguments.
+        parameters: Those of a signature, a dict by name.
+    """
+    for name, value in given.items():
+        is_flag = name in parameters and isinstance(parameters[name].default, bool)
+        if is_flag and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+
+
+def check_integer(name, value, least=1, or_none=""):
+    """Return `value`, the argument `name`, as a Python integer, if it is at least `least`."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"`{name}` must be {kind}{or_none}. Received: {name}={value!r}")
+    return number
+
+
+def check_positive_or_none(argument, value):
+    """Return `value` if it is None or an integer of at least 1."""
+    return None if value is None else check_integer(argument, value, or_none=" or None")
+
+
+def check_layer_index(layer, layers):
+    """Check a 0-based index of a layer against the number of layers."""
+    if not 0 <= index(layer) < index(layers):
+        raise ValueError(
+            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
+        )
+
+
+def check_floats(argument, values, count, each):
+    """Return `values` as a list of `count` floats, of which each "channel" or the like has one."""
+    try:
+        floats = [float(value) for value in values]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != count or not all(map(math.isfinite, floats)):
+        raise ValueError(
+            f"`{argument}` must hold one value per {each}, and finite ones. "
+            f"Received: {argument}={values!r}, {each}s={count}"
+        )
+    return floats
+
+
+def check_positive(argument, value):
+    """Return the number `value` if it is above 0."""
+    if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:
+        raise ValueError(f"`{argument}` must be a positive number. Received: {argument}={value!r}")
+    return value
+
+
+def check_rate(argument, value):
+    """Return the dropout rate `value` if it is in [0, 1)."""
+    if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
+    return float(value)
