@@ -33,7 +33,7 @@ def run(arguments):
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
     from keras_permix.zoo import preset_info
-    from keras_permix.zoo.presets.names import load_preset
+    from keras_permix.zoo.presets.load import load_preset
 
     if arguments.json:
         check_file("--json", arguments.json)

@@ -18,7 +18,7 @@ def run(arguments):
     import keras
 
     from keras_permix.tasks import task_of
-    from keras_permix.zoo.presets.names import load_preset
+    from keras_permix.zoo.presets.load import load_preset
 
     if arguments.top < 1:
         raise ValueError(f"`--top` must be at least 1. Received: {arguments.top}")

@@ -12,7 +12,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.presets.names import load_preset
+from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
 
 

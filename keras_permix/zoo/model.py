@@ -11,7 +11,7 @@ from keras_permix.checks import check_flags
 from keras_permix.layers.parts.composite import policy_at, policy_of
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
 from keras_permix.zoo.presets.labels import check_labels
-from keras_permix.zoo.presets.names import load_preset
+from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.upload import upload_preset
 from keras_permix.zoo.presets.writer import save_preset
 

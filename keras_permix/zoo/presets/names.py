@@ -1,4 +1,4 @@
-"""Find presets by name, folder or handle, and load them."""
+"""Find presets by name, folder or handle."""
 
 import dataclasses
 import difflib
@@ -7,31 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from keras_permix._typing import Labels, Model, StrPath
+from keras_permix._typing import StrPath
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
 from keras_permix.safe_files import recover_folder
-from keras_permix.zoo.presets.config import (
-    check_arguments,
-    is_quantized,
-    model_class,
-    with_own_mixer,
-)
-from keras_permix.zoo.presets.folder import (
-    CONFIG_FILE,
-    METADATA_FILE,
-    WEIGHTS_FILE,
-    PresetFiles,
-    open_preset,
-)
+from keras_permix.zoo.presets.config import model_class
+from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
-from keras_permix.zoo.presets.labels import check_labels
-from keras_permix.zoo.presets.transfer import transfer_weights
-from keras_permix.zoo.presets.weights import load_weights_content
 from keras_permix.zoo.registry import MODELS
-
-# Arguments that a preset may be loaded with as it is stored.
-HARMLESS = {"dtype", "name", "trainable"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +99,7 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
     >>> preset_info("cspvit/test").class_name
     'CSPViT'
     """
-    return _find(preset, None)
+    return find_preset(preset, None)
 
 
 def untrained(info: PresetInfo) -> str:
@@ -124,108 +107,8 @@ def untrained(info: PresetInfo) -> str:
     return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
 
 
-def load_preset(
-    cls: type[Any] | None,
-    preset: StrPath | PresetInfo,
-    *,
-    load_weights: bool = True,
-    labels: Labels | None = None,
-    **overrides: Any,
-) -> Model:
-    """Build the model of a preset; see `ZooModel.from_preset`.
-
-    Args:
-        cls: The class that the preset must be of, or `None` for any.
-        preset: Name, folder or handle, or the `PresetInfo` of one.
-        load_weights: Whether to load the weights.
-        labels: Names of the outputs. `None`: the preset's, if the model has as many outputs.
-        **overrides: Arguments of the model to change.
-    """
-    info = _find(preset, cls)
-    found = MODELS[info.class_name]
-    if cls is not None and found is not cls:
-        raise ValueError(
-            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
-            f"{found.__name__}: use `{found.__name__}.from_preset`. Received: {str(preset)!r}"
-        )
-    if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
-        raise ValueError(
-            f"{untrained(info)}, or in Python pass `load_weights=False` for fresh ones. "
-            "Received: load_weights=True"
-        )
-    # Without its name: Keras makes new ones, so that several presets stand in one model.
-    config = {key: value for key, value in info.config.items() if key != "name"}
-    _check_overrides(found, config, overrides)
-    overrides = with_own_mixer(config, overrides)
-    if info.files:
-        info.files.verify(skip=(WEIGHTS_FILE,))
-        config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
-    changed = {key: value for key, value in overrides.items() if config.get(key) != value}
-    if info.files and set(changed) <= HARMLESS:
-        model = stored = _stored_model(info, found, config, overrides)
-    else:
-        kept = found.kept(config, overrides) if load_weights else {}
-        model, stored = found.from_config({**config, **kept, **overrides}), None
-    if labels is not None:
-        model.labels = labels
-    if load_weights:
-        stored = stored or _stored_model(info, found, config)
-        content = info.files.content(WEIGHTS_FILE)
-        load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
-        if stored is not model:
-            transfer_weights(stored, model, changed)
-    if labels is None:
-        model.labels = _stored_labels(info, model, changed)
-    return model
-
-
-def _asset(info, file):
-    """The text of a file that belongs to a preset, or `None` where it has none."""
-    if file not in info.files.names:
-        return None
-    try:
-        return info.files.content(file).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"`{info.files.folder / file}` must be a text in UTF-8. Received: {error}"
-        ) from error
-
-
-def _stored_labels(info, model, changed):
-    """What a preset calls the outputs of a model; those of another head are forgotten."""
-    labels, outputs = info.metadata.get("labels"), model.output_shape[-1]
-    try:
-        return check_labels(labels, outputs)
-    except ValueError as error:
-        if set(changed) <= HARMLESS:
-            raise ValueError(
-                f"`{info.files.folder / METADATA_FILE}` must name the outputs of its model. {error}"
-            ) from error
-        return None
-
-
-def _stored_model(info, cls, config, overrides=None):
-    """The model of a preset, with fresh weights, as many as the preset says."""
-    path = info.files.folder / CONFIG_FILE
-    try:
-        model = cls.from_config({**config, **(overrides or {})})
-    except Exception as error:  # Of wrong values, each layer and backend makes its own.
-        if overrides:
-            raise
-        raise ValueError(
-            f"`{path}` must hold a configuration that a {cls.__name__} can be built from. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
-    if model.count_params() != info.parameters:
-        raise ValueError(
-            f"The `parameter_count` of {info.files.folder / METADATA_FILE} must be that of the "
-            f"model which {path} configures, {model.count_params():,}. "
-            f"Received: {info.parameters:,}"
-        )
-    return model
-
-
-def _find(preset, cls):
+def find_preset(preset, cls):
+    """What is known of a preset of a class, whose short name is enough, or of any."""
     if isinstance(preset, PresetInfo):
         return preset
     if not isinstance(preset, str | os.PathLike):
@@ -283,15 +166,6 @@ def _recipe_config(name):
     model = dict(load_recipe(name)["model"])
     model.pop("class_name", None)
     return model
-
-
-def _check_overrides(cls, config, overrides):
-    check_arguments(cls, overrides)
-    if is_quantized(config) and set(overrides) - {"name", "trainable"}:
-        raise ValueError(
-            "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
-            f"Received: {overrides}"
-        )
 
 
 def _unknown(preset, name, cls):

@@ -7,7 +7,8 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.zoo.presets.config import is_quantized
-from keras_permix.zoo.presets.names import PresetInfo, load_preset, preset_info
+from keras_permix.zoo.presets.load import load_preset
+from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
 ATOL = 1e-4
 # A quantized model rounds its activations: a last bit that differs can move one by a whole level.
