@@ -130,7 +130,7 @@ def test_results_are_no_aliases():
 def test_tables_fit_into_their_bytes():
     import torch
 
-    from keras_permix.ops.backend.torch.shifts import Cache
+    from keras_permix.ops.backend.torch.shift import Cache
 
     cache, made = Cache(1000), []
 

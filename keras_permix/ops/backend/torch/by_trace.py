@@ -9,7 +9,7 @@ import torch
 from keras_permix.ops.backend.torch import pairs
 from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
-from keras_permix.ops.backend.torch.shifts import shift
+from keras_permix.ops.backend.torch.shift import shift
 
 
 class _ByTrace(torch.autograd.Function):
