@@ -6,7 +6,8 @@ Keras fixes its backend when it is imported, so each backend has processes of it
 core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n 0` keeps the tests
 in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`),
 run on the last of them, which starts soonest. Kernels are interpreted by
-`make test-accelerators` alone. An `-m EXPRESSION` chooses in place of both.
+`make test-accelerators` alone. On TensorFlow those that compile as users do have a run of their
+own. An `-m EXPRESSION` chooses in place of all this.
 """
 
 import importlib.util
@@ -21,6 +22,12 @@ from pathlib import Path
 BACKENDS = ("jax", "tensorflow", "torch")
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+NO_TESTS = 5  # pytest's exit code where it was given none
+# TensorFlow reads XLA's flags once per process. With these it compiles in a third of the time.
+SOON = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+}
 WORKERS = 4
 GIGABYTES = 5  # those of JAX, which take the most, were seen at 3.7
 
@@ -35,7 +42,7 @@ def main(arguments):
     arguments = [argument for argument in arguments if argument not in BACKENDS]
     *others, last = asked or installed
     chosen = dict.fromkeys(others, "not interpreted and not once") | {last: "not interpreted"}
-    results = {name: run(name, ["-m", marks, *arguments]) for name, marks in chosen.items()}
+    results = {name: run_all(name, marks, arguments) for name, marks in chosen.items()}
     print()
     for name, (code, counts, seconds) in results.items():
         print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")
@@ -44,10 +51,21 @@ def main(arguments):
     return int(any(code for code, _, _ in results.values()))
 
 
-def run(backend, arguments):
+def run_all(backend, marks, arguments):
+    """Run the tests on one backend. Returns the exit code, counts of outcomes, and seconds."""
+    runs = [({}, marks)]
+    if backend == "tensorflow" and "-m" not in arguments:
+        runs = [(SOON, f"{marks} and not as_users_do"), ({}, f"{marks} and as_users_do")]
+    done = [run(backend, flags, ["-m", marks, *arguments]) for flags, marks in runs]
+    codes, counts, seconds = zip(*done, strict=True)
+    code = max(set(codes) - {NO_TESTS}, default=NO_TESTS)
+    return code, tuple(map(sum, zip(*counts, strict=True))), sum(seconds)
+
+
+def run(backend, flags, arguments):
     """Run pytest on one backend. Returns its exit code, counts of outcomes, and seconds."""
     print(f"\n{backend}: python -m pytest {' '.join(arguments)}", flush=True)
-    environment = {**QUIET, **threads(), **os.environ, "KERAS_BACKEND": backend}
+    environment = {**QUIET, **threads(), **flags, **os.environ, "KERAS_BACKEND": backend}
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")

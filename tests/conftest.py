@@ -76,8 +76,8 @@ EACH = (
     "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
-# Folders whose programs are compiled as users compile them: those that compare bits, or times.
-AS_USERS_DO = ("ops", "accelerators", "export")
+# What is compiled as users compile it, since it compares bits, or times, or is what they run.
+AS_USERS_DO = ("ops", "accelerators", "export", "test_examples.py")
 
 
 def pytest_report_header():
@@ -89,6 +89,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
             item.add_marker("once")
+        if as_users_do(item):
+            item.add_marker("as_users_do")
+
+
+def as_users_do(item):
+    return item.path.relative_to(item.config.rootpath).parts[1] in AS_USERS_DO
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -109,7 +115,7 @@ def _own_cache(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="module")
 def _fresh_session(request):
     """Graphs, compiled functions and layer names of one file do not outlive it."""
-    compile_soon(request.node.path.relative_to(request.config.rootpath).parts[1] not in AS_USERS_DO)
+    compile_soon(not as_users_do(request.node))
     yield
     keras.utils.clear_session()
     forget_compiled()

@@ -1,0 +1,50 @@
+"""What `python -m tests` runs, and how it ends."""
+
+import pytest
+
+from tests import __main__ as main
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Notes what would be run, and lets each run end with the next of `codes`."""
+
+    def run(backend, flags, arguments):
+        noted.append((backend, "XLA_FLAGS" in flags, arguments))
+        return codes[len(noted) - 1], (3, 2, 1), 1.5
+
+    noted, codes = [], [0, 0]
+    monkeypatch.setattr(main, "run", run)
+    return noted, codes
+
+
+def test_tensorflow_compiles_in_two_ways(runs):
+    noted, _ = runs
+    assert main.run_all("tensorflow", "not once", ["tests/ops"]) == (0, (6, 4, 2), 3.0)
+    assert noted == [
+        ("tensorflow", True, ["-m", "not once and not as_users_do", "tests/ops"]),
+        ("tensorflow", False, ["-m", "not once and as_users_do", "tests/ops"]),
+    ]
+
+
+@pytest.mark.parametrize("backend", main.BACKENDS)
+def test_a_choice_of_markers_takes_the_place_of_both(runs, backend):
+    noted, _ = runs
+    assert main.run_all(backend, "not once", ["-m", "once"]) == (0, (3, 2, 1), 1.5)
+    assert noted == [(backend, False, ["-m", "not once", "-m", "once"])]
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [((0, 5), 0), ((5, 0), 0), ((5, 5), 5), ((5, 1), 1), ((1, 0), 1)]
+)
+def test_a_run_without_tests_is_none_that_failed(runs, codes, code):
+    runs[1][:] = codes
+    assert main.run_all("tensorflow", "not once", [])[0] == code
+
+
+def test_workers_share_the_cores(monkeypatch):
+    monkeypatch.setattr(main.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(main, "memory", lambda: 32 * 10**9)
+    assert main.parallel()[:2] == ["-n", "4"] and main.threads() == {"OMP_NUM_THREADS": "2"}
