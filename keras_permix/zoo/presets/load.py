@@ -1,5 +1,6 @@
 """Load presets: the model as it is stored, or changed."""
 
+import warnings
 from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
@@ -13,6 +14,12 @@ from keras_permix.zoo.registry import MODELS
 
 # Arguments that a preset may be loaded with as it is stored.
 HARMLESS = {"dtype", "name", "trainable"}
+# Those that a model fits its weights to, or that only training knows, also within a `mixer`.
+FITTED = {
+    *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
+    *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
+    *("keep_unused_params", "ragged", "fused"),
+}
 
 
 def load_preset(
@@ -65,6 +72,7 @@ def load_preset(
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:
             transfer_weights(stored, model, changed)
+            _warn_of_other_meaning(config, changed)
     if labels is None:
         model.labels = _stored_labels(info, model, changed)
     return model
@@ -77,6 +85,31 @@ def _check_overrides(cls, config, overrides):
             "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
             f"Received: {overrides}"
         )
+
+
+def _warn_of_other_meaning(config, changed):
+    """Say which arguments the weights were not trained with, though they fit."""
+    units = {"mean", "std"} if "targets" in changed else set()  # of other targets
+    told = [
+        key
+        for key in changed
+        if key not in HARMLESS | FITTED | units
+        and _trained(changed[key]) != _trained(config.get(key))
+    ]
+    if told:
+        received = ", ".join(f"{key}={changed[key]!r} for {config.get(key)!r}" for key in told)
+        warnings.warn(
+            "Arguments must be those that the weights of a preset were trained with, or its "
+            f"answers mean little until they are trained on. Received: {received}",
+            stacklevel=4,
+        )
+
+
+def _trained(value):
+    """What of an argument the weights were trained with."""
+    if isinstance(value, dict):  # a mixer
+        value = {key: part for key, part in value.items() if key not in FITTED}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _asset(info, file):

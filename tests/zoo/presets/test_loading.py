@@ -1,5 +1,6 @@
 """Presets whose files are as listed, and still not what the package can load."""
 
+import contextlib
 import io
 import json
 import re
@@ -226,18 +227,32 @@ def test_damaged_weights_warn_of_nothing(preset):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "expected", "warned"),
     [
-        ("csp", {"name": "csp", "shift": "linear_code"}),
-        ({"ragged": True}, {"name": "csp", "shift": "linear_code", "ragged": True}),
-        ({"name": "csp", "shift": "unit"}, {"name": "csp", "shift": "unit"}),
-        ("slice_sort", {"name": "slice_sort"}),
+        ("csp", {"name": "csp", "shift": "linear_code"}, False),
+        ({"ragged": True}, {"name": "csp", "shift": "linear_code", "ragged": True}, False),
+        ({"name": "csp", "shift": "unit"}, {"name": "csp", "shift": "unit"}, True),
+        ("slice_sort", {"name": "slice_sort"}, True),
     ],
 )
-def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(given, expected, tmp_path):
+def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(
+    given, expected, warned, tmp_path
+):
     tiny("ViT", mixer={"name": "csp", "shift": "linear_code"}).save_to_preset(tmp_path / "p")
-    model = zoo.ViT.from_preset(tmp_path / "p", mixer=given)
+    message = "were trained with.* Received: mixer=.* for .'name': 'csp', 'shift': 'linear_code'"
+    with pytest.warns(UserWarning, match=message) if warned else contextlib.nullcontext():
+        model = zoo.ViT.from_preset(tmp_path / "p", mixer=given)
     assert model.get_config()["mixer"] == expected
+
+
+@pytest.mark.once
+def test_arguments_that_the_weights_were_not_trained_with_are_told(original):
+    with pytest.warns(UserWarning, match=r"Received: pooling='max' for 'mean'$"):
+        zoo.CSPViT.from_preset(original, pooling="max", num_classes=7, dropout=0.5)
+    with pytest.warns(UserWarning, match=r"Received: std=\(1, 1, 1\) for "):
+        zoo.CSPViT.from_preset(original, std=(1, 1, 1))
+    zoo.CSPViT.from_preset(original, pooling="max", load_weights=False)
+    zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5))  # as it is
 
 
 def test_no_trained_block_is_left_out(original):
