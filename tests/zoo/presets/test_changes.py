@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
+from keras_permix.data import load_sheet
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
 from keras_permix.zoo.presets.config import arguments
+from tests.harness import ROOT
 from tests.zoo.models import TINY, logits, tiny, weights
 
 
@@ -74,6 +76,16 @@ def test_new_image_size(preset, side):
     for path in before:
         np.testing.assert_array_equal(after[path], before[path])
     assert np.isfinite(logits(model)).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("side", [24, 40, 48])
+def test_what_was_learned_holds_at_another_size_of_image(side):
+    """Of the 400 images some 70 % or more stay right; with the steps of 32 pixels 24 to 30 do."""
+    images, classes, _ = load_sheet(ROOT / "examples/images/cifar10_test.png")
+    model = zoo.CSPViT.from_preset("cifar10_small", image_size=side)
+    right = model.predict(images, batch_size=100, verbose=0).argmax(-1) == classes
+    assert right.mean() > 0.65
 
 
 def steps_of(model):
