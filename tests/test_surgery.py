@@ -200,6 +200,102 @@ def test_softmax_becomes_simple_attention_with_all_its_projections():
         assert_close(to_numpy(ours.output_dense.kernel), to_numpy(theirs.output_dense.kernel))
 
 
+class Plain(layers.Layer):
+    """A layer of one's own, whose constructor takes its own arguments and no others."""
+
+    def __init__(self, heads, width=3):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.attention = layers.MultiHeadAttention(heads, width)
+
+    def call(self, x):
+        return x + self.attention(x, x)
+
+
+class PlainWithConfig(Plain):
+    def get_config(self):
+        return {**super().get_config(), "heads": self.heads, "width": self.width}
+
+
+class PlainModel(keras.Model):
+    """A subclassed model of Keras' own layers, which nobody wrote a `get_config` for."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = layers.MultiHeadAttention(2, 3), layers.Dense(4)
+
+    def call(self, x):
+        return self.head(x + self.attention(x, x))
+
+
+@of_own_class
+@pytest.mark.parametrize("make", [Plain, PlainWithConfig])
+def test_constructors_need_not_take_more_than_their_own(make):
+    model = randomize(keras.Sequential([keras.Input((8, 6)), make(2), layers.Dense(3)]))
+    own, last = model.layers
+    own.trainable = False
+    swapped = swap_mixer(model, "csp")
+    expected = TOKENS + mixed(TOKENS, own.attention)
+    expected = expected @ to_numpy(last.kernel) + to_numpy(last.bias)
+    assert_close(to_numpy(swapped(TOKENS)), expected)
+    assert swapped.layers[0].name == own.name and not swapped.layers[0].trainable
+
+
+@of_own_class
+def test_subclassed_model_of_plain_layers():
+    model = PlainModel()
+    model(TOKENS)
+    head = randomize(model).head
+    expected = TOKENS + mixed(TOKENS, model.attention)
+    expected = expected @ to_numpy(head.kernel) + to_numpy(head.bias)
+    assert_close(to_numpy(swap_mixer(model, "csp")(TOKENS)), expected)
+
+
+class Forgetful(Plain):
+    def get_config(self):
+        return super(Plain, self).get_config()
+
+
+class Growing(PlainWithConfig):
+    """A layer that has one more when it is made anew."""
+
+    made = 0
+
+    def __init__(self, heads, width=3):
+        super().__init__(heads, width)
+        Growing.made += 1
+        self.more = [layers.Dense(6) for _ in range(Growing.made)]
+
+    def call(self, x):
+        x = super().call(x)
+        for layer in self.more:
+            x = layer(x)
+        return x
+
+
+class WithArgument(PlainModel):
+    def __init__(self, heads):
+        super().__init__()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("make", "lacks"),
+    [
+        (Forgetful, r"Forgetful \(`get_config` without heads\)"),
+        (Growing, r"Growing \(\d weights or layers in place of \d\)"),
+        (WithArgument, r"WithArgument \(`get_config` without heads\)"),
+    ],
+)
+def test_what_cannot_be_made_anew_is_named(make, lacks):
+    model = make(2)
+    if not isinstance(model, keras.Model):
+        model = keras.Sequential([keras.Input((8, 6)), model])
+    model(TOKENS)
+    with pytest.raises(ValueError, match=f"can make it anew: .* Received: .* of the class {lacks}"):
+        swap_mixer(model, "csp")
+
+
 def cross():
     tokens, other = keras.Input((8, 6)), keras.Input((8, 6))
     return keras.Model([tokens, other], layers.MultiHeadAttention(2, 3)(tokens, other))

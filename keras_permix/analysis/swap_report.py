@@ -44,8 +44,8 @@ def swap_report(before: Model, after: Model, inputs: Any = None) -> SwapReport:
 
     Args:
         before, after: Two models that take the same inputs.
-        inputs: What to call them with, a batch of one sample. `None`: what a model of the zoo makes
-            up.
+        inputs: What to call them with, a batch of one sample, which your own models need. `None`:
+            what a model of the zoo makes up.
 
     Returns:
         A `SwapReport`.

@@ -1,6 +1,7 @@
 """Another token mixer in a model that is there already."""
 
 import warnings
+from collections.abc import Sequence
 
 import keras
 
@@ -14,6 +15,7 @@ from keras_permix.surgery.choice import (
     indices,
     input_shape,
 )
+from keras_permix.surgery.remake import matched, rebuild, remake
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
@@ -21,21 +23,23 @@ MIXES = (keras.layers.MultiHeadAttention, OneTensor)
 
 
 def swap_mixer(
-    model: keras.Model, mixer: str | dict, layers: int | str | list[int | str] | None = None
+    model: keras.Model, mixer: str | dict, layers: int | str | Sequence[int | str] | None = None
 ) -> keras.Model:
     """Make a model with another token mixer, and the weights of this one wherever they fit.
 
     It finds Keras' `MultiHeadAttention` and the mixers of this package, wherever in the model they
-    lie: in a functional or sequential model, in the layers of its layers, in a subclassed model
-    that Keras can make anew from its config, and in a model of the zoo. What is not swapped is
-    copied. Projections to values and back are carried over, and those to queries and keys where
-    the new mixer has such. The model given is left as it was.
+    lie: in a functional or sequential model, in the layers of its layers, in a subclassed model,
+    and in a model of the zoo. What is not swapped is copied; your own classes are made anew by
+    their `get_config`, whether their constructors take `**kwargs` or not. Projections to values
+    and back are carried over, and those to queries and keys where the new mixer has such. The
+    model given is left as it was.
 
     A model of the zoo becomes one of the same class with another `mixer` in its config: a ViT, a
     `ButterflyViT` (whose mixers see a block of tokens), an `LRATransformer`, a `SimpleTRON`; a
     MEGA, with the mixers that it knows, its gates carried over; and a `Graphormer`, with those of
     graphs. (An MLP-Mixer has none.) What is frozen stays so, single weights as well.
-    `keras_permix.analysis.swap_report` compares both models in weights and multiply-adds.
+    `keras_permix.analysis.swap_report` compares both models in weights and multiply-adds; of your
+    own models it needs `inputs`, one sample.
 
     A functional or sequential model in which the swapped attention is a layer of its own is saved
     and loaded as any other. Within a layer of your own class, which makes its attention by itself,
@@ -56,7 +60,8 @@ def swap_mixer(
 
     Raises:
         ValueError: for a model without such mixers, one that is quantized, has LoRA, is not built
-            or cannot be made anew, layers that it has not, or tokens that the mixer does not take.
+            or of classes that cannot be made anew, layers that it has not, or tokens that the mixer
+            does not take.
         TypeError: for what is no model, for attention to another tensor, with a causal mask, or
             whatever else the mixer has no place for. (Inside a subclassed model, its first call
             says so.)
@@ -100,7 +105,7 @@ def swap_mixer(
     def make(layer):
         """What stands in the new model where `layer` stood."""
         if id(layer) not in swapped:
-            return type(layer).from_config(layer.get_config())
+            return remake(layer)
         arguments = {
             **fitting_arguments(layer, spec),
             "dtype": layer.dtype_policy,
@@ -161,15 +166,8 @@ def _copy(model, make):
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
                 raise  # The constructor of another class may make layers that their configs do not.
-    try:
-        copy = type(model).from_config(model.get_config())
-        if not copy.built:
-            copy.build_from_config(model.get_build_config())
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise ValueError(
-            "A subclassed `model` must be one that Keras can make anew: by `get_config`, and "
-            f"`build` from its input shape. Received: {type(model).__name__} ({error})"
-        ) from error
+    copy = remake(model)
+    rebuild(copy, model)
     return copy
 
 
@@ -183,10 +181,10 @@ def _fill(old, new, swapped, make, made, seen):
         return within
     seen.add(id(old))
     new.trainable = old.trainable
-    for ours, theirs in zip(_variables(new), _variables(old), strict=True):
+    for theirs, ours in matched(_variables(old), _variables(new), old):
         assign_copy(ours, theirs)
         ours.trainable = theirs.trainable
-    for before, after in zip(_parts(old), _parts(new), strict=True):
+    for before, after in matched(_parts(old), _parts(new), old):
         if id(before) not in swapped:
             within |= _fill(before, after, swapped, make, made, seen)
             continue
