@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from keras_permix import layers as ours
+from keras_permix.layers.embedding.pairs import SplitPairs
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
@@ -198,6 +199,7 @@ FREE = (
     ours.SimpleAttentionBlock,
     ours.SliceSort,
     ours.TokenEmbedding,
+    SplitPairs,
 )
 # Operations of functional models that do the same, by the names of their classes.
 FREE_OPERATIONS = (

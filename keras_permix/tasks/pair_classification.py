@@ -12,7 +12,7 @@ from keras_permix.tasks.text_classification import TOKENIZERS, TextClassificatio
 class PairClassification(TextClassification):
     """Pairs of texts to logits, such as whether one cites the other.
 
-    Like `TextClassification`, with "tokens" and "mask" `(batch, 2, max_length)`, or with both texts
+    Like `TextClassification`, with "tokens" and "mask" `(batch, 2, tokens)`, or with both texts
     in one sequence, as the model encodes them. A row of a data file says "text" and "text2", and a
     command line names two texts for each answer.
 

@@ -11,9 +11,9 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.growth import grow_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
+from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.random_order import RandomOrder
-from keras_permix.zoo.grid_mixers import kept_steps, make_grid_mixer, steps_side
+from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -177,5 +177,5 @@ def _make_mixer(config, index, dtype):
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
     if config["block_size"] is not None or config["random_order"] is not None:
         before = after  # Blocks are as long as they were, or of patches from anywhere.
-    lines = (1, before), (1, after)
-    return make_grid_mixer(config, index, *lines, use_bias=True, dtype=dtype, name="mixer")
+    spec = mixer_on_grid(config, index, config["width"], (1, before), (1, after))
+    return make_mixer(spec, index, config["depth"], use_bias=True, dtype=dtype, name="mixer")

@@ -2,41 +2,49 @@
 
 from typing import Any
 
-from keras_permix._typing import Layer
-from keras_permix.layers.mixers import make_mixer, mixer_at
+from keras_permix.layers.mixers import MIXERS, make_mixer, mixer_at
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 
-def make_grid_mixer(
+def mixer_on_grid(
     config: dict[str, Any],
     index: int,
+    channels: int,
     before: tuple[int, int],
     after: tuple[int, int],
     extra: int = 0,
-    **arguments: Any,
-) -> Layer:
+) -> Any:
     """The mixer of a block, its steps or delays carried over from one grid to another.
 
     Args:
-        config: The model's, with `mixer`, `depth` and `width`.
+        config: The model's, with `mixer` and `depth`.
         index: Number of the block.
+        channels: Those that the mixer permutes, unless it says so itself.
         before, after: (rows, columns) of the grid that steps are made for, and of the tokens.
         extra: Tokens in front of the grid, such as a class token.
-        **arguments: Of the layer.
+
+    Returns:
+        What `make_mixer` takes; another mixer as it is.
     """
-    spec, depth = mixer_at(config["mixer"], index), config["depth"]
-    mixer = make_mixer(spec, index, depth, **arguments)
-    if before == after or not isinstance(mixer, CSP | CausalCSP):
-        return mixer
+    spec = mixer_at(config["mixer"], index)
+    layer = MIXERS[spec["name"]].layer if isinstance(spec, dict) else None
+    if before == after or layer is None or not issubclass(layer, CSP | CausalCSP):
+        return spec
+    mixer = make_mixer(spec, index, config["depth"])
     if isinstance(mixer, CSP):
-        steps = mixer.steps(before[0] * before[1] + extra, config["width"])
-        resized = {"shift": resize_steps(steps, before, after, extra)}
-    else:
-        delays, least = mixer.steps(mixer.inner_dim or config["width"]), mixer.group_size - 1
-        resized = {"delays": resize_delays(delays, before, after, least)}
-    return make_mixer({**spec, **resized}, index, depth, **arguments)
+        steps = mixer.steps(before[0] * before[1] + extra, channels)
+        return {**spec, "shift": resize_steps(steps, before, after, extra)}
+    delays, least = mixer.steps(mixer.inner_dim or channels), mixer.group_size - 1
+    return {**spec, "delays": resize_delays(delays, before, after, least)}
+
+
+def mixer_on_pixels(config: dict[str, Any], index: int, channels: int, extra: int = 0) -> Any:
+    """The same for a model whose tokens are pixels in rows, or texts, which are no grid."""
+    size = config["image_size"]
+    before = config["steps_image_size"] or size
+    return mixer_on_grid(config, index, channels, (before, before), (size, size), extra)
 
 
 def kept_steps(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

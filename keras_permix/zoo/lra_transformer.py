@@ -10,8 +10,9 @@ from keras_permix.checks import check_choice, check_integer, check_positive_or_n
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.growth import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
-from keras_permix.layers.mixers import check_mixers, make_mixer, mixer_at, sized
+from keras_permix.layers.mixers import check_mixers, make_mixer, sized
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
@@ -31,7 +32,7 @@ class LRATransformer(SequenceClassifier):
     """A Transformer encoder of texts, pairs of texts, or pixels, whose token mixer is an argument.
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
+    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
     Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each pixel is
     a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is padded does
     not change them, except with mixers whose answer depends on the number of tokens itself:
@@ -43,7 +44,8 @@ class LRATransformer(SequenceClassifier):
         num_classes: Number of logits.
         pairs: Whether the model takes two texts at once.
         image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
-            another one repeats rows and columns of learned positions, as for Path-X.
+            another one repeats rows and columns of learned positions, as for Path-X, and keeps
+            the `steps_image_size`.
         width: Channels per token.
         inner_dim: Channels of values, queries and keys, of all heads together. `None`: `width`.
         depth: Number of blocks.
@@ -66,6 +68,9 @@ class LRATransformer(SequenceClassifier):
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
             are bytes, where the vocabulary is theirs.
+        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
+            that of the model. Else they are moves by rows and columns of pixels there, and scaled
+            to those here; see `layers.mixing.resize_steps`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -106,6 +111,7 @@ class LRATransformer(SequenceClassifier):
         embedding_stddev: float = 1.0,
         dropout: float = 0.0,
         tokenizer: StrPath | None = None,
+        steps_image_size: int | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -131,6 +137,7 @@ class LRATransformer(SequenceClassifier):
             "embedding_stddev": embedding_stddev,
             "dropout": check_rate("dropout", dropout),
             "tokenizer": tokenizer,
+            "steps_image_size": steps_image_size,
         }
         config = check_sequence_config(config)
         check_class_token(pooling, config["mixer"])
@@ -170,10 +177,11 @@ def _embed(tokens, mask, config, dtype):
 def _encode(x, mask, config, dtype):
     """The tokens after each block."""
     dropout, depth, feature_maps = config["dropout"], config["depth"], []
-    longest = config["max_length"] + (config["pooling"] == "cls")
+    channels, class_token = config["inner_dim"] or config["width"], int(config["pooling"] == "cls")
     for index in range(depth):
+        spec = mixer_on_pixels(config, index, channels, class_token)
         mixer = make_mixer(
-            sized(mixer_at(config["mixer"], index), longest),
+            sized(spec, config["max_length"] + class_token),
             index,
             depth,
             ragged=mask is not None,

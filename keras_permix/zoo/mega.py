@@ -10,11 +10,12 @@ from keras_permix.checks import check_integer, check_positive_or_none, check_rat
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.norms import make_norm, normalize
-from keras_permix.layers.mixers import check_mixers, mixer_at
+from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.mixing.resize_steps import resize_distances
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.ops.reference.precision import full_precision
+from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import read_on
 from keras_permix.zoo.presets.config import check_arguments
@@ -35,7 +36,7 @@ class MEGA(SequenceClassifier):
 
     Texts, pairs of texts, or images read pixel by pixel become logits `(batch, num_classes)`.
     Texts are a dict of "tokens", integers `(batch, tokens)`, and "mask", True at real tokens; pairs
-    are `(batch, 2, max_length)`; images `(batch, height, width, 1)`, 0–255, resized to
+    are `(batch, 2, tokens)`; images `(batch, height, width, 1)`, 0–255, resized to
     `image_size`. There are no positions but those that the blocks know. Padding changes nothing.
 
     Args:
@@ -44,7 +45,8 @@ class MEGA(SequenceClassifier):
         num_classes: Number of logits.
         pairs: Whether the input are pairs of texts.
         image_size: Side of the square image in pixels; `None` for texts. At another size, a preset
-            knows a distance by the one of the nearest move by rows and columns.
+            knows a distance by the one of the nearest move by rows and columns, and keeps the
+            `steps_image_size`.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
         width: Channels per token.
         inner_dim: Width of the values that are mixed. `None`: twice `width`.
@@ -73,6 +75,9 @@ class MEGA(SequenceClassifier):
             the released code of CSP does.
         tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
             are bytes, where the vocabulary is theirs.
+        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
+            that of the model. Else they are moves by rows and columns of pixels there, and scaled
+            to those here; see `layers.mixing.resize_steps`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -122,6 +127,7 @@ class MEGA(SequenceClassifier):
         attention_dropout: float = 0.0,
         keep_unused_params: bool = False,
         tokenizer: StrPath | None = None,
+        steps_image_size: int | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -153,6 +159,7 @@ class MEGA(SequenceClassifier):
             "attention_dropout": attention_dropout,
             "keep_unused_params": keep_unused_params,
             "tokenizer": tokenizer,
+            "steps_image_size": steps_image_size,
         }
         config = _check_config(check_sequence_config(config))
         inputs, tokens, mask = sequence_inputs(config, dtype)
@@ -248,7 +255,8 @@ def _encode(x, mask, config, dtype):
 
 def _make_block(config, index, dtype):
     at, ragged = (index, config["depth"]), not config["image_size"]
-    mixer = mixer_at(config["mixer"], index)
+    inner = config["inner_dim"] or 2 * config["width"]
+    mixer = mixer_on_pixels(config, index, inner)
     attention = {name: config[name] for name in ("position_bias", "max_length", "chunk_size")}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
         attention["chunk_size"] = None  # of other blocks, which attend

@@ -10,7 +10,9 @@ from keras_permix._typing import StrPath
 from keras_permix.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.pairs import SplitPairs
 from keras_permix.zoo.classifier import Classifier
+from keras_permix.zoo.grid_mixers import kept_steps
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
 from keras_permix.zoo.texts import check_texts, make_encoder
 
@@ -21,7 +23,7 @@ class SequenceClassifier(Classifier):
     """A `Classifier` of token ids, or of gray pixels in their order.
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, max_length)`.
+    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
     `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
     themselves.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
@@ -50,6 +52,11 @@ class SequenceClassifier(Classifier):
             return "image_classification"
         paired = config.get("pairs") or config.get("use_token_types")
         return "pair_classification" if paired else "text_classification"
+
+    @classmethod
+    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """The steps of the image size that the weights were trained with."""
+        return kept_steps(config, changes) if config.get("image_size") else {}
 
     def make_inputs(self, seed: int, batch: int) -> Any:
         if self.task == "image_classification":
@@ -153,8 +160,9 @@ def check_sequence_config(config):
     """Check what sequence models have in common, and give it in plain values.
 
     Args:
-        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size" and
-            "tokenizer", and "mean" and "std" of images, unless pixels are token ids.
+        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size",
+            "steps_image_size" and "tokenizer", and "mean" and "std" of images, unless pixels are
+            token ids.
 
     Returns:
         The configuration, its "max_length" that of the pixels where there are images, its
@@ -171,6 +179,12 @@ def check_sequence_config(config):
                 f"tokenizer={str(config['tokenizer'])[:60]}"
             )
         config = {**config, "max_length": config["image_size"] ** 2}
+    if check_positive_or_none("steps_image_size", config["steps_image_size"]):
+        if not config["image_size"]:
+            raise ValueError(
+                "`steps_image_size` must be None for texts, which have no `image_size`. "
+                f"Received: steps_image_size={config['steps_image_size']}"
+            )
     if "mean" in config:
         mean, std = check_floats("mean", config["mean"], 1, "channel"), check_std(config["std"], 1)
         return {**config, "mean": mean, "std": std}
@@ -196,13 +210,13 @@ def sequence_inputs(config, dtype):
         as_ids = "mean" not in config
         pixels = _ids(images, size) if as_ids else _normalized(images, config, dtype)
         return images, ops.reshape(pixels, (-1, config["max_length"])), None
-    shape = (2, config["max_length"]) if config["pairs"] else (None,)
+    shape = (2, None) if config["pairs"] else (None,)
     tokens = keras.Input(shape, dtype="int32", name="tokens")
     mask = keras.Input(shape, dtype="bool", name="mask")
     inputs = {"tokens": tokens, "mask": mask}
     if config["pairs"]:
-        flat = (-1, config["max_length"])
-        tokens, mask = ops.reshape(tokens, flat), ops.reshape(mask, flat)
+        tokens = SplitPairs(dtype=dtype, name="split_tokens")(tokens)
+        mask = SplitPairs(dtype=dtype, name="split_mask")(mask)
     return inputs, tokens, mask
 
 

@@ -64,7 +64,7 @@ class SimpleTRON(SequenceClassifier):
         token_types: Rows of the table of token types; `None`: there is none.
         use_token_types: Whether pairs of texts are joined in one sequence, and a third input
             "token_types" tells them apart.
-        pairs: Whether inputs are pairs `(batch, 2, max_length)` of sequences, each read for itself.
+        pairs: Whether inputs are pairs `(batch, 2, tokens)` of sequences, each read for itself.
             The head has both vectors, their difference without its sign, and their product.
         use_class_token: Whether a learned class token is put before the others, for vocabularies
             without one, such as bytes.

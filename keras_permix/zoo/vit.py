@@ -10,9 +10,9 @@ from keras_permix.checks import check_choice, check_floats, check_integer, check
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
-from keras_permix.layers.mixers import check_mixers
+from keras_permix.layers.mixers import check_mixers, make_mixer
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.zoo.grid_mixers import kept_steps, make_grid_mixer, steps_side
+from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -245,10 +245,10 @@ def _encode(x, config, dtype):
 
 def _make_mixer(config, index, dtype):
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
-    class_token = int(config["pooling"] == "cls")
+    grids, class_token = ((before, before), (after, after)), int(config["pooling"] == "cls")
+    spec = mixer_on_grid(config, index, config["width"], *grids, extra=class_token)
     arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
-    grids = (before, before), (after, after)
-    return make_grid_mixer(config, index, *grids, extra=class_token, **arguments)
+    return make_mixer(spec, index, config["depth"], **arguments)
 
 
 def _classify(tokens, config, dtype):

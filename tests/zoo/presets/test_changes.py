@@ -108,6 +108,40 @@ def test_new_image_size_keeps_the_moves_of_the_mixers(preset, tmp_path):
     assert fresh.get_layer("block_1").mixer.shift == "linear"
 
 
+# Steps over 4 x 4 pixels, and the same moves over 8 x 8: a column, a row, both, two rows, …
+MOVES = {0: 0, 1: 2, 4: 16, -4: -16, 5: 18, -1: -2, 3: 14, 8: 32}
+DELAYS = {1: 2, 2: 4, 3: 14, 4: 16, 5: 18, 8: 32, 12: 48, 15: 62}
+GIVEN = dict(name="csp", shift=[*MOVES], ragged=True)
+LINEAR = [0, 4, 16, 20, 32, -20, -16, -4]  # of 16 tokens, as above
+AFTER_A_CLASS_TOKEN = [0, 14, 20, -32, -18, -4, 2, 16]  # of 17: 0, 3, 6, -8, -5, -2, 1, 4
+PIXELS = [
+    ("MEGA", dict(inner_dim=8, mixer=GIVEN), 64, MOVES.values()),
+    ("MEGA", dict(inner_dim=8, mixer=["relu2", "csp"]), 64, LINEAR),
+    ("CSPMEGA", dict(width=4, inner_dim=None, mixer="circular_shift"), 64, LINEAR),
+    ("LRATransformer", dict(mixer=GIVEN), 65, MOVES.values()),
+    ("LRATransformer", dict(width=4, inner_dim=8, mixer="circular_shift"), 65, AFTER_A_CLASS_TOKEN),
+    (
+        "LRATransformer", dict(mixer=dict(name="causal_csp", delays=[*DELAYS]), pooling="mean"), 99,
+        DELAYS.values(),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "arguments", "tokens", "steps"), PIXELS)
+def test_new_image_size_keeps_the_moves_over_pixels(name, arguments, tokens, steps, tmp_path):
+    sizes = dict(vocabulary_size=256, image_size=4)
+    chunks = dict(chunk_size=None) if name == "MEGA" else {}
+    tiny(name, **sizes, **chunks, **arguments).save_to_preset(tmp_path / "preset")
+    cls = zoo.MODELS[name]
+    model = cls.from_preset(tmp_path / "preset", image_size=8)
+    assert model.get_config()["steps_image_size"] == 4 and np.isfinite(logits(model)).all()
+    found = model.get_layer("block_1").mixer._steps
+    found = found if isinstance(found, tuple) else found.at(tokens)
+    assert [step % tokens for step in found] == [step % tokens for step in steps]
+    fresh = cls.from_preset(tmp_path / "preset", image_size=8, load_weights=False)
+    assert fresh.get_config()["steps_image_size"] is None
+
+
 def test_one_preset_stands_twice_in_a_model(preset, tmp_path):
     """As members of an ensemble do, on one input; and it is named as one likes."""
     models = [zoo.CSPViT.from_preset(preset, **name) for name in ({}, {}, {"name": "third"})]
