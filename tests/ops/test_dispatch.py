@@ -187,6 +187,13 @@ def test_nothing_becomes_nothing(name, masked, shape):
     assert [tuple(result.shape) for result in results] == [shape] * 2
 
 
+def test_a_copy_of_nothing_is_explained():
+    explanation = ops.explain("csp", floats(2, 0, 4), STEPS, 2)
+    assert explanation.chosen == "copy"
+    assert "reference: it is not asked for what has no values" in str(explanation)
+    assert str(explanation).endswith("copy: serves this call")
+
+
 def test_other_empty_shapes():
     assert tuple(ops.sinkhorn(floats(0, 3, 3)).shape) == (0, 3, 3)
     assert tuple(ops.sinkhorn(floats(2, 0, 0)).shape) == (2, 0, 0)

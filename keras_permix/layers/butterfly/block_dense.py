@@ -76,9 +76,9 @@ class BlockDense(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         channels = input_shape[self.axis]
-        if channels is None or channels % self.blocks:
+        if not channels or channels % self.blocks:
             raise ValueError(
-                "`blocks` must divide the number of channels, which must be known. "
+                "`blocks` must divide the number of channels, which must be known, and 1 or more. "
                 f"Received: blocks={self.blocks}, input_shape={tuple(input_shape)}"
             )
         width = channels // self.blocks

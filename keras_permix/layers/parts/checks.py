@@ -16,8 +16,8 @@ def check_blocks(block_size, input_shape, axis=-1):
     size = input_shape[axis]
     if size is None and input_shape[axis:][1:]:
         return
-    if size is None or size % block_size:
+    if not size or size % block_size:
         raise ValueError(
-            f"`block_size` must divide the size of axis {axis} of the input. "
+            f"`block_size` must divide the size of axis {axis} of the input, 1 or more. "
             f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
         )

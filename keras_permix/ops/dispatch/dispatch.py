@@ -46,8 +46,8 @@ def dispatch(
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays, mask, plan, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
-    if not explaining and shape is None and is_empty(arrays[like]):
-        return keras.ops.copy(arrays[like])  # which has no values
+    if shape is None and is_empty(arrays[like]):  # which has no values
+        return _explain_copy(call, rows) if explaining else keras.ops.copy(arrays[like])
     chosen = _choose(call, rows, None if explaining else implementation)
     if explaining:
         objections = {name: row.objection(call) or row.doubt(call) for name, row in rows.items()}
@@ -56,6 +56,12 @@ def dispatch(
         return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
     function = reference if chosen == REFERENCE else rows[chosen].function
     return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
+
+
+def _explain_copy(call, rows):
+    """What serves a call without values."""
+    others = dict.fromkeys((*rows, REFERENCE), "it is not asked for what has no values")
+    return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
 
 
 def _describe(op, arrays, mask, plan, options):

@@ -50,7 +50,8 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
         **kwargs: the named arguments of the call, without `implementation`.
 
     Returns:
-        An `Explanation` with `chosen` (a name, or None if that is known when it runs),
+        An `Explanation` with `chosen` (a name, "copy" where a tensor has no values to compute
+        with, or None if that is known when it runs),
         `objections` (a reason or None for every implementation, best first), `elsewhere` (what
         serves instead where a compiled function turns out to be for another platform than the
         default one, or None) and a readable `str`. Nothing is computed.

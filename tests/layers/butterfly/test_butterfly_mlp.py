@@ -207,6 +207,20 @@ def test_wrong_argument_is_named(make, message):
         make()(X)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ButterflyMLP(4), "`block_size` must divide the size of axis -1.*1 or more.*4, 0"),
+        (lambda: ButterflyLinear(4), "`block_size` must divide the size of axis -1.*1 or more"),
+        (lambda: BlockDense(4, 4), "`blocks` must divide the number of channels.*1 or more.*4, 0"),
+        (ButterflyLinearMLP, "a square number of channels.*4, 0"),
+    ],
+)
+def test_no_channels_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()(np.zeros((4, 0), "float32"))
+
+
 def test_wrong_number_of_channels_is_named():
     with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
         ButterflyLinear(4)(np.zeros((2, 24), "float32"))
