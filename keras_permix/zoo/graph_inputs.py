@@ -56,8 +56,15 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
                 f"Received: {name} of shape {shapes[name]}, not {(batch, *spec.shape[1:])}, "
                 f"with x of shape {shapes['x']}"
             )
-        if isinstance(arrays[name], np.ndarray) and name != "attn_bias":
+        if not isinstance(arrays[name], np.ndarray):
+            continue
+        if name != "attn_bias":
             _check_range(name, arrays[name], spec)
+        elif np.isnan(arrays[name]).any():
+            raise ValueError(
+                "`attn_bias` must hold 0, and -inf between nodes that do not hear each other. "
+                f"Received: NaN in {np.isnan(arrays[name]).sum()} places"
+            )
 
 
 def _shape(name, batch, nodes, given, spec):

@@ -9,9 +9,18 @@ import numpy as np
 
 SPARSE = keras.losses.SparseCategoricalCrossentropy  # whose targets are the numbers of classes
 DENSE = keras.losses.CategoricalCrossentropy  # whose targets are a probability per class
+NUMBERS = {  # whose targets are a number per output
+    keras.losses.mean_absolute_error: keras.losses.MeanAbsoluteError,
+    keras.losses.mean_absolute_percentage_error: keras.losses.MeanAbsolutePercentageError,
+    keras.losses.mean_squared_error: keras.losses.MeanSquaredError,
+    keras.losses.mean_squared_logarithmic_error: keras.losses.MeanSquaredLogarithmicError,
+    keras.losses.huber: keras.losses.Huber,
+    keras.losses.log_cosh: keras.losses.LogCosh,
+}
 FUNCTIONS = {
     keras.losses.sparse_categorical_crossentropy: SPARSE,
     keras.losses.categorical_crossentropy: DENSE,
+    **NUMBERS,
 }
 
 
@@ -31,7 +40,8 @@ def checked_targets(y: Any, model: Any) -> Any:
 
     Raises:
         ValueError: for names in place of numbers; where the loss is a crossentropy of Keras, for
-            another shape, or for numbers that are not of the model's classes.
+            another shape, or for numbers that are not of the model's classes; and where it is one
+            of Keras' distances of numbers, for another shape, NaN or infinity.
     """
     if isinstance(y, list | tuple):
         leaves = keras.tree.flatten(y)
@@ -43,7 +53,11 @@ def checked_targets(y: Any, model: Any) -> Any:
             f"Received: y={str(y[:3])} of shape {y.shape}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
-        _check_classes(y, model)
+        loss = FUNCTIONS.get(_found(model.loss), type(_found(model.loss)))
+        if loss in (SPARSE, DENSE):
+            _check_classes(y, model, loss)
+        elif loss in NUMBERS.values():
+            _check_numbers(y, model, loss)
     return y
 
 
@@ -58,10 +72,27 @@ def _holds_names(y):
     return y.dtype.kind == "O" and any(isinstance(value, str) for value in y.flat)
 
 
-def _check_classes(y, model):
-    loss = FUNCTIONS.get(_found(model.loss), type(_found(model.loss)))
-    if loss not in (SPARSE, DENSE):
+def _check_numbers(y, model, loss):
+    """Keras would repeat targets of another width, and a step with a NaN loses all weights."""
+    shape, outputs = tuple(y.shape), model.output_shape[-1]
+    if shape[1:] not in ((outputs,), *[()] * (outputs == 1)):
+        raise ValueError(
+            f"`y` must be (samples, {outputs}) where the loss is {loss.__name__}. "
+            f"Received: y.shape={shape}"
+        )
+    values = keras.ops.convert_to_numpy(y)
+    if values.dtype.kind not in "biuf":
         return
+    lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if lost.any():
+        raise ValueError(
+            f"`y` must hold finite numbers where the loss is {loss.__name__}; leave out samples "
+            f"whose targets nobody knows. Received: y with NaN or infinity in {lost.sum()} of "
+            f"{len(lost)} samples, the first of them number {lost.argmax()}"
+        )
+
+
+def _check_classes(y, model, loss):
     shape, classes = tuple(y.shape), model.output_shape[-1]
     rows = "(samples,)" if loss is SPARSE else f"(samples, {classes})"
     if shape[1:] not in (((), (1,)) if loss is SPARSE else ((classes,),)):

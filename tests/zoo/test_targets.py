@@ -112,6 +112,59 @@ def test_what_else_is_refused_before_a_step(compiled):
         compiled.fit(IMAGES)
 
 
+NUMBERS = np.arange(12, dtype="float32").reshape(4, 3)
+
+
+def changed(place, value):
+    y = NUMBERS.copy()
+    y[place] = value
+    return y
+
+
+@pytest.mark.parametrize("way", ["fit", "tensor", "evaluate", "train_on_batch", "validation"])
+@pytest.mark.parametrize("name", ["Graphormer", "SliceGraphormer"])
+def test_a_number_per_target(way, name):
+    """Keras takes NaN, and repeats what is too narrow: both are the end of a model's weights."""
+    model = tiny(name)
+    model.compile("sgd", keras.losses.MeanAbsoluteError())
+    x, before = model.make_inputs(0, 4), model.get_weights()
+    ways = {
+        "fit": lambda y: model.fit(x, y, verbose=0),
+        "tensor": lambda y: model.fit(x, keras.ops.convert_to_tensor(y), verbose=0),
+        "evaluate": lambda y: model.evaluate(x, y, verbose=0),
+        "train_on_batch": lambda y: model.train_on_batch(x, y),
+        "validation": lambda y: model.fit(x, NUMBERS, validation_data=(x, y), verbose=0),
+    }
+    for wrong in (NUMBERS[:, :1], NUMBERS[:, 0], NUMBERS[:, :, None], np.ones((4, 4), "float32")):
+        with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) where.*y.shape=\(4"):
+            ways[way](wrong)
+    for value in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ValueError, match="`y` must hold finite .* in 1 of 4 .* number 2$"):
+            ways[way](changed((2, 1), value))
+    for weight, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber", "log_cosh", keras.losses.mean_absolute_error])
+def test_distances_by_any_name(loss):
+    model = tiny("Graphormer", targets=1, mean=0.0)
+    x = model.make_inputs(0, 4)
+    for right in (NUMBERS[:, 0], NUMBERS[:, :1], NUMBERS[:, 0].tolist()):
+        model.compile("sgd", loss)  # TensorFlow traces no step for both shapes
+        model.evaluate(x, right, verbose=0)
+    with pytest.raises(ValueError, match=r"`y` must be \(samples, 1\).*y.shape=\(4, 3\)"):
+        model.evaluate(x, NUMBERS, verbose=0)
+
+
+def test_a_loss_of_ones_own_may_know_what_nan_is():
+    def known(y, y_pred):
+        return keras.ops.where(keras.ops.isnan(y), 0.0, abs(y - y_pred))
+
+    model = tiny("Graphormer")
+    model.compile("sgd", known)
+    assert np.isfinite(model.evaluate(model.make_inputs(0, 4), changed((2, 1), np.nan), verbose=0))
+
+
 @pytest.mark.parametrize("loss", ["mse", "mae"])
 def test_other_losses_have_other_targets(loss):
     model = tiny(num_classes=3)
