@@ -48,18 +48,25 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
             "`layer` must be a ButterflyBlock of SoftmaxAttention along the tokens. "
             f"Received: layer={type(layer).__name__}, layer.block={type(block).__name__}"
         )
+    maps = attention.attention_maps(*mixed_blocks(layer, tokens, mask))
+    return maps_of_all(layer, maps, tokens.shape[1])
+
+
+def mixed_blocks(layer, tokens, mask=None):
+    """What the mixer within a `ButterflyBlock` sees of tokens, and the mask of that."""
     blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
-    if block is not attention and block.norm_first:
-        blocks = block.mixer_norm(blocks)
-    marks = None if mask is None else layer.cut(keras.ops.convert_to_tensor(mask))
-    maps = keras.ops.convert_to_numpy(
-        keras.ops.cast(attention.attention_maps(blocks, marks), "float32")
-    )
-    batch, size = len(tokens), tokens.shape[1]
+    if hasattr(layer.block, "mixer") and layer.block.norm_first:
+        blocks = layer.block.mixer_norm(blocks)
+    return blocks, None if mask is None else layer.cut(keras.ops.convert_to_tensor(mask))
+
+
+def maps_of_all(layer, maps, size):
+    """Maps of blocks, `(batch * blocks, …, block_size, block_size)`, as maps of all tokens."""
+    maps = keras.ops.convert_to_numpy(keras.ops.cast(maps, "float32"))
     members = keras.ops.convert_to_numpy(layer.cut(keras.ops.arange(size)[None]))
-    out = np.zeros((batch, maps.shape[1], size, size), "float32")
+    out = np.zeros((len(maps) // len(members), *maps.shape[1:-2], size, size), "float32")
     for index, places in enumerate(members):
-        out[:, :, places[:, None], places] = maps[index :: len(members)]
+        out[..., places[:, None], places] = maps[index :: len(members)]
     return out
 
 

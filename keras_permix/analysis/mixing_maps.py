@@ -8,13 +8,14 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.analysis.butterfly_maps import butterfly_maps
+from keras_permix.analysis.butterfly_maps import maps_of_all, mixed_blocks
 from keras_permix.analysis.influence_map import influence_maps
 from keras_permix.analysis.simple_attention_maps import simple_attention_maps
 from keras_permix.analysis.watch import watched
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.graph.graph_mixers import GraphAttention
@@ -62,10 +63,12 @@ class MixingMap(NamedTuple):
 def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
     """The maps of all mixers of a model, in the order in which it calls them.
 
-    Permutations are counted over channels, and attention is averaged over heads, without its signs
-    where there is no softmax. Other mixers are measured from outside: rivals of attention, moving
-    averages, and, with their skip connections, blocks of MLP-Mixers and of butterflies of other
-    layers than softmax attention.
+    Exact are the permutations of `CSP` and `SliceSort`, counted over channels, and the attention of
+    `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras, averaged over heads, without
+    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. All else is
+    measured from outside: `CausalCSP`, `SinkhornCSP`, attention that is linear or sees but a part,
+    Fourier transforms, moving averages, and, with their skip connections, blocks of MLP-Mixers and
+    butterflies of layers without exact maps.
 
     Args:
         model: A model with mixers of this package, or Keras' `MultiHeadAttention` to tokens.
@@ -105,25 +108,8 @@ def _mixers(layer):
 
 
 def _map_of(layer, given):
-    first, *rest = given.values()
-    mask = given.get("mask", given.get("tokens_mask"))
-    maps, kind = None, "attention"
-    if isinstance(layer, keras.layers.MultiHeadAttention):
-        maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
-    elif isinstance(layer, MegaAttention):
-        maps = layer(first, _places(rest[0]), mask=mask)
-    elif isinstance(layer, GraphAttention):
-        maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
-    elif isinstance(layer, SimpleAttention):
-        tokens, mask = flatten_map(first, mask)
-        maps = abs(simple_attention_maps(layer, tokens, mask)).mean(axis=1)
-    elif isinstance(layer, ButterflyBlock) and _attends(layer):
-        maps = butterfly_maps(layer, first, mask).mean(axis=1)
-    elif isinstance(layer, SoftmaxAttention) and not isinstance(layer, LocalAttention):
-        masks = {name: given.get(name) for name in ("attention_mask", "use_causal_mask")}
-        maps = ops.mean(layer.attention_maps(first, given.get("mask"), **masks), axis=1)
-    elif isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP):
-        maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
+    first, mask = next(iter(given.values())), given.get("mask", given.get("tokens_mask"))
+    maps, kind = _exact(layer, given, mask)
     mask = None if mask is None else keras.ops.convert_to_numpy(mask).astype(bool)
     if maps is None:
         tokens = keras.ops.convert_to_numpy(ops.cast(first, "float32"))
@@ -135,9 +121,34 @@ def _map_of(layer, given):
     return MixingMap(layer.path, kind, _mean(maps, mask), mask)
 
 
-def _attends(block):
-    attention = getattr(block.block, "mixer", block.block)
-    return type(attention) is SoftmaxAttention and block.axis == 1
+def _exact(layer, given, mask):
+    """The maps `(batch, tokens, tokens)` of a mixer and their kind, where the layer tells them."""
+    first, *rest = given.values()
+    maps, kind = None, "attention"
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
+    elif isinstance(layer, MegaAttention):
+        maps = layer(first, _places(rest[0]), mask=mask)
+    elif isinstance(layer, GraphAttention):
+        maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
+    elif isinstance(layer, SimpleAttention):
+        maps = abs(simple_attention_maps(layer, *flatten_map(first, mask))).mean(axis=1)
+    elif isinstance(layer, SoftmaxAttention) and not isinstance(layer, LocalAttention):
+        masks = {name: given.get(name) for name in ("attention_mask", "use_causal_mask")}
+        maps = ops.mean(layer.attention_maps(first, mask, **masks), axis=1)
+    elif isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP):
+        maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
+    elif isinstance(layer, ButterflyBlock) and _mixes_tokens(layer, given):
+        blocks, marks = mixed_blocks(layer, first, mask)
+        maps, kind = _exact(getattr(layer.block, "mixer", layer.block), {"inputs": blocks}, marks)
+        maps = None if maps is None else maps_of_all(layer, maps, first.shape[1])
+    return maps, kind
+
+
+def _mixes_tokens(butterfly, given):
+    """Whether a butterfly is of a mixer along the tokens, with no map cut by a mask of its own."""
+    mixes = isinstance(butterfly.block, MixerBlock | OneTensor) and butterfly.axis == 1
+    return mixes and given.get("attention_mask") is None
 
 
 def _places(values):

@@ -96,6 +96,30 @@ def test_rivals_are_measured():
     assert found.kind == "measured" and (found.map[:4, 4:] == 0).all() and found.map[0, 3] > 0
 
 
+@pytest.mark.parametrize("norm_first", [None, True, False])
+def test_permutations_within_blocks_are_exact(norm_first):
+    """Of stage 1: blocks of 4 in 16 tokens, which lie 4 apart."""
+    tokens = np.random.default_rng(0).normal(size=(2, 16, 6)).astype("float32")
+    mixer = layers.CSP(shift="unit")
+    block = mixer if norm_first is None else layers.MixerBlock(mixer, 8, norm_first=norm_first)
+    found = map_of(layers.ButterflyBlock(block, 4, stage=1), tokens)
+    seen, wanted = tokens, np.zeros((16, 16))
+    if norm_first:
+        seen = (tokens - tokens.mean(-1, keepdims=True)) / tokens.std(-1, keepdims=True)
+    for start in range(4):
+        places = start + 4 * np.arange(4)
+        maps = permutation_maps(mixer, seen[:, places])
+        wanted[np.ix_(places, places)] = maps.mean(axis=(0, 1))
+    assert found.kind == "permutation"
+    assert_close(found.map, wanted)
+
+
+def test_what_a_butterfly_tells_and_what_is_measured():
+    model = tiny("ButterflyViT", mixer=["csp", "linear_attention"])
+    kinds = [one.kind for one in mixing_maps(model, model.make_inputs(0, 2))]
+    assert kinds == ["permutation", "measured"]
+
+
 def test_padding_takes_and_gives_nothing():
     model = tiny("LRATransformer")
     tokens = np.ones((2, 12), "int32")
