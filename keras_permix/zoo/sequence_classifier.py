@@ -1,5 +1,6 @@
 """Models that answer with the class of a sequence: of a text, of two, or of an image's pixels."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from keras_permix.layers.embedding.pairs import SplitPairs
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.grid_mixers import kept_steps
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
-from keras_permix.zoo.texts import check_texts, make_encoder
+from keras_permix.zoo.texts import check_texts, is_cut, make_encoder
 
 PIXEL_VALUES = 256
 
@@ -35,6 +36,7 @@ class SequenceClassifier(Classifier):
 
     asset_files = {"tokenizer": TOKENIZER_FILE}
     _encoder = None
+    _warned_of_cut = False
 
     @property
     def tokenizer(self) -> str | None:
@@ -91,7 +93,9 @@ class SequenceClassifier(Classifier):
         """Texts as the arrays that the model takes.
 
         They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
-        vocabulary is that of `keras_permix.data.encode_bytes`. Longer texts are cut.
+        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than `max_length`
+        tokens, in the model's own sub-words or bytes, is cut at its end, and the first that is cut
+        warns, here as in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
@@ -112,7 +116,25 @@ class SequenceClassifier(Classifier):
         """
         encoder = self.text_encoder()
         texts = check_texts(texts, paired=self.task == "pair_classification")
-        return encoder(texts, self._zoo_config["max_length"])
+        arrays = encoder(texts, self._zoo_config["max_length"])
+        self._warn_of_cut(texts, arrays["mask"])
+        return arrays
+
+    def _warn_of_cut(self, texts, mask):
+        """Warn once of texts that do not fit: only what fills its row may be longer than that."""
+        if self._warned_of_cut:
+            return
+        length = self._zoo_config["max_length"]
+        full = mask[..., -1].reshape(len(texts), -1).any(axis=1)
+        self._warned_of_cut = any(
+            is_cut(texts[index], self._encoder, length) for index in np.flatnonzero(full)
+        )
+        if self._warned_of_cut:
+            warnings.warn(
+                f"Texts were cut to {length} tokens, the `max_length` of {self.name}, which does "
+                "not see what comes after them. Further texts are cut without a word.",
+                stacklevel=3,
+            )
 
     def check_arrays(self, x: Any) -> None:
         if self.task == "image_classification":

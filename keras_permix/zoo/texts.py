@@ -34,6 +34,14 @@ def are_texts(x):
     return isinstance(x, str)
 
 
+def is_cut(text, encoder, max_length):
+    """Whether what `make_encoder` gave cuts a text, or one of a pair."""
+    if isinstance(encoder, SubwordEncoder):
+        return encoder.cuts(text)
+    parts = text if isinstance(text, tuple) else (text,)
+    return any(len(part.encode()) > max_length for part in parts)
+
+
 def make_encoder(model):
     """From a list of texts and `max_length` to arrays, as a model's configuration has it."""
     config = model.get_config()

@@ -63,6 +63,10 @@ def make(**arguments):
     return tiny("SimpleTRON", **{"vocabulary_size": 9, "tokenizer": TEXT, **arguments})
 
 
+is_cut = pytest.mark.filterwarnings("ignore:Texts were cut to 8 tokens")
+
+
+@is_cut
 def test_texts_become_what_the_tokenizer_makes_of_them():
     inputs = make().encode(["Good films", "a film, good film good film good"])
     wanted = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # What is cut ends as it should.
@@ -80,6 +84,34 @@ def test_threads_read_at_once_and_other_lengths():
     assert encode(["good film"], 3)["tokens"].tolist() == [[2, 4, 3]]
 
 
+LONG = "good film " * 8
+CUT = "Texts were cut to 8 tokens, the `max_length` of"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fits", "long"),
+    [
+        (dict(tokenizer=TEXT), "good film good film bad film", LONG),  # and [CLS] and [SEP]
+        (dict(tokenizer=None, vocabulary_size=257), "01234567", "0123456789"),
+        (dict(tokenizer=TEXT, pairs=True), ("good", "a " * 6), ("good", LONG)),
+        (dict(tokenizer=None, vocabulary_size=257, pairs=True), ("0", "01234567"), (LONG, "0")),
+        (dict(tokenizer=TEXT, use_token_types=True), ("good film bad", "film bad"), ("a", LONG)),
+    ],
+    ids=["sub-words", "bytes", "apart", "apart bytes", "joined"],
+)
+@pytest.mark.parametrize("method", ["encode", "predict", "classify"])
+def test_a_cut_text_is_told_once(arguments, fits, long, method):
+    model = make(**arguments)
+    call = getattr(model, method)
+    assert model.encode([fits])["mask"][..., -1].any()
+    with pytest.warns(UserWarning, match=CUT) as caught:
+        call([fits, long])
+    files = [one.filename for one in caught if str(one.message).startswith(CUT)]
+    assert len(files) == 1 and (method != "encode" or files == [__file__])
+    call([long])
+    model.text_encoder()([long], 8)  # as data sets are read
+
+
 def test_pairs_are_apart_or_joined():
     pairs = [("good", "bad films"), ("film", "good")]
     apart = make(pairs=True).encode(pairs)
@@ -91,6 +123,7 @@ def test_pairs_are_apart_or_joined():
     np.testing.assert_array_equal(joined["mask"], joined["tokens"] > 0)
 
 
+@is_cut
 def test_texts_are_bytes_without_a_tokenizer():
     inputs = tiny("SimpleTRON").encode(["aé", "0123456789"])
     assert inputs["tokens"].tolist() == [

@@ -56,6 +56,14 @@ class SubwordEncoder:
         types = pad_tokens([one.type_ids for one in found], max_length)["tokens"]
         return {**pad_tokens([one.ids for one in found], max_length), "token_types": types}
 
+    def cuts(self, text: str | tuple[str, str]) -> bool:
+        """Whether a text, or one of a pair, is longer than what a call last gave."""
+        several = isinstance(text, tuple) and not self.joined
+        return any(
+            bool(self._tokenizer.encode(*part if isinstance(part, tuple) else (part,)).overflowing)
+            for part in (text if several else (text,))
+        )
+
     def _ids(self, text):
         return self._tokenizer.encode(text).ids
 
