@@ -1,10 +1,11 @@
 """The vision transformer of the Dimension Mixer paper, whose layers see blocks of tokens."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 
-from keras_permix._typing import Tensor
+from keras_permix._typing import MixerSpec, Tensor
 from keras_permix.checks import check_floats, check_integer
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
@@ -90,10 +91,10 @@ class ButterflyViT(ImageClassifier):
         num_heads: int = 8,
         mlp_dim: int = 256,
         block_size: int | None = None,
-        mixer: str | dict[str, Any] | list | None = None,
+        mixer: MixerSpec | Sequence[MixerSpec | None] | None = None,
         random_order: int | None = None,
-        mean: tuple[float, ...] = (0.5, 0.5, 0.5),
-        std: tuple[float, ...] = (0.5, 0.5, 0.5),
+        mean: Sequence[float] = (0.5, 0.5, 0.5),
+        std: Sequence[float] = (0.5, 0.5, 0.5),
         steps_image_size: int | None = None,
         dtype: Any = None,
         **kwargs: Any,

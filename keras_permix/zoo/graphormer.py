@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_permix._typing import MixerSpecs
 from keras_permix.checks import check_choice, check_floats, check_integer, check_named, check_rate
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
@@ -91,7 +92,7 @@ class Graphormer(ZooModel):
         depth: int = 12,
         num_heads: int = 32,
         mlp_dim: int = 768,
-        mixer: str | dict | list | None = None,
+        mixer: MixerSpecs | None = None,
         edges: str = "multi_hop",
         max_hops: int = 5,
         dropout: float = 0.1,

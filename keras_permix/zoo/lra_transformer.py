@@ -1,11 +1,12 @@
 """The Transformer encoder of the Long Range Arena, with any token mixer."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 from keras import ops
 
-from keras_permix._typing import StrPath, Tensor
+from keras_permix._typing import MixerSpecs, StrPath, Tensor
 from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.growth import copy, nearest_on_grid
@@ -100,13 +101,13 @@ class LRATransformer(SequenceClassifier):
         inner_dim: int | None = None,
         depth: int = 4,
         mlp_dim: int = 1024,
-        mixer: str | dict | list = "attention",
+        mixer: MixerSpecs = "attention",
         use_bias: bool = False,
         activation: str = "gelu_tanh",
         norm_first: bool = True,
         positions: str | None = "sinusoid",
         pooling: str = "cls",
-        head_dims: tuple[int, ...] | None = None,
+        head_dims: Sequence[int] | None = None,
         compare_pairs: bool = False,
         embedding_stddev: float = 1.0,
         dropout: float = 0.0,

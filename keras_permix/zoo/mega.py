@@ -1,11 +1,12 @@
 """MEGA and MEGA with CSP: gated attention, or a permutation, over a moving average of tokens."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 from keras import ops
 
-from keras_permix._typing import StrPath, Tensor
+from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
@@ -97,7 +98,7 @@ class MEGA(SequenceClassifier):
     code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
     """
 
-    default_mixer: str | dict = "softmax"
+    default_mixer: MixerSpec = "softmax"
 
     def __init__(
         self,
@@ -106,8 +107,8 @@ class MEGA(SequenceClassifier):
         num_classes: int = 2,
         pairs: bool = False,
         image_size: int | None = None,
-        mean: tuple[float, ...] = (0.5,),
-        std: tuple[float, ...] = (0.5,),
+        mean: Sequence[float] = (0.5,),
+        std: Sequence[float] = (0.5,),
         width: int = 128,
         inner_dim: int | None = None,
         shared_dim: int = 64,
@@ -117,7 +118,7 @@ class MEGA(SequenceClassifier):
         depth: int = 4,
         norm: str = "layernorm",
         norm_first: bool = True,
-        mixer: str | dict | list | None = None,
+        mixer: MixerSpecs | None = None,
         chunk_size: int | None = None,
         truncation: int | None = None,
         position_bias: str = "simple",

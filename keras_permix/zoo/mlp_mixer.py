@@ -1,5 +1,6 @@
 """The MLP-Mixers of the Dimension Mixer paper: dense, of butterflies, and of patches alone."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
@@ -90,8 +91,8 @@ class MLPMixer(ImageClassifier):
         channel_units: int | None = None,
         pooling: str = "flatten",
         epsilon: float = 1e-5,
-        mean: tuple[float, ...] = HALVES,
-        std: tuple[float, ...] = HALVES,
+        mean: Sequence[float] = HALVES,
+        std: Sequence[float] = HALVES,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -229,14 +230,14 @@ class PatchOnlyMLPMixer(ImageClassifier):
     def __init__(
         self,
         image_size: int = 35,
-        patch_sizes: tuple[int, ...] = (5, 7),
+        patch_sizes: Sequence[int] = (5, 7),
         num_classes: int = 10,
         channels: int = 3,
         width: int | None = None,
         depth: int = 7,
         expansion: int = 2,
-        mean: tuple[float, ...] = HALVES,
-        std: tuple[float, ...] = HALVES,
+        mean: Sequence[float] = HALVES,
+        std: Sequence[float] = HALVES,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:

@@ -1,10 +1,12 @@
 """SimpleTRON, and the BERT that it is: one model, whose attention is an argument."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from keras_permix._typing import MixerSpec
 from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
@@ -100,7 +102,7 @@ class SimpleTRON(SequenceClassifier):
         num_heads: int = 12,
         mlp_dim: int = 3072,
         attention: str = "simple",
-        mixer: str | dict[str, Any] | list | None = None,
+        mixer: MixerSpec | Sequence[MixerSpec | None] | None = None,
         variant: str | None = None,
         extra_skip: str = "block",
         scale: str | None = "length",

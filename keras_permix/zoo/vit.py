@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 
-from keras_permix._typing import DType, StrPath, Tensor
+from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
 from keras_permix.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
@@ -85,7 +85,7 @@ class ViT(ImageClassifier):
         width: int = 512,
         depth: int = 6,
         mlp_dim: int = 512,
-        mixer: str | dict[str, Any] | None = None,
+        mixer: MixerSpecs | None = None,
         pooling: str = "mean",
         dropout: float = 0.0,
         keep_unused_params: bool = False,

@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -48,7 +49,7 @@ class PatchOnlyMixer(Composite):
 
     def __init__(
         self,
-        patch_size: int | list[int] | tuple[int, ...],
+        patch_size: int | Sequence[int],
         expansion: int = 2,
         epsilon: float = 1e-5,
         **kwargs: Any,

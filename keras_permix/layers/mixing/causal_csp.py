@@ -1,5 +1,6 @@
 """Channel-wise sample permutation that hears no later token."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -57,7 +58,7 @@ class CausalCSP(TokenMixer):
     def __init__(
         self,
         group_size: int = 2,
-        delays: int | list[int] = 64,
+        delays: int | Sequence[int] | np.ndarray = 64,
         inner_dim: int | None = None,
         use_value_bias: bool = False,
         use_output_projection: bool = True,

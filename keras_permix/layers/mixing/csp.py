@@ -1,5 +1,6 @@
 """Channel-wise sample permutation as a layer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -65,7 +66,7 @@ class CSP(TokenMixer):
     def __init__(
         self,
         group_size: int | None = 2,
-        shift: Shift = "linear",
+        shift: Shift | Sequence[Sequence[int]] = "linear",
         align: str = "independent",
         inner_dim: int | None = None,
         use_value_bias: bool = False,
