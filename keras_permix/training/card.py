@@ -20,7 +20,7 @@ def write_card(
     class_name = model.__class__.__name__
     preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'
     paper, values = run.values["paper"] or {}, run.values
-    minutes = sum(row["seconds"] for row in rows) / 60
+    seconds = sum(row["seconds"] for row in rows)
     table = "\n".join(
         f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"
         for key, value in scores.items()
@@ -28,8 +28,8 @@ def write_card(
     commits = ", ".join(f"`{commit}`" for commit in record["commits"])
     return f"""# {run.name}
 
-`{class_name}`{_mixed(model)}, {model.count_params():,} parameters, {len(rows)} epochs of \
-{dataset.name}.
+`{class_name}`{_mixed(model)}, {model.count_params():,} parameters, \
+{_counted(len(rows), "epoch")} of {dataset.name}.
 
 ```python
 from keras_permix.zoo import {class_name}
@@ -50,7 +50,7 @@ epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
-* Trained {record["date"]} in {minutes:.0f} minutes of wall time on {record["machine"]}, Keras \
+* Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {record["backend"]}, {values["precision"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
@@ -65,6 +65,18 @@ def _mixed(model):
     specs = specs if isinstance(specs, list) else [specs]
     names = dict.fromkeys(spec["name"] if isinstance(spec, dict) else spec for spec in specs)
     return f", mixed by {', '.join(f'`{name}`' for name in names)}" if names else ""
+
+
+def _counted(count, noun):
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _duration(seconds):
+    """Minutes where there are two or more, else seconds."""
+    minutes = round(seconds / 60)
+    return (
+        _counted(minutes, "minute") if minutes > 1 else _counted(max(round(seconds), 1), "second")
+    )
 
 
 def _start(values):

@@ -14,7 +14,8 @@ from keras_permix.cli import main
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
 from keras_permix.safe_files import release_folder
-from keras_permix.training import Run, record, train
+from keras_permix.training import Run, make_model, record, train
+from keras_permix.training.card import write_card
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
@@ -156,6 +157,22 @@ def test_card(recipe, made, tmp_path, commit):
     assert f"`permix train {recipe} --option wide`." in card
     assert f"commit `{'a' * 40}`" in card
     assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, gray, light" in card
+
+
+@pytest.mark.parametrize(
+    ("seconds", "epochs", "time"),
+    [
+        ([0.2], "1 epoch", "1 second"),
+        ([60.0, 29.0], "2 epochs", "89 seconds"),
+        ([60.0, 31.0], "2 epochs", "2 minutes"),
+    ],
+)
+def test_a_card_counts(recipe, made, seconds, epochs, time):
+    run, rows = Run(str(recipe)), [{"seconds": number} for number in seconds]
+    record = dict(date="today", machine="here", keras="3", backend="torch", version="0", commits=[])
+    card = write_card(make_model(run.values), run, made, {}, rows, record)
+    assert f" parameters, {epochs} of made.\n" in card
+    assert f"* Trained today in {time} of wall time on here, " in card
 
 
 class Stop(keras.callbacks.Callback):
