@@ -89,6 +89,13 @@ class CSP(TokenMixer):
         check_layer_index(layer, layers)
         if isinstance(shift, str):
             self.shift = check_choice("shift", shift, SCHEDULES)
+        elif np.ndim(shift) == 0:
+            raise ValueError(
+                f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
+                "(`num_heads` and `key_dim`, with which `MultiHeadAttention` begins, are no "
+                "arguments of CSP: it has no heads and no keys.) "
+                f"Received: group_size={group_size!r}, shift={shift!r}"
+            )
         else:
             self.shift = np.asarray(shift).tolist()
         self.layer = layer

@@ -9,6 +9,9 @@ from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
 
+# Arguments of the constructor of `MultiHeadAttention`.
+OF_HEADS = ("num_heads", "key_dim", "value_dim")
+
 
 class TokenMixer(OneTensor):
     """Project tokens to values, mix the values along the tokens, project back.
@@ -37,6 +40,12 @@ class TokenMixer(OneTensor):
         use_output_bias: bool = True,
         **kwargs: Any,
     ) -> None:
+        if theirs := [f"{name}={kwargs[name]!r}" for name in OF_HEADS if name in kwargs]:
+            raise ValueError(
+                f"{type(self).__name__} takes no {', '.join(OF_HEADS)}, as `MultiHeadAttention` "
+                "does: it permutes tokens, and has no heads, queries and keys. Leave them out; "
+                f"`inner_dim` is the width of the values. Received: {', '.join(theirs)}"
+            )
         super().__init__(**kwargs)
         self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)

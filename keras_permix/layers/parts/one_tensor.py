@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from keras_permix._typing import Tensor
 from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.maps import tokens_shape
 
 # Arguments of `MultiHeadAttention`, and what says of a layer that it does not take them.
 REFUSALS = {
@@ -51,17 +54,36 @@ class OneTensor(Composite):
                 raise TypeError(
                     f"{type(self).__name__} {REFUSALS[name]}. Received: {name}={_shown(given)}"
                 )
+        mask = others[0] if others else kwargs.get("mask")
+        if mask is not None:
+            self._check_mask(mask, inputs.shape)
         return super().__call__(inputs, *others, **kwargs)
 
     def does(self, name: str) -> bool:
         """Whether the layer does, as it was made, what an argument asks for."""
         return False
 
+    def _check_mask(self, mask, shape):
+        """Here, since Keras puts lines of its own around what `call` raises."""
+        found = tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
+        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
+        if not (_fits(found, (batch, tokens)) or _fits(found, tuple(shape[:-1]))):
+            raise ValueError(
+                "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
+                f"Received: mask.shape={found}, inputs.shape={tuple(shape)}"
+            )
+
     def _refuse_other(self, name, given):
         raise TypeError(
             f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the first "
             f"argument itself. Received: {name}={_shown(given)}"
         )
+
+
+def _fits(found, expected):
+    """Whether two shapes may be the same, of which unknown sizes are None."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
 
 
 def _shown(given):

@@ -114,6 +114,8 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
         (dict(shift="curved"), "`shift` must be one of.*'curved'"),
         (dict(shift=[1, 2]), "`shift` must hold one integer per channel.*len.shift.=2, ch"),
+        (dict(group_size=4, shift=32), "`num_heads` and `key_dim`.*no heads and no keys.*shift=32"),
+        (dict(num_heads=4, key_dim=32), "takes no num_heads.*Leave them out.*=4, key_dim=32"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),

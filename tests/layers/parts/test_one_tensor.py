@@ -66,6 +66,19 @@ def test_what_is_not_served_is_refused(name):
         layer(X, other)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_mask_of_another_shape_is_told_in_one_line(name):
+    layer = LAYERS[name]()
+    for inputs, shape in ((X, (2, 5)), (X, (6,)), (X, (2, 6, 6)), (X[:, None], (2, 2, 6))):
+        mask = np.ones(shape, bool)
+        with pytest.raises(
+            ValueError, match=r"^`mask` must have the shape \(batch, tokens\)"
+        ) as told:
+            layer(inputs, mask=mask)
+        assert f"Received: mask.shape={shape}, inputs.shape=" in str(told.value)
+        assert "\n" not in str(told.value)
+
+
 @pytest.mark.parametrize("make", [CausalCSP, partial(SimpleAttention, 2, causal=True)])
 def test_a_causal_layer_does_what_a_causal_mask_asks_for(make):
     layer = make()
