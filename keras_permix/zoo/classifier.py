@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
+from keras_permix.layers.parts.checks import check_integer
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
@@ -38,6 +39,7 @@ class Classifier(ZooModel):
         >>> label in model.labels, len(others)
         (True, 2)
         """
+        check_integer("top", top)  # before the work
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
@@ -56,12 +58,13 @@ class Classifier(ZooModel):
         Raises:
             ValueError: for a `top` below 1, or predictions of another shape or with a NaN.
         """
+        top = check_integer("top", top)
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
         classes = self.output_shape[-1]
-        if top < 1 or predictions.ndim != 2 or predictions.shape[1] != classes:
+        if predictions.ndim != 2 or predictions.shape[1] != classes:
             raise ValueError(
-                f"`predictions` must be logits (batch, {classes}), and `top` 1 or more. "
-                f"Received: predictions.shape={predictions.shape}, top={top}"
+                f"`predictions` must be logits (batch, {classes}). "
+                f"Received: predictions.shape={predictions.shape}"
             )
         if np.isnan(predictions).any():
             rows = np.flatnonzero(np.isnan(predictions).any(1))

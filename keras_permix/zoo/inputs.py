@@ -100,6 +100,18 @@ def _first_of(loader):
         return None
 
 
+def _refuse_pictures(x):
+    """Refuse what holds the pixels of an image but is no array."""
+    for leaf in keras.tree.flatten(x):
+        kind = f"{type(leaf).__module__}.{type(leaf).__name__}"
+        if isinstance(leaf, bytes | bytearray) or kind.startswith("PIL."):
+            raise ValueError(
+                "`x` must be arrays: `numpy.asarray` makes one of a picture, "
+                "`keras_permix.data.read_image` of its file, and `image[None]` a batch of one. "
+                f"Received: x of {kind.removeprefix('builtins.')}"
+            )
+
+
 def _has_strings(data):
     """Whether a `tf.data.Dataset` gives strings as inputs, which is known before it gives any."""
     spec = getattr(data, "element_spec", None)
@@ -153,6 +165,7 @@ class CheckedInputs:
 
     def opened(self: Any, x: Any) -> tuple[Any, Any]:
         """Inputs for a method of Keras, with texts encoded, and what can be seen of them."""
+        _refuse_pictures(x)
         x = self.encoded(x)
         if isinstance(x, list | tuple) and _are_numbers(x):
             raise ValueError(

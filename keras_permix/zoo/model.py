@@ -191,7 +191,8 @@ class ZooModel(CheckedInputs, keras.Model):
             preset: A name (`"cifar10_small"`; see `keras_permix.zoo.list_presets`), the folder of
                 a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
-            num_classes: Where it differs from the preset's, the model gets a fresh head.
+            num_classes: Where it differs from the preset's, the model gets a fresh head. The same
+                number keeps the preset's head and labels: `reset_classifier` makes a fresh one.
             dtype: Dtype or dtype policy of every layer, instead of the preset's.
             load_weights: Whether to load the weights; without them the model is fresh.
             labels: Names of the classes or outputs. `None`: the preset's, where the model has as

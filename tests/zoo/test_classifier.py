@@ -36,13 +36,21 @@ def test_classify_names_the_most_probable():
     ("arguments", "rule"),
     [
         ((np.zeros((1, 4)),), r"logits \(batch, 3\).*shape=\(1, 4\)"),
-        ((np.zeros((1, 3)), 0), "`top` 1 or more.*top=0"),
+        ((np.zeros((1, 3)), 0), "`top` must be a positive integer. Received: top=0"),
+        ((np.zeros((1, 3)), 1.5), "`top` must be a positive integer. Received: top=1.5"),
+        ((np.zeros((1, 3)), None), "`top` must be a positive integer. Received: top=None"),
         (([[0, 0, 0], [0, np.nan, 0]],), "NaN in 1 of 2 samples, the first of them number 1"),
     ],
 )
 def test_wrong_predictions(arguments, rule):
     with pytest.raises(ValueError, match=rule):
         tiny().decode_predictions(*arguments)
+
+
+def test_classify_knows_a_wrong_top_before_the_work(monkeypatch):
+    monkeypatch.setattr(CSPViT, "predict", None)
+    with pytest.raises(ValueError, match="`top` must be a positive integer. Received: top=1.5"):
+        tiny().classify(IMAGES, top=1.5)
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], "abc", [1, 2, 3], 3])

@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
 from keras_permix.data import Pipeline
 from keras_permix.layers.embedding.image_range import check_image_range
@@ -154,6 +155,12 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
     ("x", "message"),
     [
         (list(IMAGES), r"`np.stack` makes a batch of images. Received: images.shape=\(8, 8, 3\)"),
+        (
+            Image.fromarray(IMAGES[0]),
+            "`numpy.asarray` makes one of.* Received: x of PIL.Image.Image",
+        ),
+        ([Image.fromarray(IMAGES[0])], "Received: x of PIL.Image.Image"),
+        (IMAGES.tobytes(), "`keras_permix.data.read_image` of its file.* Received: x of bytes"),
         ("cat.png", "takes arrays of images, and no texts; `keras_permix.data.read_image`"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
         (None, "`x` must be what the model takes. Received: predict of x=None"),

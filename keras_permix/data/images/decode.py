@@ -1,5 +1,7 @@
 """Image files as arrays: upright, of 8 bits, without transparency."""
 
+import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,9 @@ SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one
 def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """Read an image file as people see it.
 
-    A photograph is rotated upright as its EXIF orientation says. 16 bits become 8, palettes become
-    colors, CMYK becomes RGB, and what is transparent shows white.
+    A photograph is rotated upright as its EXIF orientation says. 16 bits, which mean levels of
+    0–65535 however few of them an image has, become 8; palettes become colors, CMYK becomes RGB,
+    and what is transparent shows white.
 
     Args:
         path: A file of any format that Pillow reads; of an animation, the first frame.
@@ -26,6 +29,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is no image, or a damaged one, or `channels` are not 1 or 3.
+        TypeError: if `path` is no path.
 
     Example:
 
@@ -35,6 +39,8 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """
     if channels not in (1, 3):
         raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"`path` must be that of an image file. Received: path={str(path)[:99]!r}")
     if not Path(path).is_file():
         found = "the folder " if Path(path).is_dir() else ""
         raise FileNotFoundError(
@@ -42,13 +48,26 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
         )
     try:
         with Image.open(path) as file:
+            dark = _is_dark(file)
             image = _flat(ImageOps.exif_transpose(file))
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     except Exception as error:  # Each decoder has exceptions of its own.
         raise ValueError(
             f"An image file must be whole, and one that Pillow can read. Received: {path} ({error})"
         ) from error
+    if dark:
+        warnings.warn(
+            "An image of 16 bits has levels of 0–65535, of which those of 0–255 read as black. "
+            f"Save such levels with 8 bits. Received: {path}, whose brightest level is {dark}",
+            stacklevel=2,
+        )
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _is_dark(image):
+    """The brightest level of a gray image of 16 bits where it would do for 8, else 0."""
+    brightest = np.asarray(image).max(initial=0) if image.mode in SIXTEEN_BITS else 0
+    return int(brightest) if 0 < brightest < 256 else 0
 
 
 def _flat(image):

@@ -86,8 +86,9 @@ def listed_images(
 ) -> Dataset:
     """Give the images that a CSV file lists as a `Dataset`.
 
-    A row says under "path" where an image lies, relative to the file, and under "label" its class.
-    The file may as well be one of JSON lines or of tab-separated values.
+    A row says under "path" where an image lies, relative to the file, and under "label" its class,
+    of which blanks around it are no part. The file may as well be one of JSON lines or of
+    tab-separated values.
 
     Args:
         name: What the set is called.
@@ -190,7 +191,8 @@ def _hidden(path, folder):
 def _by_label(rows, file):
     found = {}
     for row in rows:
-        if not row.get("path") or row.get("label") in (None, ""):
+        label = "" if row.get("label") is None else str(row["label"]).strip()
+        if not row.get("path") or not label:
             raise ValueError(
                 f"A row of a list of images must say `path` and `label`. Received: {row} in {file}"
             )
@@ -200,7 +202,7 @@ def _by_label(rows, file):
                 "A list of images must name files that exist, relative to itself. "
                 f"Received: {path} in {file}"
             )
-        found.setdefault(str(row["label"]), []).append(path)
+        found.setdefault(label, []).append(path)
     return found
 
 

@@ -30,7 +30,7 @@ def load_texts(
     r"""Load a set of labeled texts, unless told otherwise as bytes.
 
     A row of a file says under each name of `fields` a text, and under "label" its class: a number
-    from 0, or a name.
+    from 0, or a name, of which blanks around it are no part.
 
     Args:
         name: `"ag_news"` (title and description as one text), `"imdb"`, `"sst2"` (tested on what
@@ -71,12 +71,13 @@ def load_texts(
     parts = read_parts(name, FILES, data_dir, **files)
     for row in (row for rows in parts for row in rows):
         _check_row(row, fields)
-    given = [str(row["label"]) for rows in parts for row in rows]
+        row["label"] = str(row["label"]).strip()
+    given = [row["label"] for rows in parts for row in rows]
     labels = LABELS.get(name) if not files else None
     labels = labels or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
-    classes = [{labels[numbers[str(row["label"])]] for row in rows} for rows in parts]
+    classes = [{labels[numbers[row["label"]]] for row in rows} for rows in parts]
     check_classes(name, *classes)
     rows, tests = parts
     rows, held = _held_out(rows, validation, split_seed)
@@ -101,7 +102,7 @@ def _held_out(rows, count, seed):
 def _source(rows, numbers, fields, max_length, encode, pad_to):
     texts = [tuple(row[field] for field in fields) for row in rows]
     texts = [text[0] for text in texts] if len(fields) == 1 else texts
-    labels = [numbers[str(row["label"])] for row in rows]
+    labels = [numbers[row["label"]] for row in rows]
     return TextSource(texts, labels, max_length, encode, pad_to)
 
 

@@ -40,6 +40,16 @@ def test_sixteen_bits_of_gray_become_eight(channels, tmp_path):
     np.testing.assert_array_equal(read, expected)
 
 
+def test_sixteen_bits_that_would_do_for_eight_warn(tmp_path):
+    """The format says what a level means, whatever levels there are: next to black."""
+    levels = np.array([[0, 200], [255, 1]], "uint16")
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    with pytest.warns(UserWarning, match="Save such levels with 8 bits.*a.png, whose.* is 255"):
+        assert read_image(tmp_path / "a.png").max() == 1
+    Image.fromarray(levels * 0).save(tmp_path / "black.png")
+    assert not read_image(tmp_path / "black.png").any()
+
+
 def test_sixteen_bits_of_color_become_eight(tmp_path):
     """Pillow writes none: three scan lines of a PNG, made by hand."""
     import struct
@@ -114,5 +124,10 @@ def test_what_cannot_be_read_is_named(save, rule, tmp_path):
 def test_wrong_arguments(tmp_path):
     with pytest.raises(FileNotFoundError, match="a file that exists.*Received: .*nowhere.png"):
         read_image(tmp_path / "nowhere.png")
+    for path in (5, b"a.png", PIXELS):
+        with pytest.raises(
+            TypeError, match="`path` must be that of an image file. Received: path="
+        ):
+            read_image(path)
     with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
         read_image(tmp_path / "nowhere.png", channels=4)

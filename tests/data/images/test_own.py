@@ -105,7 +105,7 @@ def test_what_is_hidden_is_no_image(tmp_path):
 
 def test_blanks_after_commas_are_of_no_class(tmp_path):
     write_classes(tmp_path, {"a": 2, "b": 2})
-    lines = ["path, label", "a/0.png, a", "a/1.png,a", 'b/0.png,  "b"', "b/1.png,b", ""]
+    lines = ["path, label", "a/0.png, a", "a/1.png,a ", 'b/0.png,  "b"', "b/1.png,b\t", ""]
     (tmp_path / "all.csv").write_text("\n".join(lines))
     data = listed_images("mine", 8, tmp_path, train="all.csv", test_fraction=0.5)
     assert data.labels == ("a", "b")
@@ -157,7 +157,7 @@ def test_a_class_for_testing_alone(tmp_path):
     ("rows", "changes", "error", "rule"),
     [
         ([("gone.png", "a")], {}, FileNotFoundError, "gone.png in .*all.csv"),
-        ([("a/0.png", "")], {}, ValueError, "`path` and `label`.*all.csv"),
+        ([("a/0.png", " ")], {}, ValueError, "`path` and `label`.*all.csv"),
         ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "two classes or more"),
         ([], {"test_fraction": None}, ValueError, "a `test` list or a `test_fraction`"),
         ([], {"train": "none.csv"}, FileNotFoundError, "must exist. Received: .*none.csv"),

@@ -74,6 +74,7 @@ def test_pairs_in_tab_separated_values(tmp_path):
         ([-1, 0, 1], ("-1", "0", "1"), [0, 1, 2]),
         (["1", "2", "other"], ("1", "2", "other"), [0, 1, 2]),
         ([2, 0, 2], ("0", "1", "2"), [2, 0, 2]),
+        (["good", " bad", "good "], ("bad", "good"), [1, 0, 1]),
     ],
 )
 def test_each_label_is_a_class_of_its_own(tmp_path, given, names, targets):
