@@ -77,19 +77,29 @@ def settings_file():
 
 
 def settings():
-    """What Keras' file of settings holds: nothing if it is absent, `None` if it is damaged."""
+    """What Keras' file of settings holds: nothing if it is absent.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    path = settings_file()
     try:
-        settings = json.loads(settings_file().read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not (isinstance(settings, dict) and isinstance(settings.get("backend", ""), str)):
+            raise ValueError(str(settings)[:200])
     except FileNotFoundError:
         return {}
-    except ValueError:
-        return None
-    return settings if isinstance(settings, dict) else None
+    except ValueError as error:
+        raise ValueError(
+            'Keras\' file of settings must hold a JSON object, and as its "backend" a name. Mend '
+            f"it, or remove it. Received: {path} ({error})"
+        ) from error
+    return settings
 
 
 def backend_of_settings():
-    """The backend that Keras' settings name, TensorFlow if they name none."""
+    """The backend that Keras' settings name, TensorFlow if they name none or are damaged."""
     try:
-        return (settings() or {}).get("backend", DEFAULT)
-    except OSError:
+        return settings().get("backend", DEFAULT)
+    except (OSError, ValueError):
         return DEFAULT

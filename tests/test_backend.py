@@ -111,12 +111,22 @@ def test_the_backend_is_shown(machine, monkeypatch, capsys):
     assert kept.endswith("keras.json; KERAS_BACKEND=jax goes first")
 
 
+@pytest.mark.parametrize("settings", ["{", "[1]", '{"backend": ["jax"]}'])
+def test_settings_that_are_damaged_are_told(settings, machine, tmp_path, capsys):
+    assert machine(["jax"], settings) == "jax"
+    assert main(["backend"]) == 2
+    error = capsys.readouterr().err
+    assert "Keras' file of settings must hold a JSON object" in error
+    assert f"Received: {tmp_path / 'keras.json'} (" in error
+    assert main(["list"]) == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "name", "message"),
     [
         ("{}", "abacus", "`NAME` must be a backend that is installed: jax. Received: NAME=abacus"),
-        ("{", "jax", "must hold a JSON object. Mend it, or remove it. Received: "),
-        ("[1]", "jax", "must hold a JSON object. Mend it, or remove it. Received: "),
+        ("{", "jax", 'as its "backend" a name. Mend it, or remove it. Received: '),
+        ("[1]", "jax", 'as its "backend" a name. Mend it, or remove it. Received: '),
     ],
 )
 def test_a_backend_that_cannot_be_kept(settings, name, message, machine, tmp_path, capsys):

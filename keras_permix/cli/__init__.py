@@ -6,6 +6,8 @@ import signal
 import sys
 import threading
 
+from keras_permix.cli.errors import say_error
+
 COMMANDS = ("list", "info", "predict", "train", "lra", "evaluate", "bench", "verify", "backend")
 SOON = 0.1  # seconds
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
@@ -27,8 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # Who reads has read enough, as in `permix list | head -1`.
         return CLOSED_PIPE
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
-        message = " ".join(str(error).split())
-        print(f"permix: error: {message}", file=sys.stderr)
+        say_error(error)
         return 2
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # The next ends the process without a word.
@@ -45,7 +46,8 @@ def _run(argv):
 
     commands = [import_module(f"keras_permix.cli.{name}") for name in COMMANDS]
     arguments = make_parser(commands).parse_args(argv)
-    _backend.check()
+    if arguments.needs_keras:
+        _backend.check()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if arguments.keep_memory and not arguments.plain:
         machine.keep_freed_memory()

@@ -10,7 +10,7 @@ def add_parser(subparsers):
         "backend", help="show or choose Keras' backend", description=__doc__
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="jax, tensorflow or torch")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs_keras=False)
 
 
 def run(arguments):
@@ -19,9 +19,10 @@ def run(arguments):
 
     installed, first = _backend.installed_backends(), _backend.set_by_user()
     if arguments.name is None:
-        name = first or _backend.backend_of_settings()
+        kept = _backend.settings().get("backend", _backend.DEFAULT)
+        name = first or kept
         absent = "" if name in installed else ", which is not installed"
-        print(f"Keras starts with {name}{absent} (installed: {', '.join(installed)})")
+        print(f"Keras starts with {name}{absent} (installed: {', '.join(installed) or 'none'})")
     else:
         _backend.check_installed("NAME", arguments.name)
         beside = f"; KERAS_BACKEND={first} goes first" if first else ""
@@ -37,11 +38,6 @@ def _keep(backend):
     from keras_permix.safe_files import write_text
 
     path, settings = _backend.settings_file(), _backend.settings()
-    if settings is None:
-        raise ValueError(
-            "Keras' file of settings must hold a JSON object. Mend it, or remove it. "
-            f"Received: {path}"
-        )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**settings, "backend": backend}, indent=4) + "\n")
     return path

@@ -5,7 +5,7 @@ import json
 
 def add_parser(subparsers):
     parser = subparsers.add_parser("list", help="list the presets", description=__doc__)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs_keras=False)
 
 
 def run(arguments):

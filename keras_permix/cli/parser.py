@@ -1,6 +1,7 @@
 """How the arguments of `permix` are read."""
 
 import argparse
+from pathlib import Path
 
 from keras_permix._version import __version__
 
@@ -34,6 +35,22 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")
 
 
+def given(text):
+    """The text of an argument; an empty one names no set, recipe or preset.
+
+    Raises:
+        ArgumentTypeError: for an empty text.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty. Received: ''")
+    return text
+
+
+def given_path(text):
+    """The path that an argument names; an empty text is not the current folder."""
+    return Path(given(text))
+
+
 def make_parser(commands):
     """The parser of `permix`, to which the module of each command adds its own."""
     parser = Parser(
@@ -41,7 +58,7 @@ def make_parser(commands):
         description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
     )
     parser.add_argument("--version", action="version", version=f"keras_permix {__version__}")
-    parser.set_defaults(keep_memory=False, plain=False)
+    parser.set_defaults(needs_keras=True, keep_memory=False, plain=False)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in commands:
         command.add_parser(subparsers)
