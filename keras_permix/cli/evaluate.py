@@ -3,15 +3,17 @@
 import json
 from pathlib import Path
 
+from keras_permix.cli.parser import given, given_path
+
 
 def add_parser(subparsers):
     parser = subparsers.add_parser("evaluate", help="score a preset", description=__doc__)
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
-        "--data", metavar="DATA",
+        "--data", type=given, metavar="DATA",
         help="name of a data set; a folder of images; a CSV file (default: the preset's own)",
     )  # fmt: skip
-    parser.add_argument("--data-dir", type=Path, help="folder with data files")
+    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change an argument of the model, e.g. --set image_size=48",
@@ -22,26 +24,30 @@ def add_parser(subparsers):
         help="take the classes of the data for those of the model whatever they are called",
     )
     parser.add_argument("--batch-size", type=int, default=250)
-    parser.add_argument("--json", type=Path, help="also write the scores to this file")
+    parser.add_argument(
+        "--json", type=given_path, help="also write the scores to this file; its folder is made"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix.cli.outputs import check_file
+    from keras_permix.cli.presets import trained_preset
     from keras_permix.recipe import merge_overrides
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
-    from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.load import load_preset
 
     if arguments.json:
         check_file("--json", arguments.json)
-    info = preset_info(arguments.preset)
+    info = trained_preset(arguments.preset)
     spec = data_of(info, arguments.data)
     task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))
     task.check_data(spec)
     dataset = task.load(spec, arguments.data_dir)
+    if not arguments.by_order:
+        _check_classes(task.model.labels or (), dataset)
     task.check_labels(dataset, arguments.by_order)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
     if not _is_one_part(spec):
@@ -64,7 +70,7 @@ def data_of(info, data=None):
             for those set apart for training; `None`: what the preset was trained on.
 
     Raises:
-        ValueError: if there are neither such data nor the preset's own.
+        ValueError: if there are neither such data nor the preset's own, such as of a smoke run.
     """
     from keras_permix.recipe_images import images_to_score, is_images
     from keras_permix.tasks import TASKS
@@ -72,14 +78,17 @@ def data_of(info, data=None):
 
     own = info.metadata.get("data")
     options = info.metadata.get("data_options") or {}
-    if data is None and own is None:
-        raise ValueError(
-            f"The preset must name its data set, or `--data` be given. Received: {info.name}"
-        )
+    task = TASKS[MODELS[info.class_name].task_for(info.config)]
     files = [Path(options[key]) for key in ("path", "train") if isinstance(options.get(key), str)]
     if data in (None, own) or Path(data).resolve() in [file.resolve() for file in files]:
+        try:
+            task.check_data({"name": own, **options})
+        except ValueError as error:
+            raise ValueError(
+                "The preset must name its data set, or `--data` be given. "
+                f"Received: {info.name}, which names {own!r}"
+            ) from error
         return {"name": own, **options}
-    task = TASKS[MODELS[info.class_name].task_for(info.config)]
     try:
         task.check_data({"name": data})
     except ValueError:
@@ -91,6 +100,18 @@ def data_of(info, data=None):
         targets = {"labels": options["labels"]} if "labels" in options else {}
         return {"name": path.stem, "train": str(path), "test": str(path), **targets}
     return {"name": data}
+
+
+def _check_classes(labels, dataset):
+    """Refuse data that lack some of a model's classes or targets, or have more of them."""
+    missing = [label for label in labels if label not in dataset.labels]
+    others = [label for label in dataset.labels if label not in labels]
+    if labels and len(labels) != len(dataset.labels):
+        raise ValueError(
+            "The data must have the classes or targets of the model, all and no others. Add what "
+            "is missing, and leave out the rest. Received: "
+            f"{dataset.name} without {missing[:10]}, and with {others[:10]} that the model lacks"
+        )
 
 
 def _is_one_part(spec):

@@ -55,9 +55,11 @@ def _of_preset(name, changes):
     info = preset_info(name)
     model = ZooModel.from_preset(name, load_weights=False, **changes)
     files = info.metadata.get("files", {})
+    changed = any(info.config.get(key) != value for key, value in changes.items())
+    of = ", of the preset without --set" if changed else ""
     return info.name, [
         *_of_model(model),
-        *(_stored(info) if info.files else _planned(info.name)),
+        *(_stored(info, model.labels, of) if info.files else _planned(info.name, of)),
         *_arguments({**info.config, **changes}),
         *((f"  {path}", f"{file['bytes']:,} bytes") for path, file in files.items()),
     ]
@@ -147,16 +149,21 @@ def _macs(model, inputs=None):
     return f"{macs.total:,}" + (f", without {left_out}" if left_out else "")
 
 
-def _stored(info):
-    """What the files of a preset say of it."""
+def _stored(info, labels, of):
+    """What the files of a preset say of it, beside the labels of the model.
+
+    Args:
+        info: The `PresetInfo`.
+        labels: Names of the model's outputs, or `None`.
+        of: What to add to what is not of the model, where this is another than the preset's.
+    """
     from keras_permix.cli.table import format_scores
 
-    metadata = info.metadata
-    labels = metadata.get("labels") or []
+    metadata, labels = info.metadata, list(labels or ())
     return [
-        ("weights", "yes" if info.has_weights else f"none yet: permix train {info.name}"),
+        ("weights", f"yes{of}" if info.has_weights else f"none yet: permix train {info.name}"),
         ("folder", str(info.files.folder)),
-        ("measured", format_scores(info.scores)),
+        ("measured", format_scores(info.scores) + of),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
         ("recipe", _file(metadata.get("recipe"))),
         *((key, str(metadata.get(key) or "–")) for key in SAID),
@@ -164,8 +171,8 @@ def _stored(info):
     ]
 
 
-def _planned(name):
-    """What the recipe says of a preset that nobody has trained yet."""
+def _planned(name, of):
+    """What the recipe says of a preset that nobody has trained yet, with `of` as in `_stored`."""
     from keras_permix.training import Run
 
     run = Run(name)
@@ -174,7 +181,7 @@ def _planned(name):
     expected = ", ".join(f"{metric} {score}" for metric, score in paper.items())
     return [
         ("weights", f"none yet: {run.command}"),
-        ("expected", f"{expected or '–'} ({note})"),
+        ("expected", f"{expected or '–'} ({note}){of}"),
         ("data", data.pop("name")),
         ("data_options", str(data or "–")),
         ("recipe", _file(run.source)),

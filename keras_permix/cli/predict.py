@@ -1,37 +1,44 @@
 """`permix predict`: what a preset answers to images, texts or graphs."""
 
+from keras_permix.cli.errors import say_error
+
 
 def add_parser(subparsers):
     parser = subparsers.add_parser("predict", help="ask a preset", description=__doc__)
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT",
-        help="image files; texts, or @FILE (two for each pair); SMILES or JSON files of a "
-        "graph each",
+        help="image files; texts, or @FILE for what a file holds, all its lines as one text (two "
+        "for each pair); SMILES or JSON files of a graph each",
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=5, help="labels to print")
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print what the model answers to each input. Returns the exit code."""
+    """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
     import keras
 
+    from keras_permix.cli.presets import trained_preset
     from keras_permix.tasks import task_of
     from keras_permix.zoo.presets.load import load_preset
 
     if arguments.top < 1:
         raise ValueError(f"`--top` must be at least 1. Received: {arguments.top}")
-    model = load_preset(None, arguments.preset)
-    task = task_of(model)
-    groups = grouped(arguments.inputs, task.arguments_per_input)
-    inputs = [task.read(group) for group in groups]
-    for group, one in zip(groups, inputs, strict=True):
-        output = keras.ops.convert_to_numpy(model(one, training=False))[0]
+    task = task_of(load_preset(None, trained_preset(arguments.preset)))
+    code = 0
+    for group in grouped(arguments.inputs, task.arguments_per_input):
+        try:
+            read = task.read(group)
+        except ValueError as error:  # The others are answered.
+            say_error(error)
+            code = 2
+            continue
+        output = keras.ops.convert_to_numpy(task.model(read, training=False))[0]
         print(*group)
         for line in task.answer(output, arguments.top):
             print(f"  {line}")
-    return 0
+    return code
 
 
 def grouped(words, size):

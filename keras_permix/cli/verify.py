@@ -34,18 +34,16 @@ def run(arguments):
         return 0
     from keras_permix._backend import installed_backends
     from keras_permix.checks import check_choice
+    from keras_permix.cli.presets import trained_preset
     from keras_permix.cli.table import format_table
-    from keras_permix.zoo import list_presets, preset_info
-    from keras_permix.zoo.presets.names import untrained
+    from keras_permix.zoo import list_presets
 
     installed = installed_backends()
     for backend in arguments.backends or []:
         check_choice("--backend", backend, installed)
     for preset in arguments.presets:
         if "://" not in preset and not Path(preset).is_dir():
-            info = preset_info(preset)  # which says of a name that there is none like it
-            if not info.has_weights:
-                raise ValueError(f"{untrained(info)}. Received: {preset!r}")
+            trained_preset(preset)  # which says of a name that there is none like it
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]

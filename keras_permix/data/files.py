@@ -39,17 +39,31 @@ SHA256 = {
 }  # fmt: skip
 
 
+def data_folder(data_dir):
+    """Return the folder given by the caller, else that of `KERAS_PERMIX_DATA`, else None.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+    """
+    name, folder = "`data_dir` (`--data-dir`)", data_dir
+    if data_dir is None:
+        name, folder = f"`{DATA_VARIABLE}`", os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"{name} must be a folder that exists. Received: {folder}")
+    return Path(folder)
+
+
 def find_folder(data_dir, names):
     """Return the folder that holds the files `names`, or None to use a download.
 
     A folder given by the caller must hold them. The folder of the environment variable
     `KERAS_PERMIX_DATA` is used where it does.
     """
-    if data_dir is not None:
-        return Path(data_dir)
-    folder = os.environ.get(DATA_VARIABLE)
-    if folder and all((Path(folder) / name).is_file() for name in names):
-        return Path(folder)
+    folder = data_folder(data_dir)
+    if data_dir is not None or folder and all((folder / name).is_file() for name in names):
+        return folder
     return None
 
 
@@ -62,7 +76,7 @@ def need_folder(data_dir, names):
     folder = find_folder(data_dir, names)
     if folder is None:
         raise FileNotFoundError(
-            f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds "
+            f"Set {DATA_VARIABLE}, `data_dir` or `--data-dir` to a folder that holds "
             f"{', '.join(dict.fromkeys(names))}. Received: no folder with these files"
         )
     return folder
@@ -78,13 +92,14 @@ def find_forms(data_dir, pieces):
         pieces: For each piece of the set, the names that it may have: of files, or of folders.
 
     Raises:
-        FileNotFoundError: if the caller's folder lacks a piece; names all that it may be called.
+        FileNotFoundError: if the folder does not exist, or the caller's lacks a piece; names all
+            that it may be called.
     """
-    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
-    if not folder:
+    folder = data_folder(data_dir)
+    if folder is None:
         return None
     found = [
-        next((Path(folder) / name for name in names if (Path(folder) / name).exists()), None)
+        next((folder / name for name in names if (folder / name).exists()), None)
         for names in pieces
     ]
     if None not in found:
@@ -92,8 +107,8 @@ def find_forms(data_dir, pieces):
     if data_dir is None:
         return None
     raise FileNotFoundError(
-        f"`data_dir` must hold {' or '.join(pieces[found.index(None)])}; with `data_dir=None` the "
-        f"set is downloaded by Keras. Received: a folder without, {data_dir}"
+        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}; where none "
+        f"is given, Keras downloads the set. Received: a folder without, {data_dir}"
     )
 
 

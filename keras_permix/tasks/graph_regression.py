@@ -94,7 +94,7 @@ class GraphRegression(Task):
         """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""
         word = arguments[0]
         if not word.endswith(".json") and not os.path.isfile(word):
-            return self.model.encode([word])
+            return self._molecule(word)
         path = Path(word)
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
@@ -111,6 +111,13 @@ class GraphRegression(Task):
                 f"Received: {batch['x'].shape[-1]} in {path}"
             )
         return {name: batch[name] for name in taken}
+
+    def _molecule(self, smiles):
+        try:
+            return self.model.encode([smiles])
+        except ValueError as error:
+            said = str(error).replace("`smiles`", "`INPUT`").replace("smiles[0]=", "")
+            raise ValueError(said) from error
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]

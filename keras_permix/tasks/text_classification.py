@@ -1,5 +1,6 @@
 """Which of several classes a text is of."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,7 @@ class TextClassification(Classification):
         return Dataset("generated", train, test, labels)
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """The text itself, or `@FILE` for what a file says."""
+        """The text itself, or `@FILE` for what a file says: all of its lines are one text."""
         texts = tuple(_text(argument) for argument in arguments)
         return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
 
@@ -123,12 +124,14 @@ def _each(texts):
 
 
 def _text(argument):
-    if not argument.startswith("@"):
-        return argument
+    rule = "`INPUT` must be a text, or `@FILE` with a text file in UTF-8."
+    if os.path.isfile(argument):
+        raise ValueError(f"{rule} Received: {argument}, a file: write @{argument}")
     try:
-        return Path(argument[1:]).read_text(encoding="utf-8")
+        is_file = argument.startswith("@")
+        text = Path(argument[1:]).read_text(encoding="utf-8") if is_file else argument
     except (OSError, ValueError) as error:
-        raise ValueError(
-            "`INPUT` must be a text, or `@FILE` with a text file in UTF-8. "
-            f"Received: {argument} ({error})"
-        ) from error
+        raise ValueError(f"{rule} Received: {argument} ({error})") from error
+    if not text.strip():
+        raise ValueError(f"{rule} Received: {argument!r}, which is empty")
+    return text

@@ -82,6 +82,20 @@ def test_predict_on_no_image(tmp_path, capsys, content):
     assert str(path) in error and error.count("\n") == 1
 
 
+def test_one_bad_image_costs_no_answers(tmp_path, capsys, pixels):
+    paths = [str(tmp_path / f"{index}.png") for index in range(4)]
+    for path in paths[::2]:
+        Image.fromarray(pixels[0]).save(path)
+    Path(paths[1]).write_bytes(b"this is no image")  # and the last is absent
+    assert main(["predict", "cspvit/test", *paths]) == 2
+    output, error = capsys.readouterr()
+    assert [line for line in output.splitlines() if line[0] != " "] == paths[::2]
+    assert output.count("%") == 6
+    first, second = error.splitlines()
+    assert paths[1] in first and paths[3] in second
+    assert first.startswith("permix: error: `INPUT` must be an image. ")
+
+
 def test_predict_nothing(capsys):
     assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
     assert "`--top` must be at least 1. Received: 0" in capsys.readouterr().err
@@ -154,8 +168,14 @@ def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
 
 def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
     zoo.CSPViT.from_preset("test").save_to_preset(tmp_path / "preset")
-    assert main(["evaluate", str(tmp_path / "preset")]) == 2
-    assert "must name its data set, or `--data` be given" in capsys.readouterr().err
+    for preset, named in (
+        (str(tmp_path / "preset"), "None"),
+        ("cspvit/test", "'none: the weights are random'"),
+    ):
+        assert main(["evaluate", preset]) == 2
+        error = capsys.readouterr().err
+        assert "must name its data set, or `--data` be given" in error
+        assert error.endswith(f"Received: {preset}, which names {named}\n")
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -209,3 +229,32 @@ def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pix
 def test_evaluate_on_an_unknown_set(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
     assert "Received: data={'name': 'nonsense'}" in capsys.readouterr().err
+
+
+def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
+    for name in ("red", "blue", "pink"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.fromarray(pixels[0]).save(tmp_path / "photos" / name / "a.png")
+    (tmp_path / "photos/pink").rename(tmp_path / "pink")
+    data = ["--data", str(tmp_path / "photos")]
+    assert main(["evaluate", "cspvit/test", *data]) == 2
+    error = capsys.readouterr().err
+    assert "Add what is missing" in error and error.count("\n") == 1
+    assert error.endswith("photos without ['green'], and with [] that the model lacks\n")
+    for name in ("pink", "green"):
+        (tmp_path / "photos" / name).mkdir()
+        Image.fromarray(pixels[0]).save(tmp_path / "photos" / name / "a.png")
+    assert main(["evaluate", "cspvit/test", *data]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("photos without [], and with ['pink'] that the model lacks\n")
+
+
+def test_data_in_a_folder_that_does_not_exist(tmp_path, monkeypatch, capsys):
+    gone, data = str(tmp_path / "gone"), ["evaluate", "cspvit/mnist"]
+    monkeypatch.setattr(keras.datasets.mnist, "load_data", None)
+    assert main([*data, "--data-dir", gone]) == 2
+    rule = "must be a folder that exists. Received: "
+    assert capsys.readouterr().err.endswith(f"`data_dir` (`--data-dir`) {rule}{gone}\n")
+    monkeypatch.setenv("KERAS_PERMIX_DATA", gone)
+    assert main(data) == 2
+    assert capsys.readouterr().err.endswith(f"`KERAS_PERMIX_DATA` {rule}{gone}\n")

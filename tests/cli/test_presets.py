@@ -59,11 +59,20 @@ def test_verify_of_a_backend_that_is_not_there(capsys):
 
 
 @pytest.mark.once
-def test_verify_of_what_nobody_has_trained(capsys):
-    assert main(["verify", "cspvit/test", "slicevit/dogs_vs_cats"]) == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "cspvit/test", "slicevit/dogs_vs_cats"],
+        ["evaluate", "slicevit/dogs_vs_cats"],
+        ["predict", "slicevit/dogs_vs_cats", "cat.png"],
+    ],
+)
+def test_what_nobody_has_trained(arguments, capsys):
+    assert main(arguments) == 2
     output, error = capsys.readouterr()
     rule = "The preset slicevit/dogs_vs_cats has no weights yet. Train it with `permix train"
     assert output == "" and error.startswith(f"permix: error: {rule}")
+    assert error.endswith("Received: 'slicevit/dogs_vs_cats'\n") and "load_weights" not in error
 
 
 def test_list(capsys):
@@ -107,6 +116,20 @@ def test_info_of_a_preset_of_another_size(capsys):
     assert main(["info", "cspvit/test", "--set", "image_size=16"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["image_size"] == "16" and shown["input"].startswith("size 16, ")
+
+
+@pytest.mark.once
+def test_info_says_of_what_the_scores_and_labels_are(capsys):
+    def shown(*changes):
+        assert main(["info", "cspvit/mnist", *(w for c in changes for w in ("--set", c))]) == 0
+        return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+
+    stored = shown()
+    assert stored["weights"] == "yes" and stored["labels"].startswith("0, 1, 2")
+    assert stored == shown("num_classes=10")
+    other = shown("num_classes=3")
+    assert other["labels"] == "–" and other["weights"] == "yes, of the preset without --set"
+    assert other["measured"] == f"{stored['measured']}, of the preset without --set"
 
 
 def test_info_of_a_file(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,6 +16,7 @@ from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.probe import verify_probe
 from tests.tasks import toys
 
+EMPTY = Path(__file__).with_name("__init__.py")  # a file without a letter
 METRICS = {"text": "accuracy", "pairs": "accuracy", "graphs": "mae"}
 
 
@@ -234,6 +236,10 @@ def test_what_a_recipe_may_not_ask(project, tmp_path, override, rule):
     ("kind", "words", "rule"),
     [
         ("text", ["@nowhere.txt"], "`INPUT` must be a text, or `@FILE`.*nowhere.txt"),
+        ("text", [__file__], f"`INPUT` must be a text, or.*{__file__}, a file: write @{__file__}"),
+        ("text", [""], "`INPUT` must be a text, or `@FILE`.*Received: '', which is empty"),
+        ("text", [f"@{EMPTY}"], f"Received: '@{EMPTY}', which is empty"),
+        ("pairs", ["one", " "], "Received: ' ', which is empty"),
         ("pairs", ["only one"], "`INPUT` must be given 2 times for each answer. Received: 1"),
         ("graphs", ["nowhere.json"], "`INPUT` must be a JSON file of one graph.*nowhere.json"),
     ],

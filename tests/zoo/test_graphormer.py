@@ -132,7 +132,9 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     assert labels == model.labels
     assert_close([float(number) for number in numbers], values)
     assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 2
-    assert "smiles[0]='C1'" in capsys.readouterr().err
+    answer, error = capsys.readouterr()
+    assert answer.splitlines() == ["CCO", *said]
+    assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
 
 
 @pytest.mark.once

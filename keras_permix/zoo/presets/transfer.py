@@ -7,7 +7,8 @@ from keras_permix.layers.parts.copies import assign_copy
 
 RULE = (
     "A preset's weights fit another head, another size where the model can resize, and arguments "
-    "that shape no weight. Pass `load_weights=False` to change more."
+    "that shape no weight. More can be changed where they are fresh: in Python by "
+    "`load_weights=False`, in a recipe without `init`."
 )
 
 
