@@ -207,6 +207,11 @@ def _check_keys(values, path):
     missing = [key for key in REQUIRED if not values.get(key)]
     if values.get("init"):  # whose model it is
         missing = [key for key in missing if key != "model"]
+    if not values:
+        raise ValueError(
+            f"A recipe must set {', '.join(REQUIRED)}; `permix info cspvit/mnist` tells where one "
+            f"lies that can be copied. Received: {path}, which sets nothing"
+        )
     if unknown or missing:
         near = [difflib.get_close_matches(key, DEFAULTS, n=1) for key in unknown]
         hint = "".join(f" Did you mean `{key}`?" for keys in near for key in keys)

@@ -27,11 +27,16 @@ def images_recipe(path: Path) -> dict[str, Any]:
 
     Returns:
         Values of a recipe, without `init`.
+
+    Raises:
+        ValueError: for a folder with a part for training or for testing alone, or a list whose
+            column "split" says something else.
     """
     name = path.resolve().name
-    data = dict(name=name, source="folder", path=path.as_posix(), **_folder_split(path))
     if path.is_file():
         data = dict(name=Path(name).stem, source="csv", train=path.as_posix(), **_list_split(path))
+    else:
+        data = dict(name=name, source="folder", path=path.as_posix(), **_folder_split(path))
     return dict(
         data=data,
         augmentation=dict(flip=True),
@@ -60,9 +65,17 @@ def images_to_score(path: Path) -> dict[str, Any]:
 
 
 def _folder_split(folder):
-    held_out = next((name for name in HELD_OUT if (folder / name).is_dir()), None)
-    if held_out and (folder / "train").is_dir():
+    found = {path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."}
+    held_out = next((name for name in HELD_OUT if name in found), None)
+    if held_out and "train" in found:
         return {"splits": ("train", held_out)}
+    if found and found <= {"train", *HELD_OUT}:
+        raise ValueError(
+            "A folder of images must hold a folder per class; or train/ and one of "
+            f"{', '.join(f'{name}/' for name in HELD_OUT)}, with these inside. Give the folder "
+            "that holds the classes, or add the other part. "
+            f"Received: {folder} with {sorted(found)} alone"
+        )
     return {"test_fraction": TEST_FRACTION}
 
 

@@ -34,6 +34,22 @@ def _names(value):
     return _string(value) or isinstance(value, (list, tuple)) and all(map(_string, value))
 
 
+def _pair(value):
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_name_or_none, value))
+
+
+def _name_or_none(value):
+    return value is None or _string(value)
+
+
+def _flag(value):
+    return isinstance(value, bool)
+
+
+def _one_of(names):
+    return f"one of {', '.join(names)}", lambda value: value in names
+
+
 def _integer(least):
     return lambda value: _is(Integral, value) and value >= least
 
@@ -50,20 +66,41 @@ def _or_none(fits):
     return lambda value: value is None or fits(value)
 
 
+# Those of Keras, which `keras_permix.training.schedules` finds there.
+OPTIMIZERS = (
+    "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon",
+    "nadam", "rmsprop", "schedulefreeadamw", "sgd",
+)  # fmt: skip
+# As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
+OF_THE_ARENA = ("cosine_cycles", "rsqrt")
+SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear", *OF_THE_ARENA)
 PRECISIONS = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64")
 
 # Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
 RULES = {
     **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
     "model.class_name": ("the name of a class of keras_permix.zoo", _string),
+    "model.dtype": ("left out, since `precision` says it", lambda value: value is None),
     "data.name": ("the name of a data set", _string),
-    "optimizer.name": ("the name of an optimizer", _string),
+    "data.path": ("the path of a folder, or None", _or_none(_string)),
+    "data.splits": ("the names of two parts", _pair),
+    "data.test_fraction": (
+        "a number between 0 and 1, or None",
+        _or_none(lambda value: _is(Real, value) and 0 < value < 1),
+    ),
+    "data.split_seed": ("an integer, 0 or more", _integer(0)),
+    "data.random_crop": ("True or False", _flag),
+    "data.keep": (
+        "a number above 0, and at most 1",
+        lambda value: _is(Real, value) and 0 < value <= 1,
+    ),
+    "optimizer.name": _one_of(OPTIMIZERS),
     "optimizer.learning_rate": (
         "a number, 0 or more, and given anew with another `optimizer.name`",
         _number(0, float("inf")),
     ),
     "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
-    "schedule.name": ("the name of a schedule", _string),
+    "schedule.name": _one_of(SCHEDULES),
     "schedule.warmup_epochs": ("a number, 0 or more", _number(0, float("inf"))),
     "schedule.warmup_steps": ("an integer, 0 or more", _integer(0)),
     "schedule.warmup_start": ("a number, 0 or more", _number(0, float("inf"))),
@@ -73,7 +110,7 @@ RULES = {
     "epochs": ("a positive integer", _integer(1)),
     "steps_per_epoch": ("a positive integer, or None", _or_none(_integer(1))),
     "seed": ("an integer, 0 or more", _integer(0)),
-    "precision": (f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS),
+    "precision": _one_of(PRECISIONS),
     "label_smoothing": ("a number from 0 to 1, 1 excluded", _number(0, 1)),
     "ema": ("a number from 0 to 1, 1 excluded, or None", _or_none(_number(0, 1))),
     "init": ("the name, folder or handle of a preset, or None", _or_none(_string)),
@@ -84,6 +121,7 @@ RULES = {
 }
 OPTIONAL = (
     "model.class_name",
+    *(key for key in RULES if key.startswith("data.") and key != "data.name"),
     "optimizer.weight_decay",
     *(key for key in RULES if key.startswith("schedule.warmup_")),
     "schedule.total_steps",

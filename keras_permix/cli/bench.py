@@ -6,13 +6,13 @@ import datetime
 import re
 import sys
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
 from keras_permix.cli.outputs import check_file
+from keras_permix.cli.parser import given_path
 from keras_permix.cli.table import format_table
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
@@ -42,7 +42,9 @@ def add_parser(subparsers):
         help="leave the allocator alone, as in a process that never calls `keep_freed_memory`",
     )
     parser.add_argument(
-        "--out", type=Path, help="CSV file to write, row by row, and a drawing beside it, PNG"
+        "--out",
+        type=given_path,
+        help="CSV file to write, row by row, and a drawing beside it, PNG; its folder is made",
     )
     parser.set_defaults(run=run, keep_memory=True)
 

@@ -4,9 +4,10 @@ Runs of all combinations follow each other. Each is kept in a folder of its own 
 kill; a run whose row stands in the results already is not done again.
 """
 
-import sys
 from pathlib import Path
 
+from keras_permix.cli.errors import say_error
+from keras_permix.cli.parser import given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
 
@@ -41,9 +42,9 @@ def add_parser(subparsers):
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change a value of the recipes, e.g. --set batch_size=16",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
-    parser.add_argument("--csv", type=Path, help="file of results (default: OUT/lra.csv)")
-    parser.add_argument("--data-dir", type=Path, help="folder with data files")
+    parser.add_argument("--out", type=given_path, default=Path("runs"), help="folder of the runs")
+    parser.add_argument("--csv", type=given_path, help="file of results (default: OUT/lra.csv)")
+    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
     parser.add_argument(
         "--smoke", action="store_true", help="a few steps of generated data, and no result"
     )
@@ -90,16 +91,12 @@ def measure_all(runs, results, arguments):
         try:
             measure(run, results, arguments)
         except (FileNotFoundError, ConnectionError) as error:  # No model of this task has its data.
-            say(f"{run.recipe}: {error}")
+            say_error(f"{run.recipe}: {error}")
             return False
         except FloatingPointError as error:
-            say(f"{run.recipe}, {run.option}, seed {run.seed}: {error}")
+            say_error(f"{run.recipe}, {run.option}, seed {run.seed}: {error}")
             whole = False
     return whole
-
-
-def say(error):
-    print(f"permix: error: {' '.join(error.split())}", file=sys.stderr)
 
 
 def measure(run, results, arguments):
@@ -116,7 +113,7 @@ def measure(run, results, arguments):
     values = run.values
     print(f"{called}: {values['epochs']} × {values['steps_per_epoch']} steps, kept in {folder}",
           flush=True)  # fmt: skip
-    if finished_scores(run, folder) is None:
+    if finished_scores(run, folder, arguments.data_dir) is None:
         train(run, out=folder, data_dir=arguments.data_dir, verbose=arguments.verbose)
     if run.smoke:
         return

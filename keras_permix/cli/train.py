@@ -1,7 +1,8 @@
 """`permix train`: run a recipe, or go on with a run that was stopped."""
 
 import shlex
-from pathlib import Path
+
+from keras_permix.cli.parser import given, given_path
 
 # What a run leaves in its folder. (A smoke run has no card.)
 WRITTEN = {
@@ -21,6 +22,7 @@ def add_parser(subparsers):
     )
     parser.add_argument(
         "recipe",
+        type=given,
         help="name (cspvit/cifar10_small) or path of a recipe; or, with --init, a folder of "
         "images, a folder per class, or a CSV file of path,label",
     )
@@ -32,8 +34,8 @@ def add_parser(subparsers):
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
     parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")
-    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
-    parser.add_argument("--data-dir", type=Path, help="folder with data files")
+    parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
+    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
     parser.add_argument(
         "--smoke", action="store_true", help="two short epochs of generated data of that shape"
     )
@@ -54,7 +56,10 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
+    import keras
+
     from keras_permix.cli.outputs import check_folder
+    from keras_permix.cli.presets import trained_preset
     from keras_permix.scores import format_score
     from keras_permix.training import Run, train
     from keras_permix.training.distribute import distributed
@@ -68,16 +73,18 @@ def run(arguments):
     asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
     folder = arguments.out or asked.folder
     check_data(asked.values)  # A wrong recipe makes no folder.
+    if asked.values["init"]:
+        trained_preset(asked.values["init"])
     epochs = asked.values["epochs"]
     length = f"{epochs} epoch" + "s" * (epochs != 1)
     check_folder("--out", folder)
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else _nothing
-        scores = distribution.from_chief(finished_scores, asked, folder)
+        scores = distribution.from_chief(finished_scores, asked, folder, arguments.data_dir)
         if scores is not None:
             say(f"{folder}: this run of {length} is finished; another --out trains anew")
         else:
-            say(f"{asked.name}: {length}, kept in {folder}; after a kill, start it again")
+            kept = f"{asked.name}: {length}, kept in {folder}; after a kill, start it again"
             scores = train(
                 arguments.recipe,
                 arguments.option,
@@ -86,6 +93,8 @@ def run(arguments):
                 data_dir=arguments.data_dir,
                 smoke=arguments.smoke,
                 verbose=arguments.verbose,
+                # Said when it begins, by when all values are known to be good.
+                callbacks=[keras.callbacks.LambdaCallback(on_train_begin=lambda logs: say(kept))],
                 distribute=distribution,
                 steps_per_execution=arguments.steps_per_execution,
                 workers=arguments.workers,

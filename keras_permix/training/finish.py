@@ -1,16 +1,20 @@
 """From a trained model to its preset and its card."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
+from keras_permix.data.dataset import fingerprint
 from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.run import Run
 from keras_permix.training.run_folder import RunFolder
-from keras_permix.zoo.presets.folder import open_preset
+from keras_permix.training.start import load_dataset
+from keras_permix.zoo.presets.load import load_preset
+from keras_permix.zoo.presets.names import preset_info
 
 
 def finish(
@@ -78,15 +82,19 @@ def _through_float16(weight):
     return weight.astype("float16").astype(weight.dtype)
 
 
-def finished_scores(run: Run, folder: StrPath) -> dict[str, float] | None:
+def finished_scores(
+    run: Run, folder: StrPath, data_dir: StrPath | None = None
+) -> dict[str, float] | None:
     """The scores of a run that is through, or `None` where there is something left to do.
 
     Args:
         run: The `Run`.
         folder: Its folder.
+        data_dir: Folder with data files. Data that are no longer to be had are not compared.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe, or damaged checkpoints alone.
+        ValueError: if the folder holds a run of another recipe or of other data, or damaged
+            checkpoints alone.
         OSError: if another process trains in the folder.
     """
     if not (Path(folder) / "checkpoints").is_dir():
@@ -97,4 +105,8 @@ def finished_scores(run: Run, folder: StrPath) -> dict[str, float] | None:
     whole = all((kept.path / name).is_file() for name in written)
     if kept.epoch < run.values["epochs"] or not whole:
         return None
-    return open_preset(kept.path / "preset").metadata["scores"]
+    preset = preset_info(kept.path / "preset")
+    task = task_of(load_preset(None, preset, load_weights=False))
+    with contextlib.suppress(OSError, ImportError):  # Data that are gone are no others.
+        kept.check_data(fingerprint(load_dataset(task, run.values, data_dir, run.smoke)))
+    return preset.metadata["scores"]

@@ -66,17 +66,20 @@ def fit_recipe(
     """
     distribution = distribution or Distribution()
     verbose = verbose if distribution.is_chief else 0
-    progress = _begin(out, recipe, dataset, distribution)
-    if progress.epoch and verbose:
-        print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
     task = task_of(model)
     size, seed = recipe["batch_size"], recipe["seed"]
+    # What is wrong with the recipe is found here, before there is a folder.
+    loss = task.loss(recipe["label_smoothing"])
     training = task.batches(
-        dataset.train, size, training=True, seed=seed, epoch=progress.epoch,
+        dataset.train, size, training=True, seed=seed,
         steps=recipe["steps_per_epoch"], augmentation=recipe["augmentation"],
     )  # fmt: skip
     watched = dataset.validation or dataset.test
     validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
+    progress = _begin(out, recipe, dataset, distribution)
+    if progress.epoch and verbose:
+        print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
+    training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.workers = distribution.shard, workers
     callbacks = [StopWhereNotFinite(out), progress, Together(distribution), *callbacks]
@@ -85,7 +88,7 @@ def fit_recipe(
     with distribution.scope():
         model.compile(
             optimizer=make_optimizer(recipe, len(training)),
-            loss=task.loss(recipe["label_smoothing"]),
+            loss=loss,
             metrics=task.metrics(),
             steps_per_execution=steps_per_execution,
         )

@@ -56,7 +56,7 @@ class RunFolder(Progress):
                 f"`--out` folder. Received: {self.path}, where another process trains"
             )
         try:
-            self._resume()
+            self._resume(data)
         except BaseException:
             release_folder(self.path)
             raise
@@ -68,7 +68,21 @@ class RunFolder(Progress):
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
 
-    def _resume(self):
+    def check_data(self, data: dict[str, Any] | None) -> None:
+        """Raise a ValueError if data, of this `fingerprint`, are not those that the run began with.
+
+        Where either is not known, they are taken for the same.
+        """
+        began, now = self.data or data or {}, data or self.data or {}
+        differ = [key for key in {**began, **now} if began.get(key) != now.get(key)]
+        if differ:
+            raise ValueError(
+                "A run is resumed with the data it began with. Give another `--out` folder or the "
+                f"old data. Received: {self.path}, where {', '.join(differ)} differ: "
+                f"{[began.get(key) for key in differ]}, and now {[now.get(key) for key in differ]}"
+            )
+
+    def _resume(self, data):
         recover_folders(self.path)
         sweep(self.path)
         found = load_checkpoint(self.path / "checkpoints")
@@ -85,15 +99,8 @@ class RunFolder(Progress):
                 "A run is resumed with the recipe it began with. Give another `--out` folder "
                 f"or the old values. Received: {self.path}, where {changed} differ"
             )
-        began = state.get("data")
-        if self.data and began and began != self.data:
-            differ = [key for key in self.data if self.data[key] != began.get(key)]
-            raise ValueError(
-                "A run is resumed with the data it began with. Give another `--out` folder or the "
-                f"old data. Received: {self.path}, where {', '.join(differ)} differ: "
-                f"{[began.get(key) for key in differ]}, and now {[self.data[k] for k in differ]}"
-            )
-        self.rows = state["rows"]
+        self.rows, self.data = state["rows"], state.get("data") or self.data
+        self.check_data(data)
 
 
 def check_installed() -> None:

@@ -9,10 +9,8 @@ from keras import ops
 
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_choice, check_names
+from keras_permix.recipe_values import OF_THE_ARENA, SCHEDULES
 
-# As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
-OF_THE_ARENA = ("cosine_cycles", "rsqrt")
-SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear", *OF_THE_ARENA)
 # What a recipe's schedule may say, and what it says if it does not.
 SCHEDULE = {
     "name": "constant",

@@ -1,6 +1,7 @@
 """Where training starts: from fresh weights or a preset's, with a head for the data's classes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import keras
 from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.tasks import TASKS, task_of
+from keras_permix.data.dataset import some
+from keras_permix.tasks import TASKS, Task, task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
+
+SMOKE_SAMPLES = 32
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +55,27 @@ def check_data(recipe: dict[str, Any]) -> None:
             f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
         )
     TASKS[task].check_data(recipe["data"])
+
+
+def load_dataset(
+    task: Task, recipe: dict[str, Any], data_dir: StrPath | None = None, smoke: bool = False
+) -> Dataset:
+    """The data of a recipe, or for a smoke run as few as try it out, which are made up.
+
+    Args:
+        task: The task of the recipe's model.
+        recipe: A dict as `load_recipe` gives it.
+        data_dir: Folder with data files.
+        smoke: Whether to make data up.
+
+    Raises:
+        OSError: for data that is not to be had.
+    """
+    if smoke:
+        dataset = task.generate(SMOKE_SAMPLES, seed=recipe["seed"])
+    else:
+        dataset = task.load(recipe["data"], data_dir, seed=recipe["seed"])
+    return replace(dataset, test=some(dataset.test, recipe["test_samples"]))
 
 
 def make_model(recipe: dict[str, Any]) -> Model:

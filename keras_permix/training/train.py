@@ -1,13 +1,11 @@
 """Train by a recipe, from its data to the preset and its card."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_integer
-from keras_permix.data.dataset import some
 from keras_permix.ops.backend import running
 from keras_permix.recipe import check_overrides
 from keras_permix.safe_files import release_folder
@@ -24,11 +22,10 @@ from keras_permix.training.start import (
     check_data,
     fit_head,
     fit_scale,
+    load_dataset,
     make_model,
     take_assets,
 )
-
-SMOKE_SAMPLES = 32
 
 
 class Trained(NamedTuple):
@@ -118,13 +115,9 @@ def train(
         with distribution.scope():
             model = make_model(values)
         make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
-        task = task_of(model)
-        if run.smoke:
-            dataset = task.generate(SMOKE_SAMPLES, seed=values["seed"])
-        else:
+        if not run.smoke:
             take_assets(model, folder)
-            dataset = task.load(values["data"], data_dir, seed=values["seed"])
-        dataset = replace(dataset, test=some(dataset.test, values["test_samples"]))
+        dataset = load_dataset(task_of(model), values, data_dir, run.smoke)
         with distribution.scope():
             model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
         task_of(model).check_labels(dataset)

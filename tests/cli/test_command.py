@@ -188,6 +188,40 @@ def test_an_argument_that_there_is_not(arguments, refused, helper, capsys):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "cspvit/mnist", "--smoke", "--out", ""], "--out"),
+        (["train", "cspvit/mnist", "--data-dir", ""], "--data-dir"),
+        (["train", ""], "recipe"),
+        (["evaluate", "cspvit/mnist", "--json", ""], "--json"),
+        (["evaluate", "cspvit/mnist", "--data", ""], "--data"),
+        (["bench", "ops", "--out", ""], "--out"),
+        (["lra", "text", "--model", "csp", "--csv", ""], "--csv"),
+    ],
+)
+def test_an_empty_argument_is_not_the_current_folder(
+    arguments, named, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    said = f"argument {named}: must not be empty. Received: '' (see `permix {arguments[0]} --help`)"
+    assert capsys.readouterr().err == f"permix: error: {said}\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.once
+def test_an_empty_file_is_no_recipe(tmp_path, capsys):
+    (tmp_path / "empty.py").write_text("")
+    error = error_of(["train", str(tmp_path / "empty.py")], capsys)
+    assert "A recipe must set model, data; `permix info cspvit/mnist` tells where one" in error
+    assert error.endswith("empty.py, which sets nothing\n")
+    assert main(["info", "cspvit/mnist"]) == 0
+    assert str(find_recipe("cspvit/mnist")) in capsys.readouterr().out
+
+
+@pytest.mark.once
 def test_a_picture_is_no_recipe(capsys):
     error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
     assert "A recipe must be a Python file of plain values. Received: " in error
@@ -207,6 +241,22 @@ def test_a_picture_is_no_recipe(capsys):
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
         ("ema=2", "`ema` must be a number from 0 to 1"),
+        (
+            "data.test_fraction=half",
+            "between 0 and 1, or None. Received: data.test_fraction='half'",
+        ),
+        ("data.test_fraction=1", "Received: data.test_fraction=1"),
+        ("data.split_seed=x", "`data.split_seed` must be an integer, 0 or more. Received: "),
+        ("data.random_crop=x", "`data.random_crop` must be True or False. Received: "),
+        ("data.keep=x", "`data.keep` must be a number above 0, and at most 1. Received: "),
+        ("data.keep=2", "Received: data.keep=2"),
+        ("data.splits=train", "`data.splits` must be the names of two parts. Received: "),
+        ("data.path=3", "Received: data.path=3"),
+        ("model.dtype=float99", "left out, since `precision` says it. Received: model.dtype='fl"),
+        ("optimizer.name=adamm", "`optimizer.name` must be one of adadelta, "),
+        ("optimizer.name=adamm", "Received: optimizer.name='adamm'"),
+        ("schedule.name=cosin", "cosine_cycles, rsqrt. Received: schedule.name='cosin'"),
+        ("augmentation.flip=3", "`flip` must be True or False. Received: flip=3"),
         ("model.wdth=3", "Did you mean `width`? Received: ['wdth']"),
         ("model.dropout=x", "`dropout` must be in [0, 1). Received: dropout='x'"),
         ("model.mixer=3", "`mixer` must be one of"),
@@ -215,7 +265,9 @@ def test_a_picture_is_no_recipe(capsys):
 )
 def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
     arguments = ["train", "cspvit/mnist", "--smoke", "--out", str(tmp_path / "run")]
-    assert message in error_of([*arguments, "--set", override], capsys)
+    assert main([*arguments, "--set", override]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and message in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -265,6 +317,15 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     assert again.startswith(f"{tmp_path / 'run'}: this run of 2 epochs is finished")
     assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :]
     assert (tmp_path / "run" / "log.csv").read_bytes() == log
+
+
+@pytest.mark.once
+def test_a_run_that_starts_from_what_nobody_has_trained(tmp_path, capsys):
+    run = ["--smoke", "--out", str(tmp_path / "run")]
+    error = error_of(["train", "cspvit/mnist", "--init", "cspvit/imagenet", *run], capsys)
+    rule = "The preset cspvit/imagenet has no weights yet. Train it with `permix train"
+    assert rule in error and "load_weights" not in error
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.once

@@ -115,6 +115,9 @@ def test_the_command_starts_from_a_preset(tmp_path, capsys):
     command = json.loads((tmp_path / "run/run.json").read_text(encoding="utf-8"))["command"]
     assert command.endswith(" --init cspvit/test")
     assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["width"] == 8
+    options[1] = str(tmp_path / "gone")  # Data that are gone are no others.
+    assert main(["train", str(recipe), *shape, *options]) == 0
+    assert "this run of 1 epoch is finished" in capsys.readouterr().out
 
 
 def recipe(tmp_path, **changes):
@@ -180,7 +183,8 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "my.photos")
     options = ["--set", "batch_size=8", "--epochs", "1", "--freeze", "backbone", "--verbose", "0"]
-    assert main(["train", "my.photos/", "--init", "cspvit/test", *options]) == 0
+    command = ["train", "my.photos/", "--init", "cspvit/test", *options]
+    assert main(command) == 0
     out = tmp_path / "runs/cspvit/my.photos"
     said = capsys.readouterr().out
     assert "my.photos/test/top1: " in said
@@ -190,6 +194,14 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     assert main(["evaluate", str(out / "preset")]) == 0
     for data in (None, "my.photos/", str(tmp_path / "my.photos")):
         assert data_of(preset_info(out / "preset"), data)["test_fraction"] == 0.2
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "this run of 1 epoch is finished" in capsys.readouterr().out
+    Image.new("RGB", (9, 9)).save(tmp_path / "my.photos/cats/one_more.png")
+    assert main(command) == 2
+    said, error = capsys.readouterr()
+    assert said == "" and "A run is resumed with the data it began with" in error
+    assert "my.photos, where train differ: ['10 samples, " in error
 
 
 def held_out(path):
@@ -255,6 +267,12 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
     ("made", "init", "rule"),
     [
         ((), "cspvit/test", "a folder per class.*without a folder, and with 0 images"),
+        (
+            ("train/cats/a.png", "train/dogs/b.png"),
+            "cspvit/test",
+            "Give the folder .*'train'. alone",
+        ),
+        (("val/cats/a.png",), "cspvit/test", "or add the other part.*photos with .'val'. alone"),
         (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
@@ -266,7 +284,7 @@ def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     for name in made:
-        (tmp_path / "photos" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / name).write_bytes(b"no picture")
     assert main(["train", "photos", *(["--init", init] if init else [])]) == 2
     error = capsys.readouterr().err

@@ -151,7 +151,7 @@ def load_options(name):
         ("model.dropout=2", "`dropout` must"),
         ("optimizer.learning_rat=1", "Did you mean `learning_rate`"),
         ("optimizer.name=adamw", "`optimizer.learning_rate` must be a number"),
-        ("optimizer={'name': 'adan', 'learning_rate': 1}", "`optimizer` must be one of .*'adan'"),
+        ("optimizer={'name': 'adan', 'learning_rate': 1}", "`optimizer.name` must be .*'adan'"),
         ("schedule.warmup_epoch=3", "Did you mean `warmup_epochs`"),
     ],
 )

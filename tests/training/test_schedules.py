@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix import recipe_values
+from keras_permix.recipe_values import OF_THE_ARENA, SCHEDULES
 from keras_permix.training.schedules import (
-    OF_THE_ARENA,
-    SCHEDULES,
+    OPTIMIZERS,
     WarmupDecay,
     make_optimizer,
     make_schedule,
@@ -90,6 +91,10 @@ def test_unknown_names():
     recipe = dict(optimizer=dict(name="sgdx", learning_rate=1.0), schedule=dict(name="cosine"))
     with pytest.raises(ValueError, match="`optimizer` must be one of.*sgdx"):
         make_optimizer(recipe, 10)
+
+
+def test_recipes_may_name_all_optimizers():
+    assert sorted(recipe_values.OPTIMIZERS) == sorted(OPTIMIZERS)
 
 
 def test_weight_decay_spares_biases_and_norms():
