@@ -76,7 +76,7 @@ def need_folder(data_dir, names):
     folder = find_folder(data_dir, names)
     if folder is None:
         raise FileNotFoundError(
-            f"Set {DATA_VARIABLE}, `data_dir` or `--data-dir` to a folder that holds "
+            f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds "
             f"{', '.join(dict.fromkeys(names))}. Received: no folder with these files"
         )
     return folder
@@ -108,7 +108,7 @@ def find_forms(data_dir, pieces):
         return None
     raise FileNotFoundError(
         f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}; where none "
-        f"is given, Keras downloads the set. Received: a folder without, {data_dir}"
+        f"is given, Keras downloads sets that it knows. Received: a folder without, {data_dir}"
     )
 
 

@@ -56,7 +56,7 @@ def _find(data_dir, forms):
             return Path(folder), files
     names = [" and ".join(dict.fromkeys((files.train, files.test))) for files in forms]
     raise FileNotFoundError(
-        f"Set {DATA_VARIABLE} (or `data_dir`) to a folder that holds {', or '.join(names)}. "
+        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {', or '.join(names)}. "
         f"Received: {f'{folder}, without' if folder else 'no folder'}"
     )
 

@@ -70,15 +70,15 @@ def _standardized(x, y):
 def _download(name, module):
     if module is None:
         raise FileNotFoundError(
-            f"Set {DATA_VARIABLE}, `data_dir` or `--data-dir` to a folder that holds {FOLDER}: "
+            f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {FOLDER}: "
             f"{name} is not downloaded. Received: no folder with it"
         )
     try:
         parts = module.load_data()
     except Exception as error:  # Keras raises a bare Exception where the network fails.
         raise ConnectionError(
-            f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE}, "
-            f"`data_dir` or `--data-dir` to a folder that holds its files. Received: {error}"
+            f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE} (or "
+            f"`data_dir`, `--data-dir`) to a folder that holds its files. Received: {error}"
         ) from error
     if keras.config.image_data_format() == "channels_first" and parts[0][0].ndim == 4:
         return tuple((np.moveaxis(x, 1, -1), y) for x, y in parts)
