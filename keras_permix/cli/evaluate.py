@@ -72,7 +72,6 @@ def data_of(info, data=None):
     Raises:
         ValueError: if there are neither such data nor the preset's own, such as of a smoke run.
     """
-    from keras_permix.recipe_images import images_to_score, is_images
     from keras_permix.tasks import TASKS
     from keras_permix.zoo import MODELS
 
@@ -92,13 +91,9 @@ def data_of(info, data=None):
     try:
         task.check_data({"name": data})
     except ValueError:
-        path = Path(data)
-        if task.reads_folders and is_images(path):
-            return images_to_score(path)
-        if not path.is_file():
-            raise
-        targets = {"labels": options["labels"]} if "labels" in options else {}
-        return {"name": path.stem, "train": str(path), "test": str(path), **targets}
+        if found := task.data_at(Path(data), options):
+            return found
+        raise
     return {"name": data}
 
 

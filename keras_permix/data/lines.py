@@ -54,9 +54,9 @@ def _find(data_dir, forms):
     for files in forms if folder else ():
         if all(Path(folder, name).exists() for name in (files.train, files.test)):
             return Path(folder), files
-    names = [" and ".join(dict.fromkeys((files.train, files.test))) for files in forms]
+    names = ", or ".join(" and ".join(dict.fromkeys((form.train, form.test))) for form in forms)
     raise FileNotFoundError(
-        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {', or '.join(names)}. "
+        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {names}. "
         f"Received: {f'{folder}, without' if folder else 'no folder'}"
     )
 

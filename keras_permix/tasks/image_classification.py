@@ -1,6 +1,7 @@
 """Which of several classes an image is of."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ from keras_permix._typing import StrPath
 from keras_permix.checks import check_choice
 from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
+from keras_permix.recipe_images import images_to_score, is_images
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import check_options, check_set
 
@@ -58,6 +60,10 @@ class ImageClassification(Classification):
             check_choice("data.source", spec["source"], SOURCES)
         load, more = LOADERS[spec.get("source")]
         check_options(spec, load, *more)
+
+    @classmethod
+    def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
+        return images_to_score(path) if is_images(path) else super().data_at(path, options)
 
     def load(
         self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0

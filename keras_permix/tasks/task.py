@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,23 @@ class Task:
         Raises:
             ValueError: for a set, or an option of it, that `load` does not know.
         """
+
+    @classmethod
+    def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
+        """How a recipe would write the data of a file or folder of one's own, to score a model.
+
+        Args:
+            path: What a command line names.
+            options: How the data that the model was trained on are read.
+
+        Returns:
+            A dict as for `load`, whose test part is all that is not set apart for training; `None`
+            for a path that holds no data for this task.
+        """
+        if not path.is_file():
+            return None
+        targets = {"labels": options["labels"]} if "labels" in options else {}
+        return {"name": path.stem, "train": str(path), "test": str(path), **targets}
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
