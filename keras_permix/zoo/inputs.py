@@ -15,8 +15,6 @@ import numpy as np
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
-from keras_permix.layers.embedding.image_range import check_image_range
-from keras_permix.layers.embedding.images import ImagePreprocessor, check_images
 from keras_permix.ops.backend.running import weights_kept
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
@@ -158,9 +156,9 @@ class CheckedInputs:
         inputs = self.encoded(inputs)
         if are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
-        elif isinstance(self.preprocessor, ImagePreprocessor):
-            for images in keras.tree.flatten(inputs):
-                check_images(images, len(self.preprocessor.mean), squeezed=True)
+        elif self.preprocessor is not None:
+            for tensor in keras.tree.flatten(inputs):
+                self.preprocessor.check(tensor)
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
     def opened(self: Any, x: Any) -> tuple[Any, Any]:
@@ -185,7 +183,7 @@ class CheckedInputs:
                 "those that `keras_permix.data.read_image` reads of files, or the model's `encode` "
                 f"makes of texts. Received: x of {x.element_spec}"
             )
-        if isinstance(self.preprocessor, ImagePreprocessor) and not are_arrays(x):
+        if self.preprocessor is not None and not are_arrays(x):
             first = _first_of(x)
             return x, x if first is None else first
         return x, x
@@ -219,11 +217,10 @@ class CheckedInputs:
     def check_arrays(self: Any, x: Any) -> None:
         """Check an array or tensor, or a dict of these; what else comes is not looked at."""
         known = isinstance(x, np.ndarray) or keras.ops.is_tensor(x)
-        if not known or not isinstance(self.preprocessor, ImagePreprocessor):
+        if not known or self.preprocessor is None:
             return
-        check_images(x, len(self.preprocessor.mean), squeezed=True)
-        warning = check_image_range(x)
-        self.preprocessor.looked = True
+        self.preprocessor.check(x)
+        warning = self.preprocessor.warning_of(x)
         if warning and not self._warned:
             self._warned = True
             warnings.warn(warning, stacklevel=4)

@@ -21,7 +21,8 @@ class ZooModel(CheckedInputs, keras.Model):
 
     A class says by `task` what it is for, by the name of one of `keras_permix.tasks` (by `task_for`
     where that depends on its arguments), and makes inputs of its kind in `make_inputs`. A layer
-    named "preprocessor" is described in its presets.
+    named "preprocessor" is described in its presets, and looks at inputs before they are computed
+    with, by `check` and `warning_of`, as those of `ImagePreprocessor` do.
     Every model takes `labels`, a name for each class or output, besides its own arguments. Those of
     `asset_files`, texts, stand in a file of their own in its presets, whose name is given there.
     """

@@ -63,11 +63,26 @@ class ImagePreprocessor(keras.layers.Layer):
         self.align_corners = align_corners
         self.looked = False  # at the values of any images
 
+    def check(self, inputs: Any) -> None:
+        """Raise a ValueError unless these are images of as many channels as the layer takes.
+
+        What a model was given may lack the axis of a single channel, which Keras adds.
+        """
+        check_images(inputs, len(self.mean), squeezed=True)
+
+    def warning_of(self, inputs: Any) -> str | None:
+        """What is to be warned of in the values of inputs, which the layer itself looks at no more.
+
+        Raises:
+            ValueError: for values that are not of 0–255.
+        """
+        self.looked = True
+        return check_image_range(inputs)
+
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
         if has_data(images) and not self.looked and not _is_plain(images):
-            self.looked = True
-            warning = check_image_range(images)
+            warning = self.warning_of(images)
             if warning:
                 warnings.warn(warning, stacklevel=2)
         images = ops.cast(images, "float32")
