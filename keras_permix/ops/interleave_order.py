@@ -15,7 +15,7 @@ def interleave_order(
     `"interleave"` is the paper's rule, over all channels: channel i (from 1) of layer n (from 1)
     is ascending where `sin(2 ** (layers - n) * pi * i / channels) >= 0`, evaluated in integers.
     `"interleave_haar"` is the released code's, for each head: runs of `head_dim // 2 ** layer`
-    channels take turns, beginning with an ascending one, and the first layer is all ascending.
+    channels alternate, beginning with an ascending one, and the first layer is all ascending.
 
     Args:
         kind: `"interleave"` or `"interleave_haar"`.

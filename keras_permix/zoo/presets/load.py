@@ -66,7 +66,7 @@ def load_preset(
         model, stored = found.from_config({**config, **kept, **overrides}), None
     if labels is not None:
         model.labels = labels
-    if load_weights:
+    if load_weights and info.files:
         stored = stored or _stored_model(info, found, config)
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)

@@ -107,7 +107,7 @@ def untrained(info: PresetInfo) -> str:
     return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
 
 
-def find_preset(preset, cls):
+def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
     """What is known of a preset of a class, whose short name is enough, or of any."""
     if isinstance(preset, PresetInfo):
         return preset

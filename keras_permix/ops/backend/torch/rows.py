@@ -15,7 +15,7 @@ from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
 TRITON = dict(
-    # Triton's interpreter, which tests turn on, runs on tensors of the CPU.
+    # Triton's interpreter, which tests switch on, runs on tensors of the CPU.
     devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),

@@ -17,7 +17,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
-from keras_permix.ops.backend.jax.tpu.sort import LANES, SUBLANES, VMEM
+from keras_permix.ops.backend.jax.tpu.sort import LANES, VMEM
+from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES
 
 WORD = 32  # bits
 
