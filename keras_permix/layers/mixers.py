@@ -7,7 +7,7 @@ from keras_permix._typing import Layer
 from keras_permix.checks import check_flags, check_named, check_names
 from keras_permix.layers.attention.linear_attention import LinearAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
-from keras_permix.layers.attention.local_attention import LocalAttention
+from keras_permix.layers.attention.local_attention import LocalAttention, root_block
 from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
@@ -101,8 +101,12 @@ def is_causal(spec: dict[str, Any]) -> bool:
 
 
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
-    """A mixer whose weights are for a longest sequence is made for that of its model."""
-    return {"max_length": longest, **spec} if spec["name"] == "linformer" else spec
+    """A mixer whose weights or blocks are for a longest sequence is made for that of its model."""
+    if spec["name"] == "linformer":
+        return {"max_length": longest, **spec}
+    if spec["name"] == "butterfly_attention" and spec.get("block_size") is None:
+        return {**spec, "block_size": root_block(longest)}
+    return spec
 
 
 def make_mixer(

@@ -76,7 +76,7 @@ class LocalAttention(SoftmaxAttention):
                 "`block_size` must be given where the number of tokens is unknown. "
                 "Received: block_size=None"
             )
-        return self.block_size or 2 ** ((int(tokens - 1).bit_length() + 1) // 2)
+        return self.block_size or root_block(tokens)
 
     def _cut(self, inputs, mask):
         """The blocks as samples of a larger batch, and which of their tokens are attended to."""
@@ -96,3 +96,8 @@ class LocalAttention(SoftmaxAttention):
 
     def get_config(self) -> dict:
         return {**super().get_config(), "block_size": self.block_size}
+
+
+def root_block(tokens: int) -> int:
+    """The power of two at or above the root of a number of tokens."""
+    return 2 ** ((int(tokens - 1).bit_length() + 1) // 2)
