@@ -1,5 +1,6 @@
 """Layers and models made anew by their configs."""
 
+import contextlib
 import inspect
 
 import keras
@@ -11,16 +12,22 @@ FROM_CONFIG = (keras.Layer.from_config.__func__, keras.Model.from_config.__func_
 def remake(layer):
     """Another layer or model like `layer`, with fresh weights, by its `get_config`.
 
-    A constructor need not take what Keras' own config adds to its arguments.
+    A constructor need not take what Keras' own config adds to its arguments. An operation that is
+    no layer, as `+` makes one of a functional model, is made anew as well.
 
     Raises:
         ValueError: for a class of people's own that cannot be made anew so.
     """
     cls, config = type(layer), {}
+    if not isinstance(layer, keras.Layer):
+        return cls.from_config(layer.get_config())
     untaken = [name for name in OF_KERAS if not _takes(cls, name)]
+    # What a constructor that takes no dtype makes within has that of its making.
+    policy = layer.dtype_policy if "dtype" in untaken else keras.config.dtype_policy()
     try:
         config = layer.get_config()
-        other = cls.from_config({name: config[name] for name in config if name not in untaken})
+        with _under(policy):
+            other = cls.from_config({name: config[name] for name in config if name not in untaken})
     except Exception as error:  # of the class's own code, which may raise anything
         if cls.__module__.startswith("keras."):
             raise
@@ -29,9 +36,18 @@ def remake(layer):
         raise _refusal(layer, reason) from error
     if "name" in untaken:
         other.name = layer.name
-    if "dtype" in untaken:
-        other.dtype_policy = layer.dtype_policy
     return other
+
+
+@contextlib.contextmanager
+def _under(policy):
+    """Make layers with this dtype policy where nothing else is said."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def rebuild(copy, model):

@@ -14,12 +14,15 @@ from keras_permix.zoo.registry import MODELS
 
 # Arguments that a preset may be loaded with as it is stored.
 HARMLESS = {"dtype", "name", "trainable"}
-# Those that a model fits its weights to, or that only training knows, also within a `mixer`.
+# Those that a model fits its weights to, that only training knows, and that bring their meaning
+# with them; also within a `mixer`.
 FITTED = {
     *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
+    *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused"),
 }
+SHOWN = 200  # characters of an argument in a warning
 
 
 def load_preset(
@@ -89,7 +92,7 @@ def _check_overrides(cls, config, overrides):
 
 def _warn_of_other_meaning(config, changed):
     """Say which arguments the weights were not trained with, though they fit."""
-    units = {"mean", "std"} if "targets" in changed else set()  # of other targets
+    units = {"mean", "std"} if "targets" in config else set()  # of what a model answers
     told = [
         key
         for key in changed
@@ -97,7 +100,9 @@ def _warn_of_other_meaning(config, changed):
         and _trained(changed[key]) != _trained(config.get(key))
     ]
     if told:
-        received = ", ".join(f"{key}={changed[key]!r} for {config.get(key)!r}" for key in told)
+        received = ", ".join(
+            f"{key}={_short(changed[key])} for {_short(config.get(key))}" for key in told
+        )
         warnings.warn(
             "Arguments must be those that the weights of a preset were trained with, or its "
             f"answers mean little until they are trained on. Received: {received}",
@@ -108,8 +113,15 @@ def _warn_of_other_meaning(config, changed):
 def _trained(value):
     """What of an argument the weights were trained with."""
     if isinstance(value, dict):  # a mixer
-        value = {key: part for key, part in value.items() if key not in FITTED}
-    return list(value) if isinstance(value, tuple) else value
+        return {key: part for key, part in value.items() if key not in FITTED}
+    if isinstance(value, tuple | list):  # of numbers, or of mixers
+        return [_trained({"name": part} if isinstance(part, str) else part) for part in value]
+    return value
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _asset(info, file):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
     ("make", "message"),
     [
         (lambda: CSP(gruop_size=2), r"^CSP takes .*\blayers, .*Did you mean `group_size`"),
-        (lambda: CSP(num_heads=2), r"^CSP takes the arguments .*align.*Received: \['num_heads'\]"),
+        (lambda: CSP(heads=2), r"^CSP takes the arguments .*align.*Received: \['heads'\]"),
         (lambda: SliceSort(ordr="ascend"), "SliceSort takes .*Did you mean `order`"),
         (lambda: SimpleAttention(2, key_dim=8), r"SimpleAttention .*head_dim.*\['key_dim'\]"),
         (lambda: MixerBlock("csp", 8, norm_frist=True), "MixerBlock .*Did you mean `norm_first`"),

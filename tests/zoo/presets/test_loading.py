@@ -252,7 +252,17 @@ def test_arguments_that_the_weights_were_not_trained_with_are_told(original):
     with pytest.warns(UserWarning, match=r"Received: std=\(1, 1, 1\) for "):
         zoo.CSPViT.from_preset(original, std=(1, 1, 1))
     zoo.CSPViT.from_preset(original, pooling="max", load_weights=False)
-    zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5))  # as it is
+    zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5), steps_image_size=8)  # as it is
+
+
+@pytest.mark.once
+def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
+    mixers = ["csp", {"name": "attention", "num_heads": 2}]
+    tiny("ViT", mixer=mixers).save_to_preset(tmp_path / "p")
+    dropped = ["csp", {"name": "attention", "num_heads": 2, "dropout": 0.5}]
+    assert zoo.ViT.from_preset(tmp_path / "p", mixer=dropped).get_config()["mixer"][1] == dropped[1]
+    with pytest.warns(UserWarning, match="were trained with"):
+        zoo.ViT.from_preset(tmp_path / "p", mixer=["slice_sort", mixers[1]])
 
 
 def test_no_trained_block_is_left_out(original):
