@@ -558,3 +558,19 @@ def test_one_mixer_per_block_or_for_all():
     assert tiny("ViT", mixer=["csp", "csp"]).get_config()["mixer"] == {"name": "csp"}
     with pytest.raises(ValueError, match="`mixer` must be one for all blocks.*depth=2"):
         tiny("ViT", mixer=["csp"])
+
+
+def test_what_is_made_anew_within_has_the_dtype_of_its_making():
+    """A constructor that takes no dtype makes its parts under the policy of that time."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        inputs = keras.Input((6, 4))
+        x = PlainWithConfig(2, 4)(inputs)
+        model = keras.Model(inputs, layers.MultiHeadAttention(2, 2)(x, x))
+    finally:
+        keras.config.set_dtype_policy(before)
+    swapped = swap_mixer(model, "csp", layers=-1)
+    assert keras.config.dtype_policy() == before
+    (copy,) = (layer for layer in swapped.layers if isinstance(layer, Plain))
+    assert copy.attention.compute_dtype == "bfloat16"

@@ -85,7 +85,7 @@ def data_of(info, data=None):
         except ValueError as error:
             raise ValueError(
                 "The preset must name its data set, or `--data` be given. "
-                f"Received: {info.name}, which names {own!r}"
+                f"Received: {info.name}, which names {own!r} ({error})"
             ) from error
         return {"name": own, **options}
     try:

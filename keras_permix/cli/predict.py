@@ -29,14 +29,14 @@ def run(arguments):
     code = 0
     for group in grouped(arguments.inputs, task.arguments_per_input):
         try:
-            read = task.read(group)
+            output = task.model(task.read(group), training=False)
+            lines = task.answer(keras.ops.convert_to_numpy(output)[0], arguments.top)
         except ValueError as error:  # The others are answered.
             say_error(error)
             code = 2
             continue
-        output = keras.ops.convert_to_numpy(task.model(read, training=False))[0]
         print(*group)
-        for line in task.answer(output, arguments.top):
+        for line in lines:
             print(f"  {line}")
     return code
 

@@ -5,13 +5,12 @@ import gzip
 import io
 import json
 import lzma
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_permix.data.files import DATA_VARIABLE, read_file
+from keras_permix.data.files import DATA_VARIABLE, data_folder, read_file
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 Rows = list[dict[str, Any]]
@@ -50,10 +49,10 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
 def _find(data_dir, forms):
     """The folder of a set, and the first of its forms that lies there."""
-    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    folder = data_folder(data_dir)
     for files in forms if folder else ():
-        if all(Path(folder, name).exists() for name in (files.train, files.test)):
-            return Path(folder), files
+        if all((folder / name).exists() for name in (files.train, files.test)):
+            return folder, files
     names = ", or ".join(" and ".join(dict.fromkeys((form.train, form.test))) for form in forms)
     raise FileNotFoundError(
         f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {names}. "

@@ -125,7 +125,8 @@ def _each(texts):
 
 def _text(argument):
     rule = "`INPUT` must be a text, or `@FILE` with a text file in UTF-8."
-    if os.path.isfile(argument):
+    looks_like_one = os.sep in argument or Path(argument).suffix  # which a word does not
+    if looks_like_one and os.path.isfile(argument):
         raise ValueError(f"{rule} Received: {argument}, a file: write @{argument}")
     try:
         is_file = argument.startswith("@")

@@ -16,6 +16,8 @@ from keras_permix.training.start import load_dataset
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import preset_info
 
+OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
+
 
 def finish(
     model: Model,
@@ -90,7 +92,8 @@ def finished_scores(
     Args:
         run: The `Run`.
         folder: Its folder.
-        data_dir: Folder with data files. Data that are no longer to be had are not compared.
+        data_dir: Folder with data files. Those of one's own are compared with the run's, if they
+            are still there; named sets, which may have to be fetched, are not.
 
     Raises:
         ValueError: if the folder holds a run of another recipe or of other data, or damaged
@@ -106,7 +109,10 @@ def finished_scores(
     if kept.epoch < run.values["epochs"] or not whole:
         return None
     preset = preset_info(kept.path / "preset")
-    task = task_of(load_preset(None, preset, load_weights=False))
-    with contextlib.suppress(OSError, ImportError):  # Data that are gone are no others.
-        kept.check_data(fingerprint(load_dataset(task, run.values, data_dir, run.smoke)))
+    if kept.data and any(isinstance(run.values["data"].get(key), str) for key in OF_ONES_OWN):
+        task = task_of(load_preset(None, preset, load_weights=False))
+        data = None  # Those that are gone are no others.
+        with contextlib.suppress(OSError, ImportError, ValueError):
+            data = fingerprint(load_dataset(task, run.values, data_dir, run.smoke))
+        kept.check_data(data)
     return preset.metadata["scores"]

@@ -53,7 +53,8 @@ def checked_targets(y: Any, model: Any) -> Any:
             f"Received: y={str(y[:3])} of shape {y.shape}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
-        loss = FUNCTIONS.get(_found(model.loss), type(_found(model.loss)))
+        found = _found(model.loss)
+        loss = FUNCTIONS.get(found, type(found)) if callable(found) else None
         if loss in (SPARSE, DENSE):
             _check_classes(y, model, loss)
         elif loss in NUMBERS.values():
@@ -119,9 +120,9 @@ def _check_classes(y, model, loss):
 
 
 def _found(loss):
-    """A loss as Keras finds it by name, or alone in a list."""
-    while isinstance(loss, list | tuple) and len(loss) == 1:
-        (loss,) = loss
+    """A loss as Keras finds it by name, or alone in a list or dict."""
+    while isinstance(loss, list | tuple | dict) and len(loss) == 1:
+        (loss,) = loss.values() if isinstance(loss, dict) else loss
     return keras.losses.get(loss) if isinstance(loss, str) else loss
 
 

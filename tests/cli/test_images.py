@@ -175,7 +175,7 @@ def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
         assert main(["evaluate", preset]) == 2
         error = capsys.readouterr().err
         assert "must name its data set, or `--data` be given" in error
-        assert error.endswith(f"Received: {preset}, which names {named}\n")
+        assert f"Received: {preset}, which names {named} (`data` must name one of" in error
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -135,6 +135,10 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *said]
     assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
+    ethanol.write_text("5")
+    assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 2
+    answer, error = capsys.readouterr()
+    assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (no JSON object)" in error
 
 
 @pytest.mark.once

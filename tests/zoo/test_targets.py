@@ -145,9 +145,12 @@ def test_a_number_per_target(way, name):
         np.testing.assert_array_equal(weight, old)
 
 
-@pytest.mark.parametrize("loss", ["mse", "huber", "log_cosh", keras.losses.mean_absolute_error])
+@pytest.mark.parametrize(
+    "loss", ["mse", "huber", "log_cosh", keras.losses.mean_absolute_error, {"head": "mse"}]
+)
 def test_distances_by_any_name(loss):
     model = tiny("Graphormer", targets=1, mean=0.0)
+    loss = {model.output_names[0]: loss["head"]} if isinstance(loss, dict) else loss
     x = model.make_inputs(0, 4)
     for right in (NUMBERS[:, 0], NUMBERS[:, :1], NUMBERS[:, 0].tolist()):
         model.compile("sgd", loss)  # TensorFlow traces no step for both shapes

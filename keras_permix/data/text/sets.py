@@ -138,7 +138,7 @@ def _news(row):
 def _read_glue(path):
     """SST-2, as GLUE has it: "sentence", which ends in a blank, and "label"."""
     return [
-        {"text": row.get("sentence", "").strip(), "label": row.get("label")}
+        {**row, "text": row["sentence"].strip()} if "sentence" in row else row
         for row in read_rows(path)
     ]
 
@@ -147,11 +147,14 @@ def _read_reviews(folder):
     """IMDB, as its archive has it: a folder per class of files "NUMBER_RATING.txt"."""
     rows = []
     for label, name in zip(SENTIMENT, ("neg", "pos"), strict=True):
-        files = sorted(
-            (folder / name).glob("*_*.txt"), key=lambda file: int(file.stem.split("_")[0])
-        )
-        texts = [file.read_text(encoding="utf-8") for file in files]
-        rows += [{"text": text, "label": label} for text in texts]
+        files = (folder / name).glob("[0-9]*_*.txt")
+        for file in sorted(files, key=lambda file: int(file.stem.partition("_")[0])):
+            try:
+                rows.append({"text": file.read_text(encoding="utf-8"), "label": label})
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"A review must be a text in UTF-8. Received: {file} ({error})"
+                ) from error
     return rows
 
 

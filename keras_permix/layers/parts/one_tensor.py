@@ -81,8 +81,10 @@ class OneTensor(Composite):
 
 
 def _fits(found, expected):
-    """Whether two shapes may be the same, of which unknown sizes are None."""
-    pairs = zip(found, expected, strict=False)
+    """Whether a mask is as large as expected, or one for all samples; None is an unknown size."""
+    pairs = list(zip(found, expected, strict=False))
+    if found[:1] == (1,):
+        del pairs[0]
     return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
 
 

@@ -235,6 +235,7 @@ def test_imdb_as_its_archive_has_it(tmp_path):
                 (folder / f"{number}_{rating}.txt").write_text(f"{text} {number}", "utf-8")
     (tmp_path / "aclImdb" / "train" / "unsup").mkdir()
     (tmp_path / "aclImdb" / "train" / "unsup" / "0_0.txt").write_text("not labeled")
+    (tmp_path / "aclImdb" / "train" / "neg" / "._0_1.txt").write_bytes(b"\xff")  # of a macOS
     train, test = parts_of(load_texts("imdb", 5, tmp_path))
     assert train == [
         (f"{text} {number}", label)
@@ -242,6 +243,9 @@ def test_imdb_as_its_archive_has_it(tmp_path):
         for number in (9, 10)
     ]
     assert ("schön 9", "positive") in test and len(test) == 4
+    (tmp_path / "aclImdb" / "test" / "pos" / "3_9.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="a text in UTF-8. Received: .*3_9.txt"):
+        load_texts("imdb", 5, tmp_path)
 
 
 def test_sst2_as_glue_has_it(tmp_path):
@@ -251,7 +255,7 @@ def test_sst2_as_glue_has_it(tmp_path):
     train, test = parts_of(load_texts("sst2", 5, tmp_path))
     assert train == [('no "wit', "negative"), ("a gem", "positive")]
     assert test == [("fine", "positive")]
-    (tmp_path / "SST-2" / "dev.tsv").write_text("text\tclass\nfine\t1\n")
+    (tmp_path / "SST-2" / "dev.tsv").write_text("words\tlabel\nfine\t1\n")
     with pytest.raises(ValueError, match=r"a text under each of \['text'\], and a `label`"):
         load_texts("sst2", 5, tmp_path)
 
