@@ -34,6 +34,7 @@ def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix.cli.outputs import check_file
     from keras_permix.cli.presets import trained_preset
+    from keras_permix.data.dataset import size_of
     from keras_permix.recipe import merge_overrides
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
@@ -55,6 +56,7 @@ def run(arguments):
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
+    print(f"scored: {size_of(dataset.test[0]):,} samples")
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
@@ -90,10 +92,13 @@ def data_of(info, data=None):
         return {"name": own, **options}
     try:
         task.check_data({"name": data})
-    except ValueError:
+    except ValueError as error:
         if found := task.data_at(Path(data), options):
             return found
-        raise
+        raise ValueError(
+            "`--data` must be a folder or file that exists, or the name of a set. "
+            f"Received: {data!r} ({error})"
+        ) from error
     return {"name": data}
 
 

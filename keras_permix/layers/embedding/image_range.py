@@ -5,6 +5,7 @@ import numpy as np
 
 RANGE = (0, 255)
 OVERSHOOT = 64  # of both ends, which resampling filters of floats may pass
+DEEP = 1023  # above which levels are of 16 bits rather than of 8 that something was added to
 SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
 IMAGES = 64  # as many are looked at
 
@@ -40,9 +41,9 @@ def check_image_range(images):
     whole = "int" in dtype
     overshoot = 0 if whole else OVERSHOOT
     if not (RANGE[0] - overshoot <= low and high <= RANGE[1] + overshoot):
+        deep = " Those of 16 bits are divided by 257 first." if 0 <= low and high > DEEP else ""
         raise ValueError(
-            "`x` must hold images of 0–255, which the model itself scales: those of 16 bits are "
-            f"divided by 257 first. {received}"
+            f"`x` must hold images of 0–255, which the model itself scales.{deep} {received}"
         )
     if 0 < max(-low, high) <= (1 if whole else SCALED):
         return (
