@@ -76,8 +76,13 @@ def compiled():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_images_that_cannot_be_of_the_range(way, compiled):
-    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*0 to 65535, uint16"):
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257 first.*0 to 65535"):
         WAYS[way](compiled, np.where(IMAGES == IMAGES.max(), 65535, WIDE).astype("uint16"))
+
+
+def test_centered_images_are_not_called_those_of_16_bits(compiled):
+    with pytest.raises(ValueError, match=r"itself scales\. Received: x from -128"):
+        compiled.predict(np.where(IMAGES == IMAGES.min(), 0, IMAGES).astype("float32") - 128)
 
 
 @pytest.mark.parametrize("way", ["call", "predict", "fit"])
