@@ -47,8 +47,6 @@ def run(arguments):
     task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))
     task.check_data(spec)
     dataset = task.load(spec, arguments.data_dir)
-    if not arguments.by_order:
-        _check_classes(task.model.labels or (), dataset)
     task.check_labels(dataset, arguments.by_order)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
     if not _is_one_part(spec):
@@ -100,18 +98,6 @@ def data_of(info, data=None):
             f"Received: {data!r} ({error})"
         ) from error
     return {"name": data}
-
-
-def _check_classes(labels, dataset):
-    """Refuse data that lack some of a model's classes or targets, or have more of them."""
-    missing = [label for label in labels if label not in dataset.labels]
-    others = [label for label in dataset.labels if label not in labels]
-    if labels and len(labels) != len(dataset.labels):
-        raise ValueError(
-            "The data must have the classes or targets of the model, all and no others. Add what "
-            "is missing, and leave out the rest. Received: "
-            f"{dataset.name} without {missing[:10]}, and with {others[:10]} that the model lacks"
-        )
 
 
 def _is_one_part(spec):

@@ -172,6 +172,15 @@ class Task:
         """
         outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
+            if ours and not by_order:
+                missing = [label for label in ours if label not in dataset.labels]
+                others = [label for label in dataset.labels if label not in ours]
+                raise ValueError(
+                    "The data must have the classes or targets of the model, all and no others. "
+                    "Add what is missing, and leave out the rest. Received: "
+                    f"{dataset.name} without {missing[:10]}, and with {others[:10]} that the model "
+                    "lacks"
+                )
             raise ValueError(
                 "The model must have one output per class or target of the data. "
                 f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "

@@ -364,21 +364,16 @@ def test_download_stops_at_the_listed_size(web, endless):
     assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
 
 
-def test_download_that_says_nothing(web, endless, monkeypatch):
+@pytest.mark.parametrize(
+    ("server", "timeout", "reason"),
+    [("silent", 0.3, "timed out"), ("slow", 1.0, "no more than [0-9]+ bytes")],
+)
+def test_download_that_takes_too_long(web, endless, monkeypatch, server, timeout, reason):
     folder, _ = web
     (folder / "model.weights.h5").unlink()
-    set_url(folder, f"{endless}/silent")
-    monkeypatch.setattr(fetch, "TIMEOUT", 0.3)
-    with pytest.raises(ConnectionError, match="could not be fetched.* timed out"):
-        zoo.CSPViT.from_preset(folder)
-
-
-def test_download_that_is_too_slow(web, endless, monkeypatch):
-    folder, _ = web
-    (folder / "model.weights.h5").unlink()
-    set_url(folder, f"{endless}/slow")
-    monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
-    with pytest.raises(ConnectionError, match="could not be fetched.* no more than [0-9]+ bytes"):
+    set_url(folder, f"{endless}/{server}")
+    monkeypatch.setattr(fetch, "TIMEOUT", timeout)
+    with pytest.raises(ConnectionError, match=f"could not be fetched.* {reason}"):
         zoo.CSPViT.from_preset(folder)
     assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
 
