@@ -104,7 +104,8 @@ def test_the_backend_is_shown(machine, monkeypatch, capsys):
     monkeypatch.setattr(_backend, "_chosen", None)
     assert main(["backend"]) == main(["backend", "torch"]) == 0
     absent, *others, kept = capsys.readouterr().out.splitlines()
-    assert absent == "Keras starts with tensorflow, which is not installed (installed: jax)"
+    started = "Keras starts with tensorflow, which is not installed (installed: jax)"
+    assert absent == f"{started}; permix takes jax"
     assert others == [
         f"Keras starts with {name} (installed: jax, torch)" for name in ("torch", "jax")
     ]

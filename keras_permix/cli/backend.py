@@ -22,7 +22,9 @@ def run(arguments):
         kept = _backend.settings().get("backend", _backend.DEFAULT)
         name = first or kept
         absent = "" if name in installed else ", which is not installed"
-        print(f"Keras starts with {name}{absent} (installed: {', '.join(installed) or 'none'})")
+        taken = f"; permix takes {installed[0]}" if absent and installed and not first else ""
+        known = ", ".join(installed) or "none"
+        print(f"Keras starts with {name}{absent} (installed: {known}){taken}")
     else:
         _backend.check_installed("NAME", arguments.name)
         beside = f"; KERAS_BACKEND={first} goes first" if first else ""

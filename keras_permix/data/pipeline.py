@@ -175,12 +175,14 @@ def _take(inputs, chosen):
 def _check_sizes(inputs, batch_size, drop_remainder, steps):
     if steps is not None and steps < 1:
         raise ValueError(f"`steps` must be a positive integer, or None. Received: steps={steps}")
-    least = batch_size if drop_remainder else 1
-    if batch_size < 1 or size_of(inputs) < least:
+    if batch_size < 1:
+        raise ValueError(f"`batch_size` must be a positive integer. Received: {batch_size}")
+    if not size_of(inputs):
+        raise ValueError("`inputs` must hold one sample or more. Received: none")
+    if drop_remainder and size_of(inputs) < batch_size:
         raise ValueError(
-            "`batch_size` must be 1 or more, and `inputs` must fill at least one batch. "
-            f"Received: batch_size={batch_size}, {size_of(inputs)} inputs, "
-            f"drop_remainder={drop_remainder}"
+            "`batch_size` must be no more than there are samples, since training takes whole "
+            f"batches. Received: batch_size={batch_size}, {size_of(inputs)} samples"
         )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras_permix._typing import Model
 from keras_permix.data import Dataset
+from keras_permix.data.dataset import size_of
 from keras_permix.scores import format_score
 from keras_permix.training.run import Run
 
@@ -45,8 +46,8 @@ model = {class_name}.from_preset({preset}
 
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
-* Scores are of the stored float16 weights, run in float32, on {_tested(values)}, after the last \
-epoch; no epoch was chosen by test scores.
+* Scores are of the stored float16 weights, run in float32, on \
+{_tested(values, dataset)}, after the last epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
@@ -68,7 +69,7 @@ def _mixed(model):
 
 
 def _counted(count, noun):
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _duration(seconds):
@@ -84,9 +85,12 @@ def _start(values):
     return f"* Started from the weights of `{values['init']}`{frozen}.\n" if values["init"] else ""
 
 
-def _tested(values):
-    count = values["test_samples"]
-    return f"{count:,} samples, evenly out of the test set" if count else "the whole test set"
+def _tested(values, dataset):
+    """How many samples are tested: `dataset` has those alone."""
+    count = size_of(dataset.test[0])
+    if values["test_samples"]:
+        return f"{count:,} samples, evenly out of the test set"
+    return f"the whole test set, {_counted(count, 'sample')}"
 
 
 def _in_words(description):

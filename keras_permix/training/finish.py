@@ -11,12 +11,10 @@ from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.run import Run
-from keras_permix.training.run_folder import RunFolder
+from keras_permix.training.run_folder import OF_ONES_OWN, RunFolder
 from keras_permix.training.start import load_dataset
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import preset_info
-
-OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
 
 
 def finish(

@@ -77,8 +77,10 @@ def fit_recipe(
     watched = dataset.validation or dataset.test
     validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
     progress = _begin(out, recipe, dataset, distribution)
-    if progress.epoch and verbose:
-        print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
+    if verbose:
+        print(described(dataset, recipe, task.num_classes), flush=True)
+        if progress.epoch:
+            print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.workers = distribution.shard, workers
@@ -103,6 +105,28 @@ def fit_recipe(
             verbose=verbose,
         )
     return progress.rows
+
+
+def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None) -> str:
+    """What a run trains on, in words: one line.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.data import Dataset
+    >>> x, y = np.zeros((38, 8, 8, 3), "uint8"), np.arange(38) % 2
+    >>> pets = Dataset("pets", (x, y), (x[:6], y[:6]), ("cat", "dog"))
+    >>> described(pets, {"batch_size": 16, "steps_per_epoch": None}, 2)
+    'pets: 38 samples, 6 to test on, 2 classes; 2 steps of 16 in an epoch, which leave 6 others out'
+    """
+    count, size, steps = size_of(dataset.train[0]), recipe["batch_size"], recipe["steps_per_epoch"]
+    names = f", {len(dataset.labels):,} classes" if num_classes else ""
+    left_out = 0 if steps else count % size
+    more = f", which leave {left_out:,} others out" if left_out else ""
+    return (
+        f"{dataset.name}: {count:,} samples, {size_of(dataset.test[0]):,} to test on{names}; "
+        f"{steps or count // size:,} steps of {size:,} in an epoch{more}"
+    )
 
 
 class Together(keras.callbacks.Callback):

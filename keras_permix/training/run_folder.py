@@ -21,6 +21,7 @@ from keras_permix.safe_files import (
 from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
 from keras_permix.training.progress import Progress
 
+OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
 NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
 
 
@@ -89,11 +90,8 @@ class RunFolder(Progress):
         if found is None:
             return
         state, *self.saved = found
-        changed = [
-            key
-            for key in self.recipe
-            if key != "paper" and state["recipe"].get(key) != _plain(self.recipe[key])
-        ]
+        old, new = (_comparable(recipe) for recipe in (state["recipe"], self.recipe))
+        changed = [key for key in new if old.get(key) != new[key]]
         if changed:
             raise ValueError(
                 "A run is resumed with the recipe it began with. Give another `--out` folder "
@@ -109,6 +107,16 @@ def check_installed() -> None:
         raise ImportError(
             f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
         )
+
+
+def _comparable(recipe):
+    """What two recipes of one run have in common: folders and files however they are written."""
+    recipe = _plain({key: value for key, value in recipe.items() if key != "paper"})
+    data = recipe.get("data", {})
+    for key in OF_ONES_OWN:
+        if isinstance(data.get(key), str):
+            data[key] = str(Path(data[key]).resolve())
+    return recipe
 
 
 def _plain(value):

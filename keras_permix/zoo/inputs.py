@@ -98,15 +98,19 @@ def _first_of(loader):
         return None
 
 
-def _refuse_pictures(x):
-    """Refuse what holds the pixels of an image but is no array."""
+def _refuse_encoded(x, takes_images):
+    """Refuse what holds an image or a text but is neither an array nor a str."""
     for leaf in keras.tree.flatten(x):
         kind = f"{type(leaf).__module__}.{type(leaf).__name__}"
         if isinstance(leaf, bytes | bytearray) or kind.startswith("PIL."):
+            way = (
+                "`numpy.asarray` makes one of a picture, `keras_permix.data.read_image` of its "
+                "file, and `image[None]` a batch of one"
+                if takes_images
+                else "texts are str, which `bytes.decode` makes"
+            )
             raise ValueError(
-                "`x` must be arrays: `numpy.asarray` makes one of a picture, "
-                "`keras_permix.data.read_image` of its file, and `image[None]` a batch of one. "
-                f"Received: x of {kind.removeprefix('builtins.')}"
+                f"`x` must be arrays: {way}. Received: x of {kind.removeprefix('builtins.')}"
             )
 
 
@@ -163,7 +167,7 @@ class CheckedInputs:
 
     def opened(self: Any, x: Any) -> tuple[Any, Any]:
         """Inputs for a method of Keras, with texts encoded, and what can be seen of them."""
-        _refuse_pictures(x)
+        _refuse_encoded(x, takes_images=self.preprocessor is not None)
         x = self.encoded(x)
         if isinstance(x, list | tuple) and _are_numbers(x):
             raise ValueError(

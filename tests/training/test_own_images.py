@@ -183,7 +183,8 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "my.photos")
     options = ["--set", "batch_size=8", "--epochs", "1", "--freeze", "backbone", "--verbose", "0"]
-    command = ["train", "my.photos/", "--init", "cspvit/test", *options]
+    rest = ["--init", "cspvit/test", *options]
+    command = ["train", "my.photos/", *rest]
     assert main(command) == 0
     out = tmp_path / "runs/cspvit/my.photos"
     said = capsys.readouterr().out
@@ -195,8 +196,10 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     for data in (None, "my.photos/", str(tmp_path / "my.photos")):
         assert data_of(preset_info(out / "preset"), data)["test_fraction"] == 0.2
     capsys.readouterr()
-    assert main(command) == 0
-    assert "this run of 1 epoch is finished" in capsys.readouterr().out
+    written = ("my.photos/", str(tmp_path / "my.photos"), "my.photos/../my.photos")
+    for data in written:  # all of one folder
+        assert main(["train", data, *rest]) == 0
+        assert "this run of 1 epoch is finished" in capsys.readouterr().out
     Image.new("RGB", (9, 9)).save(tmp_path / "my.photos/cats/one_more.png")
     assert main(command) == 2
     said, error = capsys.readouterr()

@@ -156,6 +156,7 @@ def test_card(recipe, made, tmp_path, commit):
     assert f"* Recipe: `{recipe}`, option `wide`; train again with " in card
     assert f"`permix train {recipe} --option wide`." in card
     assert f"commit `{'a' * 40}`" in card
+    assert f"on the whole test set, {len(made.test[0])} samples, after the last epoch" in card
     assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, gray, light" in card
 
 
@@ -248,11 +249,12 @@ def test_current_commit(tmp_path, monkeypatch):
 def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(data, "load_images", None)
-    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "0"]
+    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2"]
     assert main(["train", "cspvit/cifar10_small", "--smoke", *small]) == 0
     out = tmp_path / "runs" / "cspvit" / "cifar10_small_smoke"
     assert not (out / "README.md").exists()
     printed = capsys.readouterr().out
+    assert "generated: 32 samples, 8 to test on, 10 classes; 4 steps of 8 in an epoch\n" in printed
     assert "generated/test/top1" in printed and "card" not in printed
     text = (out / "preset" / "metadata.json").read_text()
     metadata = json.loads(text)

@@ -159,7 +159,13 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (list(IMAGES), r"`np.stack` makes a batch of images. Received: images.shape=\(8, 8, 3\)"),
+        (list(IMAGES), r"`numpy.stack` of several of one size. Received: .*=\(8, 8, 3\)"),
+        (IMAGES[0], r"`images\[None\]` makes a batch of one, .*Received: .*=\(8, 8, 3\)"),
+        (IMAGES[..., 0], r"Gray ones are `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
+        (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` gives gray ones three channels. Rec"),
+        (IMAGES[..., [0, 1, 2, 2]], r"`images\[..., :3\]` leaves out what is transparent. Rec"),
+        (np.moveaxis(IMAGES, -1, 1), r"`numpy.moveaxis\(images, 1, -1\)` puts channels last. "),
+        (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
         (
             Image.fromarray(IMAGES[0]),
             "`numpy.asarray` makes one of.* Received: x of PIL.Image.Image",
@@ -178,6 +184,23 @@ def test_what_is_no_batch_of_images(x, message, compiled):
         compiled.predict(x, verbose=0)
     with pytest.raises(ValueError, match=message):
         compiled.classify(x)
+
+
+def test_the_ways_to_images_give_images(compiled):
+    """What a message says to write is written here."""
+    ways = (
+        IMAGES[0][None],
+        np.repeat(IMAGES[..., 0][..., None], 3, -1),
+        np.repeat(IMAGES[..., :1], 3, -1),
+        IMAGES[..., [0, 1, 2, 2]][..., :3],
+        np.moveaxis(np.moveaxis(IMAGES, -1, 1), 1, -1),
+    )
+    for images in ways:
+        assert compiled.predict(images, verbose=0).shape == (len(images), 3)
+    model = tiny(channels=1, mean=(0.5,), std=(0.5,))
+    with pytest.raises(ValueError, match=r"`images.mean\(-1, keepdims=True\)` makes gray ones"):
+        model.predict(IMAGES, verbose=0)
+    assert len(model.predict(IMAGES.mean(-1, keepdims=True), verbose=0)) == len(IMAGES)
 
 
 def within(model):

@@ -181,6 +181,8 @@ def test_every_method_takes_texts():
         ({}, "good", "`texts` must be a list of str. Received: texts='good'"),
         ({}, [("a", "b")], r"a list of str. Received: .*\('a', 'b'\)"),
         ({}, ["a", 1], "a list of str. Received"),
+        ({}, ["a", " "], r"`texts` must hold texts that are not empty. Received: texts.1.=' '"),
+        (dict(pairs=True), [("a", "")], r"not empty. Received: texts.0.=.'a', ''."),
         (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
         (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
         (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),
@@ -201,6 +203,8 @@ def test_arrays_are_named_as_the_model_takes_them():
         tiny("SimpleTRON").predict(np.ones((1, 10), "int32"))
     with pytest.raises(ValueError, match="`x` must be arrays of one sample or more"):
         tiny("SimpleTRON").predict([None])
+    with pytest.raises(ValueError, match="texts are str, which `bytes.decode` makes. .* x of byte"):
+        tiny("SimpleTRON").classify([b"a text"])
 
 
 @pytest.mark.once

@@ -56,18 +56,18 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
             f"An image file must be whole, and one that Pillow can read. Received: {path} ({error})"
         ) from error
     if dark:
+        # Said once of a folder, since Python does not repeat what it has said.
         warnings.warn(
             "An image of 16 bits has levels of 0–65535, of which those of 0–255 read as black. "
-            f"Save such levels with 8 bits. Received: {path}, whose brightest level is {dark}",
+            f"Save such levels with 8 bits. Received: one in {Path(path).parent}",
             stacklevel=2,
         )
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
 def _is_dark(image):
-    """The brightest level of a gray image of 16 bits where it would do for 8, else 0."""
-    brightest = np.asarray(image).max(initial=0) if image.mode in SIXTEEN_BITS else 0
-    return int(brightest) if 0 < brightest < 256 else 0
+    """Whether the levels of a gray image of 16 bits would do for 8, and not all are 0."""
+    return image.mode in SIXTEEN_BITS and 0 < np.asarray(image).max(initial=0) < 256
 
 
 def _flat(image):

@@ -145,8 +145,27 @@ def check_images(images, channels, squeezed=False):
     if squeezed and channels == 1 and len(shape) == 3:
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
-        one = " `np.stack` makes a batch of images." if len(shape) == 3 else ""
         raise ValueError(
-            f"`images` must have the shape (batch, height, width, {channels}), channels last.{one} "
-            f"Received: images.shape={shape}"
+            f"`images` must have the shape (batch, height, width, {channels}), channels last."
+            f"{_way_to_images(shape, channels)} Received: images.shape={shape}"
         )
+
+
+def _way_to_images(shape, channels):
+    """What makes images of so many channels of an array of another shape, where that tells."""
+    if len(shape) == 3 and shape[-1] == channels:
+        return " `images[None]` makes a batch of one, `numpy.stack` of several of one size."
+    if len(shape) == 3:
+        gray = "images[..., None]"
+        return f" Gray ones are `{gray if channels == 1 else f'numpy.repeat({gray}, 3, -1)'}`."
+    if len(shape) != 4:
+        return ""
+    if shape[1] == channels:
+        return " `numpy.moveaxis(images, 1, -1)` puts channels last."
+    ways = {
+        (1, 3): "`numpy.repeat(images, 3, -1)` gives gray ones three channels.",
+        (4, 3): "`images[..., :3]` leaves out what is transparent.",
+        (3, 1): "`images.mean(-1, keepdims=True)` makes gray ones.",
+    }
+    way = ways.get((shape[-1], channels))
+    return f" {way}" if way else ""
