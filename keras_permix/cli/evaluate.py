@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from keras_permix.cli.parser import given, given_path
+from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
 
 
 def add_parser(subparsers):
@@ -13,11 +13,8 @@ def add_parser(subparsers):
         "--data", type=given, metavar="DATA",
         help="name of a data set; a folder of images; a CSV file (default: the preset's own)",
     )  # fmt: skip
-    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="change an argument of the model, e.g. --set image_size=48",
-    )  # fmt: skip
+    add_data_dir(parser)
+    add_overrides(parser, "change an argument of the model, e.g. --set image_size=48")
     parser.add_argument(
         "--by-order",
         action="store_true",

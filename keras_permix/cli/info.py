@@ -9,6 +9,7 @@ no rule for are named.
 import json
 from pathlib import Path
 
+from keras_permix.cli.parser import add_overrides
 from keras_permix.recipe import merge_overrides, recipe_folders
 
 SAID = ("data", "data_options", "command", "commit", "license")
@@ -22,10 +23,7 @@ def add_parser(subparsers):
         help="preset: name (cspvit/cifar10_small), folder, or handle; "
         "class of the zoo (CSPViT); or .keras file",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="give an argument of the model, e.g. --set image_size=48",
-    )  # fmt: skip
+    add_overrides(parser, "give an argument of the model, e.g. --set image_size=48")
     parser.set_defaults(run=run)
 
 

@@ -7,7 +7,7 @@ kill; a run whose row stands in the results already is not done again.
 from pathlib import Path
 
 from keras_permix.cli.errors import say_error
-from keras_permix.cli.parser import given_path
+from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
 
@@ -38,17 +38,14 @@ def add_parser(subparsers):
     )  # fmt: skip
     parser.add_argument("--seed", nargs="+", type=int, default=[0], metavar="N", dest="seeds",
                         help="a run for each")  # fmt: skip
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="change a value of the recipes, e.g. --set batch_size=16",
-    )  # fmt: skip
+    add_overrides(parser, "change a value of the recipes, e.g. --set batch_size=16")
     parser.add_argument("--out", type=given_path, default=Path("runs"), help="folder of the runs")
     parser.add_argument("--csv", type=given_path, help="file of results (default: OUT/lra.csv)")
-    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
+    add_data_dir(parser)
     parser.add_argument(
         "--smoke", action="store_true", help="a few steps of generated data, and no result"
     )
-    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=2, help="progress of fit")
+    add_verbose(parser, default=2)
     parser.set_defaults(run=run, keep_memory=True)
 
 

@@ -51,6 +51,25 @@ def given_path(text):
     return Path(given(text))
 
 
+def add_overrides(parser, text):
+    """Add `--set KEY=VALUE`, which may come several times."""
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=text
+    )
+
+
+def add_data_dir(parser):
+    """Add `--data-dir`."""
+    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
+
+
+def add_verbose(parser, default):
+    """Add `--verbose`, as Keras' `fit` takes it."""
+    parser.add_argument(
+        "--verbose", type=int, choices=(0, 1, 2), default=default, help="progress of fit"
+    )
+
+
 def make_parser(commands):
     """The parser of `permix`, to which the module of each command adds its own."""
     parser = Parser(

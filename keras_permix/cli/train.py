@@ -2,7 +2,7 @@
 
 import shlex
 
-from keras_permix.cli.parser import given, given_path
+from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
 
 # What a run leaves in its folder. (A smoke run has no card.)
 WRITTEN = {
@@ -27,15 +27,12 @@ def add_parser(subparsers):
         "images, a folder per class, or a CSV file of path,label",
     )
     parser.add_argument("--option", help="one of the recipe's named options")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="change a value of the recipe, e.g. --set epochs=2 --set model.width=64",
-    )  # fmt: skip
+    add_overrides(parser, "change a value of the recipe, e.g. --set epochs=2 --set model.width=64")
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
     parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")
     parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
-    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
+    add_data_dir(parser)
     parser.add_argument(
         "--smoke", action="store_true", help="two short epochs of generated data of that shape"
     )
@@ -50,7 +47,7 @@ def add_parser(subparsers):
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="threads that make batches"
     )
-    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="progress of fit")
+    add_verbose(parser, default=1)
     parser.set_defaults(run=run, keep_memory=True)
 
 
