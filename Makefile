@@ -74,7 +74,7 @@ test-exports: $(EXPORTS)/.installed
 	$(EXPORTS)/bin/python -m tests torch tensorflow jax tests/export -n 0 $(ARGS)
 	$(EXPORTS)/bin/python tools/tables.py
 	$(EXPORTS)/bin/python -m tests torch tests/test_hub.py tests/test_sklearn.py \
-		tests/test_surgery.py
+		tests/surgery
 
 test-oldest: $(OLDEST)/.installed
 	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests $(OLDEST_TESTS) $(ARGS)

@@ -1,0 +1,239 @@
+"""Mixers are swapped in people's own models, with what fits of their weights."""
+
+from importlib.util import find_spec
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_permix import swap_mixer
+from keras_permix.layers import CSP, SliceSort
+from keras_permix.surgery.swap import find_mixers
+from tests.harness import assert_close, to_numpy
+from tests.surgery.models import (
+    TOKENS,
+    Encoder,
+    Own,
+    Plain,
+    PlainModel,
+    PlainWithConfig,
+    functional,
+    mixed,
+    of_own_class,
+    only_the_past,
+    randomize,
+)
+from tests.zoo.models import tiny
+
+
+def csp_of(model):
+    return model.layers[2].value_dense, model.layers[2].output_dense
+
+
+@pytest.mark.parametrize("arguments", [{}, dict(use_bias=False), dict(key_dim=5)])
+def test_functional_model(arguments):
+    model = randomize(functional(**arguments))
+    before = to_numpy(model(TOKENS))
+    swapped = swap_mixer(model, "csp")
+    first, attention, last = (model.layers[index] for index in (1, 2, -1))
+    x = np.tanh(TOKENS @ to_numpy(first.kernel) + to_numpy(first.bias))
+    expected = (x + mixed(x, attention)) @ to_numpy(last.kernel) + to_numpy(last.bias)
+    assert_close(to_numpy(swapped(TOKENS)), expected)
+    np.testing.assert_array_equal(to_numpy(model(TOKENS)), before)
+    assert swapped.layers[1] is not model.layers[1]
+    biased = arguments.get("use_bias", True)
+    assert [layer.bias is not None for layer in csp_of(swapped)] == [biased] * 2
+
+
+@pytest.mark.once
+def test_swapped_model_is_saved(tmp_path):
+    swapped = swap_mixer(functional(), {"name": "slice_sort", "order": "interleave"})
+    swapped.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(TOKENS)), to_numpy(swapped(TOKENS)))
+
+
+@of_own_class
+@pytest.mark.parametrize("kind", ["layer", "subclass"])
+def test_attention_within_layers(kind):
+    if kind == "layer":
+        model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))
+        encoder, head = model.layers[0], None
+    else:
+        model = Own()
+        model(TOKENS)
+        encoder, head = randomize(model).encoder, model.head
+    swapped = swap_mixer(model, "csp")
+    x = TOKENS + mixed(TOKENS, encoder.attention)
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    gamma, beta = map(to_numpy, encoder.more[0].weights)
+    x = (x - mean) / np.sqrt(variance + encoder.more[0].epsilon) * gamma + beta
+    x = x + mixed(x, encoder.more[1])
+    x = x @ to_numpy(encoder.dense.kernel) + to_numpy(encoder.dense.bias)
+    if head is not None:
+        x = x.mean(1) @ to_numpy(head.kernel) + to_numpy(head.bias)
+    assert_close(to_numpy(swapped(TOKENS)), x)
+    swapped.compile("sgd", "mse")
+    old = [to_numpy(weight) for weight in swapped.trainable_weights]
+    swapped.fit(TOKENS, np.zeros(x.shape, "float32"), verbose=0)
+    for weight, before in zip(swapped.trainable_weights, old, strict=True):
+        assert not np.array_equal(to_numpy(weight), before), weight.path
+    assert len(old) == len(model.trainable_weights) - 2 * 4  # queries and keys are gone
+
+
+@of_own_class
+def test_some_layers_only():
+    model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))
+    first = swap_mixer(model, "slice_sort", layers=[0]).layers[0]
+    assert isinstance(first.attention, SliceSort)
+    assert isinstance(first.more[1], layers.MultiHeadAttention)
+    last = swap_mixer(model, "csp", layers=[model.layers[0].more[1].name]).layers[0]
+    assert isinstance(last.attention, layers.MultiHeadAttention)
+    assert isinstance(last.more[1], CSP)
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=\[2\]"):
+        swap_mixer(model, "csp", layers=[2])
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=1\.0$"):
+        swap_mixer(model, "csp", layers=1.0)
+
+
+@of_own_class
+@pytest.mark.parametrize("make", [Plain, PlainWithConfig])
+def test_constructors_need_not_take_more_than_their_own(make):
+    model = randomize(keras.Sequential([keras.Input((8, 6)), make(2), layers.Dense(3)]))
+    own, last = model.layers
+    own.trainable = False
+    swapped = swap_mixer(model, "csp")
+    expected = TOKENS + mixed(TOKENS, own.attention)
+    expected = expected @ to_numpy(last.kernel) + to_numpy(last.bias)
+    assert_close(to_numpy(swapped(TOKENS)), expected)
+    assert swapped.layers[0].name == own.name and not swapped.layers[0].trainable
+
+
+@of_own_class
+def test_subclassed_model_of_plain_layers():
+    model = PlainModel()
+    model(TOKENS)
+    head = randomize(model).head
+    expected = TOKENS + mixed(TOKENS, model.attention)
+    expected = expected @ to_numpy(head.kernel) + to_numpy(head.bias)
+    assert_close(to_numpy(swap_mixer(model, "csp")(TOKENS)), expected)
+
+
+def test_mixers_are_swapped_for_others_of_their_class():
+    tokens = keras.Input((8, 6))
+    model = keras.Model(tokens, layers.Dense(3)(CSP(use_value_bias=True)(tokens)))
+    swapped = swap_mixer(randomize(model), {"name": "csp", "group_size": 4})
+    assert swapped.layers[1].group_size == 4
+    kernel = to_numpy(model.layers[1].value_dense.kernel)
+    np.testing.assert_array_equal(to_numpy(swapped.layers[1].value_dense.kernel), kernel)
+
+
+@pytest.mark.once
+def test_what_is_frozen_and_dropped_out_stays_so():
+    model = functional(dropout=0.3)
+    model.layers[1].trainable = False
+    swapped = swap_mixer(model, "csp")
+    assert not swapped.layers[1].trainable and swapped.layers[-1].trainable
+    assert swapped.layers[2].dropout == 0.3
+    vit = tiny("ViT")
+    vit.get_layer("block_0").trainable = False
+    swapped = swap_mixer(vit, "csp", layers="block_1")
+    trained = {weight.path.split("/")[0] for weight in swapped.trainable_weights}
+    assert "block_0" not in trained and "block_1" in trained
+
+
+@pytest.mark.once
+def test_single_frozen_weights_stay_so():
+    model = functional()
+    dense, attention = model.layers[1], model.layers[2]
+    for weight in (dense.bias, attention._value_dense.kernel, attention._output_dense.bias):
+        weight.trainable = False
+    swapped = swap_mixer(model, "csp")
+    frozen = [weight.path for weight in swapped.weights if not weight.trainable]
+    name = attention.name
+    assert frozen == [f"{dense.name}/bias", f"{name}/value/kernel", f"{name}/output/bias"]
+    fused = swap_mixer(model, "simple_attention").layers[2]
+    assert not fused.qkv_dense.kernel.trainable and fused.qkv_dense.bias.trainable
+    vit = tiny("ViT")
+    block = vit.get_layer("block_0")
+    for weight in (block.mlp_in.kernel, block.mixer.qkv_dense.kernel):
+        weight.trainable = False
+    frozen = {w.path for w in swap_mixer(vit, "csp").weights if not w.trainable}
+    frozen.discard("position_embedding/class_token")  # which nothing uses
+    assert frozen == {"block_0/mlp_in/kernel", "block_0/mixer/value/kernel"}
+
+
+@pytest.mark.once
+def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
+    def make():
+        return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
+
+    with pytest.warns(UserWarning, match=r"^What .* by itself \(Encoder\) would .*save_weights"):
+        swapped = swap_mixer(randomize(make()), "csp")
+    swapped.save_weights(tmp_path / "model.weights.h5")
+    with pytest.warns(UserWarning, match="swap again before `load_weights`"):
+        again = swap_mixer(make(), "csp")
+    again.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))
+
+
+@of_own_class
+@pytest.mark.once
+@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
+def test_vit_of_keras_hub():
+    from keras_hub.models import ViTBackbone
+
+    model = ViTBackbone(
+        image_shape=(8, 8, 3), patch_size=2, num_layers=2, num_heads=2, hidden_dim=6, mlp_dim=8
+    )
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    swapped = swap_mixer(randomize(model), {"name": "csp", "ragged": True})  # of 17 tokens
+    assert [type(layer) for layer in find_mixers(swapped)] == [CSP, CSP]
+    first = find_mixers(model)[0]
+    tokens = np.random.default_rng(1).normal(size=(2, 8, 6)).astype("float32")
+    assert_close(to_numpy(find_mixers(swapped)[0](tokens)), mixed(tokens, first))
+    assert swapped(images).shape == model(images).shape
+    one = swap_mixer(model, "slice_sort", layers=[1])
+    assert isinstance(find_mixers(one)[0], layers.MultiHeadAttention)
+
+
+@pytest.mark.once
+def test_attention_on_maps():
+    maps = keras.Input((4, 4, 6))
+    model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
+    assert swap_mixer(model, "damped_ema").output_shape == (None, 4, 4, 6)
+    model = keras.Model(maps, layers.MultiHeadAttention(2, 3, attention_axes=1)(maps, maps))
+    with pytest.raises(ValueError, match="with `attention_axes` cannot be swapped"):
+        swap_mixer(model, "csp")
+
+
+def test_a_causal_mixer_is_swapped_for_a_causal_one():
+    swapped = swap_mixer(only_the_past(), {"name": "causal_csp", "delays": 3})
+    x = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
+    whole = to_numpy(swapped(x))
+    later = np.concatenate([x[:, :5], x[:, 5:] + 1], axis=1)
+    np.testing.assert_array_equal(to_numpy(swapped(later))[:, :5], whole[:, :5])
+
+
+def test_groups_fit_any_length_where_the_model_takes_any():
+    tokens = keras.Input((None, 6))
+    model = keras.Model(tokens, keras.layers.MultiHeadAttention(2, 3)(tokens, tokens))
+    swapped = swap_mixer(model, "csp")
+    assert to_numpy(swapped(np.zeros((2, 7, 6), "float32"))).shape == (2, 7, 6)
+
+
+def test_what_is_made_anew_within_has_the_dtype_of_its_making():
+    """A constructor that takes no dtype makes its parts under the policy of that time."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        inputs = keras.Input((6, 4))
+        x = PlainWithConfig(2, 4)(inputs)
+        model = keras.Model(inputs, layers.MultiHeadAttention(2, 2)(x, x))
+    finally:
+        keras.config.set_dtype_policy(before)
+    swapped = swap_mixer(model, "csp", layers=-1)
+    assert keras.config.dtype_policy() == before
+    (copy,) = (layer for layer in swapped.layers if isinstance(layer, Plain))
+    assert copy.attention.compute_dtype == "bfloat16"

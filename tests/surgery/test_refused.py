@@ -1,0 +1,133 @@
+"""What cannot be swapped, or made anew, is named."""
+
+import warnings
+
+import keras
+import pytest
+from keras import layers
+
+from keras_permix import swap_mixer
+from tests.surgery.models import (
+    TOKENS,
+    Own,
+    Plain,
+    PlainModel,
+    PlainWithConfig,
+    functional,
+    only_the_past,
+)
+from tests.zoo.models import tiny
+
+
+def test_what_is_no_model():
+    with pytest.raises(TypeError, match="`model` must be a Keras model. Received: model='a'"):
+        swap_mixer("a", "csp")
+
+
+class Forgetful(Plain):
+    def get_config(self):
+        return super(Plain, self).get_config()
+
+
+class Growing(PlainWithConfig):
+    """A layer that has one more when it is made anew."""
+
+    made = 0
+
+    def __init__(self, heads, width=3):
+        super().__init__(heads, width)
+        Growing.made += 1
+        self.more = [layers.Dense(6) for _ in range(Growing.made)]
+
+    def call(self, x):
+        x = super().call(x)
+        for layer in self.more:
+            x = layer(x)
+        return x
+
+
+class WithArgument(PlainModel):
+    def __init__(self, heads):
+        super().__init__()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("make", "lacks"),
+    [
+        (Forgetful, r"Forgetful \(`get_config` without heads\)"),
+        (Growing, r"Growing \(\d weights or layers in place of \d\)"),
+        (WithArgument, r"WithArgument \(`get_config` without heads\)"),
+    ],
+)
+def test_what_cannot_be_made_anew_is_named(make, lacks):
+    model = make(2)
+    if not isinstance(model, keras.Model):
+        model = keras.Sequential([keras.Input((8, 6)), model])
+    model(TOKENS)
+    with pytest.raises(ValueError, match=f"can make it anew: .* Received: .* of the class {lacks}"):
+        swap_mixer(model, "csp")
+
+
+def cross():
+    tokens, other = keras.Input((8, 6)), keras.Input((8, 6))
+    return keras.Model([tokens, other], layers.MultiHeadAttention(2, 3)(tokens, other))
+
+
+def causal():
+    tokens = keras.Input((8, 6))
+    attention = layers.MultiHeadAttention(2, 3)
+    return keras.Model(tokens, attention(tokens, tokens, use_causal_mask=True))
+
+
+def unbuilt():
+    return Own()
+
+
+def without():
+    return keras.Sequential([keras.Input((8, 6)), layers.Dense(3)])
+
+
+def quantized():
+    model = tiny("ViT", width=32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of layers that stay as they are
+        model.quantize("int8")
+    return model
+
+
+def attending(**arguments):
+    tokens = keras.Input((16, 8))
+    attention = keras.layers.MultiHeadAttention(2, 4, **arguments)
+    return keras.Model(tokens, attention(tokens, tokens))
+
+
+def with_lora():
+    model = functional()
+    model.layers[1].enable_lora(2)
+    return model
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (with_lora, ValueError, "`model` must not be quantized, nor have LoRA"),
+        (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
+        (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` need"),
+        (cross, TypeError, "`value` must be the first argument itself"),
+        (causal, TypeError, "`use_causal_mask` must be False"),
+        (only_the_past, TypeError, "A causal mixer is swapped for one that is causal"),
+        (quantized, ValueError, "`model` must not be quantized"),
+        (unbuilt, ValueError, "`model` must be built"),
+        (lambda: attending(use_gate=True), ValueError, "`use_gate` cannot be swapped"),
+        (lambda: attending(sliding_window=4), ValueError, "`sliding_window` cannot be swapped"),
+        (lambda: attending(output_shape=6), ValueError, "`output_shape` cannot be swapped"),
+        (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no argument `mixer`.* by MLPs"),
+        (lambda: tiny("PatchOnlyMLPMixer"), ValueError, "PatchOnlyMLPMixer has no argument"),
+        (without, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
+    ],
+)
+def test_what_cannot_be_swapped(make, kind, message):
+    with pytest.raises(kind, match=message):
+        swap_mixer(make(), "csp")

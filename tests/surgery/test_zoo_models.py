@@ -1,0 +1,128 @@
+"""Mixers are swapped in the zoo's models, with what fits of their weights."""
+
+import numpy as np
+import pytest
+
+from keras_permix import swap_mixer, zoo
+from keras_permix.layers import CSP
+from tests.harness import assert_close, to_numpy
+from tests.zoo.models import tiny
+
+
+def test_model_of_the_zoo():
+    model = tiny("ViT")
+    swapped = swap_mixer(model, {"name": "csp", "shift": "unit"}, layers=[-1])
+    names = [mixer["name"] for mixer in swapped.get_config()["mixer"]]
+    assert names == ["attention", "csp"]
+    images = model.make_inputs(0, 2)
+    for ours, theirs in zip(swapped.features(images)[:1], model.features(images)[:1], strict=True):
+        assert_close(to_numpy(ours), to_numpy(theirs))
+    kernel = to_numpy(model.get_layer("block_1").mixer.qkv_dense.kernel)
+    mixer = swapped.get_layer("block_1").mixer
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
+    again = swap_mixer(swapped, "slice_sort")
+    assert again.get_config()["mixer"]["name"] == "slice_sort"
+    again = zoo.ViT.from_config(swapped.get_config())
+    again.set_weights(swapped.get_weights())
+    np.testing.assert_array_equal(to_numpy(again(images)), to_numpy(swapped(images)))
+
+
+def test_softmax_becomes_simple_attention_with_all_its_projections():
+    model = tiny("ViT")
+    swapped = swap_mixer(model, "simple_attention")
+    for index in range(2):
+        ours, theirs = (m.get_layer(f"block_{index}").mixer for m in (swapped, model))
+        assert_close(to_numpy(ours.qkv_dense.kernel), to_numpy(theirs.qkv_dense.kernel))
+        assert_close(to_numpy(ours.output_dense.kernel), to_numpy(theirs.output_dense.kernel))
+
+
+@pytest.mark.once
+def test_other_heads_keep_all_projections():
+    model = tiny("ViT")
+    swapped = swap_mixer(model, {"name": "simple_attention", "num_heads": 4})
+    ours, theirs = (m.get_layer("block_0").mixer.qkv_dense.kernel for m in (swapped, model))
+    np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+    with pytest.raises(ValueError, match="`num_heads` must divide the 8 channels"):
+        swap_mixer(model, {"name": "simple_attention", "num_heads": 3})
+
+
+def carried(model, swapped, but=()):
+    """Whether all weights of a swapped model are this one's, by their paths, but those named."""
+    old = {weight.path: to_numpy(weight) for weight in model.weights}
+    for weight in swapped.weights:
+        if not any(part in weight.path for part in but):
+            np.testing.assert_array_equal(to_numpy(weight), old[weight.path], weight.path)
+    inputs = model.make_inputs(0, 2)
+    first = [to_numpy(one.features(inputs, layers=[0])[0]) for one in (model, swapped)]
+    again = type(model).from_config(swapped.get_config())
+    again.set_weights(swapped.get_weights())
+    np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(swapped(inputs)))
+    return first
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("attention", ["simple", "softmax"])
+@pytest.mark.parametrize("variant", [None, "simple"])
+def test_simpletron(attention, variant):
+    model = tiny("SimpleTRON", attention=attention, variant=variant)
+    swapped = swap_mixer(model, "csp", layers=-1)
+    assert swapped.get_config()["mixer"][0] is None
+    before, after = carried(model, swapped, but=["block_1/attention/value"])
+    np.testing.assert_array_equal(after, before)
+    (kernel, bias), mixer = (
+        model.get_layer("block_1").mixer.qkv_dense.get_weights(),
+        swapped.get_layer("block_1").mixer,
+    )
+    assert isinstance(mixer, CSP) and mixer.use_output_projection == (variant is None)
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.bias), bias[16:])
+    every = swap_mixer(swapped, {"name": "linformer", "num_heads": 2, "mixtures": 3})
+    assert np.isfinite(to_numpy(every(model.make_inputs(0, 2)))).all()
+
+
+@pytest.mark.once
+def test_butterfly_vit():
+    model = tiny("ButterflyViT")
+    swapped = swap_mixer(model, {"name": "csp", "group_size": 4}, layers=[1])
+    before, after = carried(model, swapped, but=["block_1/transformer/mixer/value"])
+    np.testing.assert_array_equal(after, before)
+    mixer = swapped.get_layer("block_1").block.mixer
+    kernel = to_numpy(model.get_layer("block_1").block.mixer.qkv_dense.kernel)
+    np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
+    with pytest.raises(ValueError, match="`group_size` must divide"):
+        swap_mixer(model, {"name": "csp", "group_size": 3})
+
+
+@pytest.mark.once
+def test_mega_keeps_its_gates():
+    model = tiny("MEGA")
+    swapped = swap_mixer(model, {"name": "csp", "group_size": 3}, layers=[1])
+    before, after = carried(model, swapped, but=["block_1/gate"])
+    np.testing.assert_array_equal(after, before)
+    gates = [m.get_layer("block_1").gate_dense.get_weights() for m in (model, swapped)]
+    for old, new in zip(*gates, strict=True):
+        kept = [*range(8), *range(12, 30)]  # the width, 4 shared channels, hidden_dim and width
+        np.testing.assert_array_equal(new, old[..., kept])
+    whole = swap_mixer(swapped, "slice_sort")
+    assert whole.get_config()["mixer"] == {"name": "slice_sort"}
+    assert whole.get_config()["chunk_size"] is None
+    back = swap_mixer(whole, "softmax", layers=[0])
+    gates = [m.get_layer("block_0").gate_dense.get_weights()[0] for m in (model, back)]
+    np.testing.assert_array_equal(*(kernel[:, kept] for kernel in gates))
+
+
+@pytest.mark.once
+def test_graphormer():
+    model = tiny("Graphormer")
+    swapped = swap_mixer(model, "slice_sort", layers=[1])
+    before, after = carried(model, swapped)
+    np.testing.assert_array_equal(after, before)
+    paths = {weight.path for weight in swapped.weights if "block_1/mixer/" in weight.path}
+    assert {path.split("/")[2] for path in paths} == {"value", "output"}
+
+
+@pytest.mark.once
+def test_one_mixer_per_block_or_for_all():
+    assert tiny("ViT", mixer=["csp", "csp"]).get_config()["mixer"] == {"name": "csp"}
+    with pytest.raises(ValueError, match="`mixer` must be one for all blocks.*depth=2"):
+        tiny("ViT", mixer=["csp"])
