@@ -44,5 +44,6 @@ paper = dict(
     top1="84.81 %",
     top5="99.35 %",
     note="The paper's model (CSP paper, Table 3) has 6.38 M parameters, width 512, dropout, and "
-    "100 epochs at learning rate 1e-4; this one is ten times smaller, and trains for 60 by another optimizer, on mixed images.",
+    "100 epochs at learning rate 1e-4; this one is ten times smaller, and trains for 60 by another "
+    "optimizer, on mixed images.",
 )
