@@ -1,26 +1,28 @@
-"""The recipe that images of one's own stand for: a folder per class, or a CSV file of them."""
+"""The recipe that images of one's own stand for: a folder per class, or a list of them."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
-LIST = ".csv"
-HELD_OUT = ("test", "val", "valid", "validation")  # what a folder beside `train` may be called
+from keras_permix.rows import LISTS, parse_rows
+
+TRAIN = ("train", "training")  # what a folder may be called, or the rows of a list, in any case
+TEST = ("test", "testing")
+VALIDATION = ("val", "valid", "validation", "dev")
 TEST_FRACTION = 0.2  # of each class, where nothing is held out already
 
 
 def is_images(path: Path) -> bool:
     """Whether a path is a folder, or a list of files, which recipes are not."""
-    return path.is_dir() or path.is_file() and path.suffix.lower() == LIST
+    return path.is_dir() or path.is_file() and path.suffix.lower() in LISTS
 
 
 def images_recipe(path: Path) -> dict[str, Any]:
     """How a preset is fine-tuned on a folder of images, or a list of them.
 
-    Trained on is `train/`, and tested on the first of `test/`, `val/`, `valid/` and `validation/`
-    that is there, others of these not at all; or on the rows of a list whose column "split" says
-    so. Where there is no such folder or column, a fifth of each class is held out, which the names
-    of the files decide.
+    Trained on is `train/` (or `training/`), and tested on `test/` (or `testing/`); training is
+    watched on `val/` (or `valid/`, `validation/`, `dev/`), which is tested on where there is no
+    other; capitals do not matter. The rows of a list say it in a column "split". Where there is no
+    such folder or column, a fifth of each class is held out, which the names of the files decide.
 
     Args:
         path: A folder as `keras_permix.data.folder_images` reads it, or a list as `listed_images`.
@@ -66,29 +68,49 @@ def images_to_score(path: Path) -> dict[str, Any]:
 
 def _folder_split(folder):
     found = {path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."}
-    held_out = next((name for name in HELD_OUT if name in found), None)
-    if held_out and "train" in found:
-        return {"splits": ("train", held_out)}
-    if found and found <= {"train", *HELD_OUT}:
+    parts = _parts(found)
+    if parts is None and found and all(_part(name) for name in found):
         raise ValueError(
             "A folder of images must hold a folder per class; or train/ and one of "
-            f"{', '.join(f'{name}/' for name in HELD_OUT)}, with these inside. Give the folder "
-            "that holds the classes, or add the other part. "
+            f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))}, with these inside. Give "
+            "the folder that holds the classes, or add the other part. "
             f"Received: {folder} with {sorted(found)} alone"
         )
-    return {"test_fraction": TEST_FRACTION}
+    return parts or {"test_fraction": TEST_FRACTION}
 
 
 def _list_split(file):
-    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines:
-        rows = csv.DictReader(lines)
-        if "split" not in (rows.fieldnames or ()):
-            return {"test_fraction": TEST_FRACTION}
-        said = {str(row["split"]) for row in rows}
-    held_out = next((name for name in HELD_OUT if name in said), None)
-    if held_out is None or "train" not in said or said - {"train", *HELD_OUT}:
+    rows = parse_rows(file.read_bytes(), file)
+    if not any("split" in row for row in rows):
+        return {"test_fraction": TEST_FRACTION}
+    said = {str(row.get("split")) for row in rows}
+    parts = _parts(said)
+    if parts is None or not all(_part(name) for name in said):
         raise ValueError(
             "The column `split` of a list of images must say train, and one of "
-            f"{', '.join(HELD_OUT)}, and nothing else. Received: {sorted(said)[:8]} in {file}"
+            f"{', '.join((*TEST, *VALIDATION))}, and nothing else. "
+            f"Received: {sorted(said)[:8]} in {file}"
         )
-    return {"test": file.as_posix(), "splits": ("train", held_out)}
+    return {"test": file.as_posix(), **parts}
+
+
+def _part(name):
+    """Which part goes by a name: its words, or `None`."""
+    return next((words for words in (TRAIN, TEST, VALIDATION) if name.lower() in words), None)
+
+
+def _parts(names):
+    """What parts are called that can be trained and tested on, as `data` says it, or `None`."""
+    found = {}
+    for name in sorted(names):
+        if found.setdefault(_part(name), name) != name and _part(name):
+            raise ValueError(
+                "Each part, for training, testing and validation, must have one name. "
+                f"Received: {found[_part(name)]!r} and {name!r}"
+            )
+    train, test, validation = (found.get(words) for words in (TRAIN, TEST, VALIDATION))
+    if train is None or test is None and validation is None:
+        return None
+    if test is None or validation is None:
+        return {"splits": (train, test or validation)}
+    return {"splits": (train, test), "validation": validation}

@@ -84,6 +84,10 @@ RULES = {
     "data.name": ("the name of a data set", _string),
     "data.path": ("the path of a folder, or None", _or_none(_string)),
     "data.splits": ("the names of two parts", _pair),
+    "data.validation": (
+        "the name of a part, a number of samples, or None",
+        _or_none(lambda value: _string(value) or _integer(0)(value)),
+    ),
     "data.test_fraction": (
         "a number between 0 and 1, or None",
         _or_none(lambda value: _is(Real, value) and 0 < value < 1),

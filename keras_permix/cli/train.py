@@ -23,8 +23,8 @@ def add_parser(subparsers):
     parser.add_argument(
         "recipe",
         type=given,
-        help="name (cspvit/cifar10_small) or path of a recipe; or, with --init, a folder of "
-        "images, a folder per class, or a CSV file of path,label",
+        help="name (cspvit/cifar10_small) or path of a recipe; or, with --init, images: a folder "
+        "per class, perhaps in train/, val/ and test/, or a CSV file of path,label, perhaps split",
     )
     parser.add_argument("--option", help="one of the recipe's named options")
     add_overrides(parser, "change a value of the recipe, e.g. --set epochs=2 --set model.width=64")

@@ -1,19 +1,12 @@
 """Data files of one sample per line: JSON lines, or values under a header."""
 
-import csv
-import gzip
-import io
-import json
-import lzma
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from keras_permix._typing import StrPath
 from keras_permix.data.files import DATA_VARIABLE, data_folder, read_file
-
-UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
-Rows = list[dict[str, Any]]
+from keras_permix.rows import Rows, parse_rows
 
 
 def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
@@ -60,22 +53,9 @@ def _find(data_dir, forms):
     )
 
 
-def read_rows(path, columns=None):
-    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`, as dicts.
-
-    The first row of values names the columns, unless `columns` of a `.csv` file do.
-    """
-    path = Path(path)
-    blob = read_file(path)
-    try:
-        text = UNPACK.get(path.suffix, bytes)(blob).decode("utf-8")
-        return _rows(text, path, columns)
-    except (ValueError, csv.Error, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(
-            "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
-            "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
-            f"Received: {path} ({error})"
-        ) from error
+def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
+    """The rows of a file, as `parse_rows` reads them; a known file must be what it was."""
+    return parse_rows(read_file(path), Path(path), columns)
 
 
 class Files(NamedTuple):
@@ -107,17 +87,3 @@ def _parts(folder, files):
             f"splits={files.splits}"
         )
     return parts
-
-
-def _rows(text, path, columns):
-    kinds = [suffix for suffix in path.suffixes if suffix not in UNPACK]
-    if kinds[-1:] == [".csv"]:
-        lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
-        return list(csv.DictReader(lines, columns, strict=True, skipinitialspace=True))
-    if kinds[-1:] == [".tsv"]:
-        header, *rows = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
-        return [dict(zip(header, row, strict=False)) for row in rows if row != [""]]
-    rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError("not every line is a JSON object")
-    return rows

@@ -121,10 +121,12 @@ def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None)
     """
     count, size, steps = size_of(dataset.train[0]), recipe["batch_size"], recipe["steps_per_epoch"]
     names = f", {len(dataset.labels):,} classes" if num_classes else ""
+    watched = "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} to watch, "
     left_out = 0 if steps else count % size
     more = f", which leave {left_out:,} others out" if left_out else ""
+    tested = f"{watched}{size_of(dataset.test[0]):,} to test on"
     return (
-        f"{dataset.name}: {count:,} samples, {size_of(dataset.test[0]):,} to test on{names}; "
+        f"{dataset.name}: {count:,} samples, {tested}{names}; "
         f"{steps or count // size:,} steps of {size:,} in an epoch{more}"
     )
 

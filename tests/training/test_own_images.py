@@ -224,6 +224,37 @@ def test_what_a_folder_holds_out(tmp_path):
     assert (len(files), left) == (4, 16) and len([f for f in files if "cats" in f]) == 2
 
 
+@pytest.mark.parametrize(
+    ("parts", "held", "watched"),
+    [
+        (("Train", "Test"), "Test", None),
+        (("training", "testing"), "testing", None),
+        (("train", "val", "test"), "test", "val"),
+        (("train", "dev"), "dev", None),
+    ],
+)
+def test_what_parts_are_called(tmp_path, parts, held, watched):
+    """Not classes of one, with the other."""
+    photos(tmp_path / "parted", parts, count=2)
+    files = [f"{name}/{image}.png" for name in ("cats", "dogs") for image in range(2)]
+    assert held_out(tmp_path / "parted") == ([f"{held}/{file}" for file in files], 4)
+    rows = [f"parted/{part}/{file}\t{file[:4]}\t{part}" for part in parts for file in files]
+    (tmp_path / "LIST.TSV").write_text("\n".join(["path\tlabel\tsplit", *rows]), encoding="utf-8")
+    assert held_out(tmp_path / "LIST.TSV") == held_out(tmp_path / "parted")
+    for path in (tmp_path / "parted", tmp_path / "LIST.TSV"):
+        data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
+        watch = task_of(CSPViT.from_preset("test")).load(data).validation
+        assert (watch is None) == (watched is None)
+        if watched:
+            assert {file.parts[-3] for file, _ in watch[0].records.files} == {watched}
+
+
+def test_a_part_of_two_names(tmp_path):
+    photos(tmp_path, ("train", "test", "testing"), count=1)
+    with pytest.raises(ValueError, match="must have one name. Received: 'test' and 'testing'"):
+        load_recipe(tmp_path, overrides=["init=cspvit/test"])
+
+
 def test_a_list_says_what_is_held_out(tmp_path):
     photos(tmp_path, count=2)
     rows = [f"{name}/{image}.png,{name}" for name in ("cats", "dogs") for image in range(2)]
@@ -237,13 +268,13 @@ def test_a_list_says_what_is_held_out(tmp_path):
     assert held_out(tmp_path / "list.csv") == (files, left)
 
 
-@pytest.mark.parametrize("said", ["train train", "Train test", "train test dev", "test test"])
+@pytest.mark.parametrize("said", ["train train", "train test cats", "train none", "test test"])
 def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
     rows = [f"cats/{n}.png,cats,{part}" for n, part in enumerate(said.split())]
     (tmp_path / "list.csv").write_text("\n".join(["path,label,split", *rows]), encoding="utf-8")
     assert main(["train", str(tmp_path / "list.csv"), "--init", "cspvit/test"]) == 2
     found = capsys.readouterr().err
-    assert re.search(r"column `split`.*must say train, and one of test, val", found)
+    assert re.search(r"column `split`.*must say train, and one of test, testing, val", found)
     assert all(part in found.split("Received")[1] for part in said.split())
 
 

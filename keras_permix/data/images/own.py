@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def folder_images(
     *,
     path: StrPath | None = None,
     splits: tuple[str, str] = ("train", "test"),
+    validation: str | None = None,
     test_fraction: float | None = None,
     split_seed: int = 0,
     **how: Any,
@@ -41,6 +43,7 @@ def folder_images(
         data_dir: Folder that `path` is relative to; `None`: the current one.
         path: The folder. `None`: the one that is called as the set is.
         splits: The sub-folders for training and testing.
+        validation: One more that training is watched on; `None`: it is watched on the test.
         test_fraction: A number between 0 and 1 where there are no such sub-folders.
         split_seed: Integer ≥ 0; the same one keeps the same images for testing. An image's name
             decides, so that one more image leaves the others where they are, but for one at most.
@@ -66,7 +69,7 @@ def folder_images(
     """
     folder = Path(data_dir or ".") / (path or name)
     if test_fraction is None:
-        parts = [_files_by_class(folder / split) for split in splits]
+        parts = [_files_by_class(folder / split) for split in _named(splits, validation)]
     else:
         parts = _divided(_files_by_class(folder), folder, test_fraction, split_seed)
     return _dataset(name, parts, image_size, **how)
@@ -80,6 +83,7 @@ def listed_images(
     train: StrPath,
     test: StrPath | None = None,
     splits: tuple[str | None, str | None] = (None, None),
+    validation: str | None = None,
     test_fraction: float | None = None,
     split_seed: int = 0,
     **how: Any,
@@ -96,6 +100,8 @@ def listed_images(
         data_dir: Folder that `train` and `test` are relative to; `None`: the current one.
         train, test: The files of either part. `test=None`: `train` is divided by `test_fraction`.
         splits: What the rows of either part say under "split"; `None`: all rows of the file.
+        validation: What rows of the first file say that training is watched on; `None`: there are
+            none, and it is watched on the test.
         test_fraction, split_seed, how: As in `folder_images`.
 
     Returns:
@@ -103,7 +109,8 @@ def listed_images(
 
     Raises:
         FileNotFoundError: for a file that is not there, an image included.
-        ValueError: for a row without path or label; else as in `folder_images`.
+        ValueError: for a row without path or label, an image that has two labels, or lies in two
+            parts that are not the same; else as in `folder_images`.
 
     Example:
 
@@ -120,8 +127,9 @@ def listed_images(
         files = _by_label(read_rows(folder / train), folder / train)
         parts = _divided(files, (folder / train).parent, test_fraction, split_seed)
     else:
-        rows = read_parts(name, {}, data_dir, train=train, test=test, splits=splits)
-        parts = [_by_label(r, folder / file) for r, file in zip(rows, (train, test), strict=True)]
+        places = list(zip((train, test, train), _named(splits, validation), strict=False))
+        parts = _listed(name, data_dir, places)
+        _check_apart(places, parts)
     return _dataset(name, parts, image_size, **how)
 
 
@@ -141,14 +149,22 @@ class FileRecords:
 
 def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep=0.875):
     labels = sorted(parts[0])
-    check_classes(name, labels, parts[1])
+    for part, aim in zip(parts[1:], ("test", "validate"), strict=False):
+        check_classes(name, labels, part)
+        if lacking := [label for label in labels if label not in part]:
+            warnings.warn(
+                f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
+                f"{aim} on: {lacking[:10]}",
+                stacklevel=3,
+            )
     for files in parts[0].values():  # What a folder is full of is seen in its first file.
         read_image(files[0], channels)
-    train, test = (
+    sources = (
         RecordSource(_records(part, labels, channels), ResizeCrop(image_size, cut, keep), seed)
-        for part, cut in zip(parts, (random_crop, False), strict=True)
+        for part, cut in zip(parts, (random_crop, False, False), strict=False)
     )
-    return Dataset(name, (train, None), (test, None), tuple(labels))
+    train, test, *watched = ((source, None) for source in sources)
+    return Dataset(name, train, test, tuple(labels), *watched)
 
 
 def _records(files_by_class, labels, channels):
@@ -188,8 +204,40 @@ def _hidden(path, folder):
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
+def _named(splits, validation):
+    """What the parts are called: for training, testing, and perhaps validation."""
+    return (*splits, *([] if validation is None else [validation]))
+
+
+def _listed(name, data_dir, places):
+    """The files of each part by their label; a place is a list and what its rows say."""
+    found = []
+    for file, split in places:
+        rows, _ = read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))
+        found.append(_by_label(rows, Path(data_dir or ".") / file))
+    return found
+
+
+def _check_apart(places, parts):
+    """Check that what is tested on was not trained on, unless both are the same part."""
+    seen = {}
+    for place, part in dict(zip(places, parts, strict=True)).items():
+        for path in (path for files in part.values() for path in files):
+            other = seen.setdefault(os.path.normpath(path), place)
+            if other != place:
+                raise ValueError(
+                    "An image of a list must be in one part, for training, testing or validation. "
+                    f"Received: {path}, in {_place(other)} and in {_place(place)}"
+                )
+
+
+def _place(place):
+    file, split = place
+    return f"{file}" if split is None else f"{file} ({split})"
+
+
 def _by_label(rows, file):
-    found = {}
+    found, labels = {}, {}
     for row in rows:
         label = "" if row.get("label") is None else str(row["label"]).strip()
         if not row.get("path") or not label:
@@ -201,6 +249,11 @@ def _by_label(rows, file):
             raise FileNotFoundError(
                 "A list of images must name files that exist, relative to itself. "
                 f"Received: {path} in {file}"
+            )
+        if labels.setdefault(os.path.normpath(path), label) != label:
+            raise ValueError(
+                "An image of a list must have one label. "
+                f"Received: {path} with {labels[os.path.normpath(path)]!r} and {label!r} in {file}"
             )
         found.setdefault(label, []).append(path)
     return found

@@ -126,7 +126,7 @@ def _read_news(path):
 def _news(row):
     """A row of AG News as one of any set; a backslash there stands for the end of a line."""
     values = list(row.values())
-    if values[0] not in {"1", "2", "3", "4"} or None in values or None in row:
+    if values[0] not in {"1", "2", "3", "4"} or None in values:
         raise ValueError(
             "A row of AG News must be a class from 1 to 4, a title and a description. "
             f"Received: {str(row)[:200]}"
@@ -174,8 +174,9 @@ FILES = {
 
 def _check_row(row, fields):
     texts = [row.get(field) for field in fields]
-    if not all(isinstance(text, str) for text in texts) or row.get("label") is None:
+    told = all(isinstance(text, str) and text.strip() for text in texts)
+    if not told or row.get("label") is None or not str(row["label"]).strip():
         raise ValueError(
-            f"Every row must have a text under each of {list(fields)}, and a `label`. "
-            f"Received: {str(row)[:200]}"
+            f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
+            f"blank. Received: {str(row)[:200]}"
         )

@@ -111,6 +111,27 @@ def test_blanks_after_commas_are_of_no_class(tmp_path):
     assert data.labels == ("a", "b")
 
 
+def test_a_class_without_a_test_is_said(tmp_path):
+    write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
+    write_classes(tmp_path / "pets/test", {"b": 1})
+    with pytest.warns(UserWarning, match=r"Of 1 of the 2 classes of pets.* test on: \['a'\]"):
+        folder_images("pets", 8, tmp_path)
+
+
+def test_an_image_is_of_one_class_and_in_one_part(tmp_path):
+    write_classes(tmp_path, {"a": 3, "b": 3})
+    rows = [("a/0.png", "a"), ("b/0.png", "b")]
+    write_list(tmp_path / "all.csv", [*rows, ("a/../a/0.png", "b")])
+    with pytest.raises(ValueError, match="must have one label. .*a/0.png with 'a' and 'b'"):
+        listed_images("mine", 8, tmp_path, train="all.csv", test_fraction=0.5)
+    for name, more in (("train", [("a/1.png", "a")]), ("test", [("b/1.png", "b")])):
+        write_list(tmp_path / f"{name}.csv", [*rows, *more])
+    with pytest.raises(ValueError, match="in one part.*a/0.png, in train.csv and in test.csv"):
+        listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
+    whole = listed_images("mine", 8, tmp_path, train="train.csv", test="train.csv")
+    assert levels(whole.train) == levels(whole.test)
+
+
 def test_one_channel(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     source, _ = folder_images("pets", 8, tmp_path, test_fraction=0.5, channels=1).train

@@ -18,7 +18,7 @@ from keras_permix.data import (
 from keras_permix.data.dataset import first
 from tests.data.images.miniature import trust
 
-ROWS = [("a film", 0), ("schön", 1), ("no", 0), ("", 1)]
+ROWS = [("a film", 0), ("schön", 1), ("no", 0), ("ja", 1)]
 
 
 def write(path, rows=ROWS, **more):
@@ -143,7 +143,8 @@ def test_a_wrong_row_of_ag_news(tmp_path, row):
     (tmp_path / "ag_news_csv").mkdir()
     for name in ("train.csv", "test.csv"):
         (tmp_path / "ag_news_csv" / name).write_text(row)
-    with pytest.raises(ValueError, match="a class from 1 to 4, a title and a description"):
+    rule = "a class from 1 to 4, a title and a description|line 1 has 4 values under 3 names"
+    with pytest.raises(ValueError, match=rule):
         load_texts("ag_news", 9, tmp_path)
 
 
@@ -191,8 +192,10 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ("{}", {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
         ('{"text": "a"}', BOTH, ValueError, "and a `label`"),
         ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),
-        ("[1]", BOTH, ValueError, "must be whole.*JSON object"),
-        ('{"te', BOTH, ValueError, "must be whole.*a.jsonl"),
+        ('{"text": " ", "label": 1}', BOTH, ValueError, "none of them blank"),
+        ('{"text": "a", "label": " "}', BOTH, ValueError, "none of them blank"),
+        ("[1]", BOTH, ValueError, "must be whole.*line 1 is no JSON object"),
+        ('{}\n\n{"te', BOTH, ValueError, "must be whole.*a.jsonl .line 3, character 2: Untermin"),
         ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
         (
             '{"text": "a", "label": "good"}\n' * 2,
@@ -207,6 +210,22 @@ def test_bad_files(tmp_path, content, arguments, error, rule):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(error, match=rule):
         load_texts("mine", 5, tmp_path, **arguments)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "A.CSV", "a.tsv"])
+def test_a_line_of_more_values_than_names(tmp_path, name):
+    """As of a text with commas, which nobody put in quotes."""
+    lines = [["text", "label"], ["a", "0"], ["well", "done", "1"]]
+    mark = "\t" if name == "a.tsv" else ","
+    (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
+    with pytest.raises(ValueError, match=f"whole.*{name} .line 3 has 3 values under 2 names"):
+        load_texts("mine", 5, tmp_path, train=name, test=name)
+
+
+def test_a_quote_that_does_not_end(tmp_path):
+    (tmp_path / "a.csv").write_text('text,label\na,0\n"b,1\n')
+    with pytest.raises(ValueError, match=r"must be whole.*a.csv \(line 3: unexpected end of data"):
+        load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
 
 def test_known_set_without_its_files(tmp_path, monkeypatch):

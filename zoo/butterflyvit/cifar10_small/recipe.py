@@ -5,8 +5,8 @@
 
 The training is that of `cspvit/cifar10_small`; the paper's is Adam at 1e-4 for 300 epochs. With
 AdamW at 2e-3, 30 epochs, and without mixing and averaging, it had 84.92 %. The options are other
-rows of the paper's Tables III and VII: blocks of all tokens ("dense"), and patches in a random order
-("random").
+rows of the paper's Tables III and VII: blocks of all tokens ("dense"), and patches in a random
+order ("random").
 """
 
 model = dict(

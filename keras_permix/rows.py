@@ -1,0 +1,92 @@
+"""Files of one sample per line, as dicts: JSON lines, or values under a header."""
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any
+
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
+LISTS = (".csv", ".tsv", ".jsonl")
+Rows = list[dict[str, Any]]
+
+
+def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) -> Rows:
+    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`.
+
+    The first row of values names the columns, unless `columns` of a `.csv` file do.
+
+    Args:
+        blob: What the file holds.
+        path: What it is called.
+        columns: Names of a `.csv` file's columns, of which it says nothing itself.
+
+    Raises:
+        ValueError: for a file that is damaged, or says more in a line than in its first.
+
+    Example:
+
+    >>> parse_rows(b"text,label\\nwell done,good\\n", Path("mine.csv"))
+    [{'text': 'well done', 'label': 'good'}]
+    """
+    packed = path.suffix.lower()
+    try:
+        text = UNPACK.get(packed, bytes)(blob).decode("utf-8")
+        kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in UNPACK]
+        return READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
+    except (ValueError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
+            "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
+            f"Received: {path} ({error})"
+        ) from error
+
+
+def _comma_rows(text, columns):
+    lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
+    reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
+    rows = []
+    try:
+        for row in reader:
+            names = len(row) - (None in row)
+            _check_count(names + len(row.get(None, ())), names, reader.line_num)
+            rows.append(row)
+    except csv.Error as error:
+        raise ValueError(f"line {reader.reader.line_num}: {error}") from error
+    return rows
+
+
+def _tab_rows(text, columns):
+    header, *lines = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
+    rows = []
+    for number, values in enumerate(lines, start=2):
+        if values != [""]:
+            _check_count(len(values), len(header), number)
+            rows.append(dict(zip(header, values, strict=False)))
+    return rows
+
+
+def _json_rows(text, columns):
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            place = f"line {number}, character {error.pos + 1}"
+            raise ValueError(f"{place}: {error.msg}") from error
+        if not isinstance(rows[-1], dict):
+            raise ValueError(f"line {number} is no JSON object")
+    return rows
+
+
+def _check_count(count, names, number):
+    if count > names:
+        raise ValueError(f"line {number} has {count} values under {names} names")
+
+
+READ = {".csv": _comma_rows, ".tsv": _tab_rows}
