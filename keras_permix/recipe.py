@@ -10,7 +10,8 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.recipe_images import images_recipe, is_images
-from keras_permix.recipe_values import check_values
+from keras_permix.recipe_values import RULES, check_values
+from keras_permix.rows import LISTS
 
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {
@@ -33,6 +34,8 @@ DEFAULTS = {
     "paper": None,
 }
 REQUIRED = ("model", "data")
+# Arguments of models that are looked for first, also where a preset's model has them.
+OF_MODELS = ("depth", "image_size", "num_classes", "patch_size", "width")
 
 
 def recipe_folders() -> list[Path]:
@@ -185,6 +188,11 @@ def _same_name(old, change):
 def _read(path):
     if is_images(Path(path)):
         return images_recipe(path)
+    if Path(path).suffix != ".py":
+        raise ValueError(
+            "A recipe must be a Python file (.py) of plain values; images to train on lie in a "
+            f"folder per class, or are listed ({', '.join(LISTS)}). Received: {path}"
+        )
     try:
         found = runpy.run_path(str(path))
     except Exception as error:  # Whatever a file may hold that is no recipe.
@@ -213,12 +221,22 @@ def _check_keys(values, path):
             f"lies that can be copied. Received: {path}, which sets nothing"
         )
     if unknown or missing:
-        near = [difflib.get_close_matches(key, DEFAULTS, n=1) for key in unknown]
+        near = [_places(key, values.get("model") or {}) for key in unknown]
         hint = "".join(f" Did you mean `{key}`?" for keys in near for key in keys)
+        found = {"unknown": unknown, "missing": missing}
+        told = " and ".join(f"{kind} keys {keys}" for kind, keys in found.items() if keys)
         raise ValueError(
             f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}.{hint} "
-            f"Received: {path} with unknown keys {unknown} and missing keys {missing}"
+            f"Received: {path} with {told}"
         )
+
+
+def _places(key, model):
+    """Where a key belongs that stands where none of its name does, or one like it; a list."""
+    inner = [place for place in RULES if place.rpartition(".")[2] == key]
+    if key in model or key in OF_MODELS:
+        inner.append(f"model.{key}")
+    return inner or difflib.get_close_matches(key, DEFAULTS, n=1)
 
 
 def parse_override(override: str) -> dict[str, Any]:

@@ -11,13 +11,16 @@ import keras
 import numpy as np
 import pytest
 
+from tests.harness.processes import environment
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(name, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+def run(name, *arguments, **variables):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run(
+        command, env=environment(**variables), capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -132,7 +135,7 @@ def test_look_inside(tmp_path):
 
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is absent")
 def test_tpu_fit(tmp_path):
-    printed = run("tpu_fit.py", "--smoke", "--out", str(tmp_path), "--steps", "2")
+    printed = run("tpu_fit.py", "--smoke", "--out", str(tmp_path), "--steps", "2", backend="jax")
     assert "1 devices in 1 processes" in printed
     assert float(re.search(r"generated/test/top1: ([\d.]+)", printed)[1]) <= 1
     assert f"preset: {tmp_path / 'preset'}" in printed

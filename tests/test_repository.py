@@ -12,6 +12,7 @@ import pytest
 from keras_permix import zoo
 from keras_permix.preset_folders import weights_folders
 from keras_permix.recipe import recipe_folders
+from tests.harness.processes import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 2**20
@@ -65,7 +66,8 @@ def makefile():
 
 
 def test_tables_are_up_to_date():
-    done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", "--check"])
+    command = [sys.executable, ROOT / "tools" / "tables.py", "--check"]
+    done = subprocess.run(command, env=environment())
     assert done.returncode == 0
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from keras_permix import safe_files
 from keras_permix.safe_files import recover_folder, replacing_folder, sweep, write_bytes, write_text
-from tests.harness import ROOT
+from tests.harness.processes import environment
 
 # A process that dies of the rename of the given number, counted from 1, without a word.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from safe_files import replacing_folder, write_text  # without Keras
+from keras_permix.safe_files import replacing_folder, write_text
 
 rename, calls = os.rename, []
 
@@ -83,10 +83,10 @@ def test_an_error_leaves_the_old_folder(tmp_path, folder):
 @pytest.mark.parametrize("rename", [1, 2])
 @pytest.mark.parametrize("then", [recover_folder, replace])
 def test_a_kill_loses_nothing(tmp_path, folder, rename, then):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(rename)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "keras_permix")},
-    )
+    script = tmp_path / "permix"  # The command imports Keras where it computes alone.
+    script.write_text(KILLED, encoding="utf-8")
+    done = subprocess.run([sys.executable, script, folder, str(rename)], env=environment())
+    script.unlink()
     assert done.returncode == -signal.SIGKILL
     assert folder.exists() == (rename == 1) and len(names(tmp_path)) == 3
     then(folder)

@@ -2,15 +2,18 @@
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 
 from keras_permix.cli.errors import say_error
+from keras_permix.cli.process import STOPPED, end_with
 
 COMMANDS = ("list", "info", "predict", "train", "lra", "evaluate", "bench", "verify", "backend")
-SOON = 0.1  # seconds
 CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
+
+
+def command() -> None:
+    """Be the process `permix`."""
+    end_with(main)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         the user stopped it.
     """
     try:
-        with _written_out(), _stopped_wherever():
+        with _written_out():
             return _run(argv)
     except BrokenPipeError:  # Who reads has read enough, as in `permix list | head -1`.
         return CLOSED_PIPE
@@ -32,9 +35,8 @@ def main(argv: list[str] | None = None) -> int:
         say_error(error)
         return 2
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # The next ends the process without a word.
         print("permix: stopped", file=sys.stderr)
-        return 130
+        return STOPPED
 
 
 def _run(argv):
@@ -52,35 +54,6 @@ def _run(argv):
     if arguments.keep_memory and not arguments.plain:
         machine.keep_freed_memory()
     return arguments.run(arguments)
-
-
-@contextlib.contextmanager
-def _stopped_wherever():
-    """Have Ctrl-C come again where it was lost: Python drops what is raised as it frees objects."""
-    before, again = sys.unraisablehook, []
-
-    def lost(unraisable):
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            return before(unraisable)
-        again.append(threading.Timer(SOON, _interrupt))
-        again[-1].start()
-
-    sys.unraisablehook = lost
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-        for timer in again:
-            timer.cancel()
-
-
-def _interrupt():
-    """What Ctrl-C does, also where the first thread waits for the system."""
-    first = threading.main_thread().ident
-    if first is not None and hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(first, signal.SIGINT)
-    else:
-        signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager

@@ -43,7 +43,14 @@ def run(arguments):
     spec = data_of(info, arguments.data)
     task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))
     task.check_data(spec)
-    dataset = task.load(spec, arguments.data_dir)
+    try:
+        dataset = task.load(spec, arguments.data_dir)
+    except FileNotFoundError as error:
+        if arguments.data is not None or arguments.data_dir is not None:
+            raise
+        raise FileNotFoundError(
+            f"{error} (Where these data lie elsewhere now, `--data` says it.)"
+        ) from error
     task.check_labels(dataset, arguments.by_order)
     measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
     if not _is_one_part(spec):

@@ -50,8 +50,9 @@ def check_data(recipe: dict[str, Any]) -> None:
     task = _class_of(recipe).task_for({**stored, **recipe["model"]})
     if recipe["data"].get("source") in ("folder", "csv") and not TASKS[task].reads_folders:
         raise ValueError(
-            "Folders and lists of images are for a model that classifies images; other data are "
-            "named by a recipe, as docs/training.md shows. Received: "
+            "Folders and lists of images are for a model that classifies images; a recipe names "
+            "other data, as in `data = dict(name='mine', train='train.csv', test='test.csv')`. "
+            "Received: "
             f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
         )
     TASKS[task].check_data(recipe["data"])

@@ -9,7 +9,15 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.zoo import CSPViT
-from tests.accelerators.tpu_ahead import CUSTOM_CALL, EXCHANGES, kernels_of, program, with_gradient
+from tests.accelerators.tpu_ahead import (
+    CUSTOM_CALL,
+    EXCHANGES,
+    batch,
+    kernels_of,
+    program,
+    train_step,
+    with_gradient,
+)
 
 pytestmark = [
     pytest.mark.ahead_of_time,
@@ -75,37 +83,3 @@ def test_train_step(distribution):
     assert len(called) == 2 * MODEL["depth"]
     assert "all-reduce" in text
     assert not re.search(EXCHANGES, text)
-
-
-def train_step(model, samples, distribution):
-    """A step of Keras' own training, compiled for a batch of so many images."""
-    import jax
-
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.AdamW(), loss)
-    model.optimizer.build(model.trainable_variables)
-
-    def spec(array, sharding):
-        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
-
-    kinds = (
-        model.trainable_variables,
-        model.non_trainable_variables,
-        model.optimizer.variables,
-        model.metrics_variables,
-    )
-    whole, divided = batch(distribution), batch(distribution, "batch")
-    state = tuple([spec(variable.value, whole) for variable in kind] for kind in kinds)
-    side = model.get_config()["image_size"]
-    images = jax.ShapeDtypeStruct((samples, side, side, 3), "uint8", sharding=divided)
-    labels = jax.ShapeDtypeStruct((samples,), "int32", sharding=divided)
-    with distribution.scope():
-        step = jax.jit(model.train_step, donate_argnums=0)
-        return step.lower(state, (images, labels)).compile()
-
-
-def batch(distribution, *axes):
-    """The sharding of what every device has whole, or of a batch along an axis of the mesh."""
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    return NamedSharding(distribution.device_mesh.backend_mesh, PartitionSpec(*axes))

@@ -2,6 +2,11 @@
 
 import re
 
+import keras
+import numpy as np
+
+from keras_permix.tasks import task_of
+
 CUSTOM_CALL = 'custom_call_target="tpu_custom_call"'
 EXCHANGES = r"all-gather|all-to-all|collective-permute|reduce-scatter"
 
@@ -28,3 +33,39 @@ def with_gradient(function):
         return value, pull(x)
 
     return both
+
+
+def train_step(model, samples, distribution):
+    """A step of Keras' own training, compiled for a batch of so many samples."""
+    import jax
+
+    task = task_of(model)
+    model.compile(keras.optimizers.AdamW(), task.loss(0.0))
+    model.optimizer.build(model.trainable_variables)
+    whole, divided = batch(distribution), batch(distribution, "batch")
+
+    def spec(array, sharding, shape=None):
+        return jax.ShapeDtypeStruct(shape or array.shape, array.dtype, sharding=sharding)
+
+    def of_samples(array):
+        return spec(array, divided, (samples, *array.shape[1:]))
+
+    kinds = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    state = tuple([spec(variable.value, whole) for variable in kind] for kind in kinds)
+    inputs = jax.tree.map(of_samples, model.make_inputs(0, 1))
+    _, targets = task.batches(task.generate(4).train, 4)[0]
+    with distribution.scope():
+        step = jax.jit(model.train_step, donate_argnums=0)
+        return step.lower(state, (inputs, of_samples(np.asarray(targets)))).compile()
+
+
+def batch(distribution, *axes):
+    """The sharding of what every device has whole, or of a batch along an axis of the mesh."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(distribution.device_mesh.backend_mesh, PartitionSpec(*axes))

@@ -1,7 +1,6 @@
 """Files written on one backend are read on another."""
 
 import importlib.util
-import os
 import pickle
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from tests.backends import BACKEND
 from tests.harness.layers import functional
+from tests.harness.processes import environment
 from tests.harness.values import ROOT, assert_close, to_numpy
 
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -50,9 +50,8 @@ def check_models_elsewhere(models, kind="layer"):
             Path(folder, f"{name}.pickle").write_bytes(pickle.dumps(inputs))
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
-        environment = {**os.environ, "KERAS_BACKEND": backend}
         command = [sys.executable, "-m", "tests.reload", folder]
-        subprocess.run(command, env=environment, cwd=ROOT, check=True)
+        subprocess.run(command, env=environment(backend), cwd=ROOT, check=True)
         for name, output in outputs.items():
             assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)
 

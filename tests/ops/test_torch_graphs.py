@@ -1,6 +1,5 @@
 """PyTorch's graphs: `torch.compile` keeps the fast sort as one op, an exported program has none."""
 
-import os
 import subprocess
 import sys
 
@@ -10,7 +9,8 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.layers import CSP
-from tests.harness import ROOT, assert_close, to_numpy
+from tests.harness import assert_close, to_numpy
+from tests.harness.processes import environment
 from tests.oracle import permutations as oracle
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's graphs")
@@ -95,9 +95,8 @@ sort = torch.compile(lambda x: keras_permix.ops.group_sort(x), backend="eager", 
 x = torch.tensor([[[2.0], [1.0], [3.0]]])
 print(before, sort(x).flatten().tolist(), has())
 """
-    environment = {**os.environ, "KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
     )
     assert done.stdout == "False [1.0, 2.0, 3.0] True\n", done.stderr
 

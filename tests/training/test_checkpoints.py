@@ -16,7 +16,7 @@ from keras_permix.recipe import merge
 from keras_permix.safe_files import release_folder
 from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
-from tests.harness import ROOT
+from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
 
@@ -140,10 +140,9 @@ sys.stdin.read()
 
 
 def test_one_process_at_a_time(finished, run):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD, str(run)]
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"held\n"
         message = f"one process's at a time.*`--out`.* Received: {run}, where another"
@@ -158,7 +157,7 @@ def test_folder_is_free_after_the_run_and_within_its_process(run):
     resume(run)
     done = subprocess.run(
         [sys.executable, "-c", HOLD, str(run)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0

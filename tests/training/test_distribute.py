@@ -1,6 +1,5 @@
 """A run that several devices or processes share comes to what one device comes to."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from keras_permix import data, zoo
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.distribute.layouts import divided_axis
 from tests.harness import ROOT
+from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
 from tests.training import together
 from tests.zoo.models import FAMILIES, TINY, tiny
@@ -33,14 +33,14 @@ SHARED = {
 }[BACKEND]
 
 
-def start(out, kind, count, environment, *arguments):
+def start(out, kind, count, changes, *arguments):
     """Start the processes of a run, each told where the first is, in the words of its backend."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     command = [sys.executable, "-m", "tests.training.together", str(out), kind, *arguments]
     for index in map(str, range(count)):
-        told = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
+        told = {"OMP_NUM_THREADS": "1", **changes}
         if count > 1:
             told |= {
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": index,
@@ -49,7 +49,7 @@ def start(out, kind, count, environment, *arguments):
                 "KERAS_DISTRIBUTION_PROCESS_ID": index,
             }  # fmt: skip
         yield subprocess.Popen(
-            command, env={**os.environ, **told}, cwd=ROOT, text=True,
+            command, env=environment(**told), cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -79,9 +79,9 @@ def check(found, alone):
 
 @pytest.mark.parametrize("case", SHARED)
 def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
-    kind, count, devices, environment = SHARED[case]
+    kind, count, devices, changes = SHARED[case]
     out = tmp_path / "run"
-    for index, (code, said, error) in enumerate(ends([*start(out, kind, count, environment)])):
+    for index, (code, said, error) in enumerate(ends([*start(out, kind, count, changes)])):
         assert code == 0, error
         assert f"process {index} of {count}, {devices} devices" in said
         with np.load(out / f"{index}.npz") as found:
@@ -91,8 +91,8 @@ def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
 
 @pytest.mark.skipif("processes" not in SHARED, reason="of several processes")
 def test_lost_process_ends_the_run_which_goes_on_alone(alone, tmp_path, monkeypatch):
-    out, (*_, environment) = tmp_path / "run", SHARED["processes"]
-    (code, _, error), (lost, *_) = ends([*start(out, "data", 2, environment, "1")])
+    out, (*_, changes) = tmp_path / "run", SHARED["processes"]
+    (code, _, error), (lost, *_) = ends([*start(out, "data", 2, changes, "1")])
     assert code == {"torch": 1, "jax": -signal.SIGABRT}[BACKEND] and lost == -signal.SIGKILL
     assert "ConnectionError: Another process of this run has ended or is out of reach" in error
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]

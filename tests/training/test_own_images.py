@@ -207,6 +207,16 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     assert "my.photos, where train differ: ['10 samples, " in error
 
 
+def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
+    folder, _ = trained
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", str(folder / "run/preset")]) == 2
+    error = capsys.readouterr().err
+    assert "no folder pets (Where these data lie elsewhere now, `--data` says it.)" in error
+    for more in (["--data-dir", str(folder)], ["--data", str(folder / "pets")]):
+        assert main(["evaluate", str(folder / "run/preset"), *more]) == 0
+
+
 def held_out(path):
     """The names of the images that a recipe of images holds out, per class."""
     data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
@@ -284,7 +294,7 @@ def test_a_preset_that_takes_no_images(init, tmp_path, capsys):
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
-    assert "are for a model that classifies images; other data are named by a recipe" in said
+    assert "are for a model that classifies images; a recipe names other data, as in" in said
     assert f"Received: init='{init}'" in said
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
+from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
 
@@ -66,7 +67,7 @@ def read_events(folder, tag):
 def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
     _, expected, rows = finished
     command = [sys.executable, "-m", "tests.training.runs", str(tmp_path), "2"]
-    killed = subprocess.run(command, capture_output=True, timeout=300)
+    killed = subprocess.run(command, env=environment(), capture_output=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     model, resumed = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0)
     without_time = [{**row, "seconds": 0} for row in rows]

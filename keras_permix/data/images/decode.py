@@ -42,9 +42,9 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"`path` must be that of an image file. Received: path={str(path)[:99]!r}")
     if not Path(path).is_file():
-        found = "the folder " if Path(path).is_dir() else ""
+        found = f"the folder {path}" if str(path) and Path(path).is_dir() else f"{path}" or "''"
         raise FileNotFoundError(
-            f"An image must be a file that exists, one at a time. Received: {found}{path}"
+            f"An image must be a file that exists, one at a time. Received: {found}"
         )
     try:
         with Image.open(path) as file:

@@ -164,7 +164,7 @@ def _way_to_images(shape, channels):
         return " `numpy.moveaxis(images, 1, -1)` puts channels last."
     ways = {
         (1, 3): "`numpy.repeat(images, 3, -1)` gives gray ones three channels.",
-        (4, 3): "`images[..., :3]` leaves out what is transparent.",
+        (4, 3): "`keras_permix.data.read_image` reads files so, white where they are transparent.",
         (3, 1): "`images.mean(-1, keepdims=True)` makes gray ones.",
     }
     way = ways.get((shape[-1], channels))

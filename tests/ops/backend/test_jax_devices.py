@@ -1,7 +1,6 @@
 """JAX on several devices, and exported for a batch of any size."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ import pytest
 from keras_permix import ops
 from keras_permix.ops.dispatch.explain import EXPLAIN
 from tests.harness import ROOT, assert_close
+from tests.harness.processes import environment
 from tests.oracle import mega
 from tests.oracle import permutations as oracle
 
@@ -23,7 +23,7 @@ def test_a_divided_batch_stays_divided():
     done = subprocess.run(
         [sys.executable, "-m", "tests.ops.backend.jax_divided"],
         cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        env=environment(XLA_FLAGS=flags, JAX_PLATFORMS="cpu"),
         capture_output=True,
         text=True,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_permix import preset_folders, zoo
-from tests.harness import ROOT
+from tests.harness.processes import environment
 from tests.zoo.models import logits, tiny
 
 # Saves with the limit of each size on what a file may hold, and says what came of it.
@@ -49,9 +49,8 @@ tiny(num_classes=4).save_to_preset(sys.argv[1])
 
 
 def run(script, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -185,14 +184,8 @@ for _ in range(2):
 
 
 def test_files_are_utf8_in_any_locale(tmp_path):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LC_ALL": "C",
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-    }
+    variables = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     command = [sys.executable, "-c", LOCALE, tmp_path / "preset", tmp_path / "run"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Käse" in (tmp_path / "preset" / "task.json").read_text(encoding="utf-8")

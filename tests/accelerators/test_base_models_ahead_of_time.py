@@ -1,0 +1,53 @@
+"""The training steps of whole models for four TPUs, as libtpu compiles them.
+
+`CSPViT` is that of ImageNet, all of it. The other families are of their full width and length with
+two of their blocks, since another is the same again.
+"""
+
+import importlib.util
+import re
+
+import keras
+import pytest
+
+from keras_permix import zoo
+from keras_permix.training import load_recipe, make_model
+from tests.accelerators.tpu_ahead import EXCHANGES, kernels_of, train_step
+
+pytestmark = [
+    pytest.mark.ahead_of_time,
+    pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX compiles for TPUs"),
+    pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed"),
+]
+
+MEMORY = 16 * 2**30  # bytes of a v5e; a v6e has twice as much
+# family -> samples in a batch, divided by four
+FAMILIES = {
+    "ViT": 256, "SliceViT": 256, "ButterflyViT": 256, "MLPMixer": 256, "ButterflyMixer": 256,
+    "PatchOnlyMLPMixer": 256, "LRATransformer": 32, "SimpleTRON": 32, "MEGA": 16, "CSPMEGA": 16,
+    "Graphormer": 64, "SliceGraphormer": 64,
+}  # fmt: skip
+
+
+def test_the_whole_step_of_imagenet(distribution):
+    model = make_model(load_recipe("cspvit/imagenet", overrides=["precision=mixed_bfloat16"]))
+    compiled = train_step(model, 256, distribution)
+    check(compiled)
+    text = compiled.as_text()
+    assert kernels_of(text) == {"sort_pairs", "unsort_pairs"}
+    assert " gather(" not in text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_step_of_each_family(family, distribution):
+    model = getattr(zoo, family)(depth=2, dtype="mixed_bfloat16")
+    check(train_step(model, FAMILIES[family], distribution))
+
+
+def check(compiled):
+    """Gradients are summed, and nothing else leaves its device, waits for the host or grows."""
+    text, memory = compiled.as_text(), compiled.memory_analysis()
+    assert "all-reduce" in text and not re.search(EXCHANGES, text)
+    assert "callback" not in text and "[<=" not in text
+    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    assert kept + memory.temp_size_in_bytes < MEMORY
