@@ -46,7 +46,8 @@ def run(arguments):
     try:
         dataset = task.load(spec, arguments.data_dir)
     except FileNotFoundError as error:
-        if arguments.data is not None or arguments.data_dir is not None:
+        said = arguments.data is not None or arguments.data_dir is not None
+        if said or not {"source", "train"} & set(spec):
             raise
         raise FileNotFoundError(
             f"{error} (Where these data lie elsewhere now, `--data` says it.)"
