@@ -4,7 +4,9 @@
 
 Row n, column m is dark where output token n changes when input token m is moved a little. The
 layers are fresh from their initializers, at 36 tokens of 32 channels; for PatchOnlyMixer the tokens
-are the pixels of a 6 by 6 image, for GraphormerBlock the nodes of a ring.
+are the pixels of a 6 by 6 image, for GraphormerBlock the nodes of a ring. Butterflies of channels
+mix the tokens here, each channel for itself; ButterflyLinear, at first the identity, has random
+kernels.
 """
 
 import argparse
@@ -15,6 +17,9 @@ from keras_permix.layers import (
     CSP,
     ButterflyAttention,
     ButterflyBlock,
+    ButterflyLinear,
+    ButterflyLinearMLP,
+    ButterflyMLP,
     CausalCSP,
     DampedEMA,
     FourierMixer,
@@ -23,6 +28,7 @@ from keras_permix.layers import (
     LinformerAttention,
     LocalAttention,
     MegaBlock,
+    MLPMixerBlock,
     PatchOnlyMixer,
     PerformerAttention,
     SimpleAttention,
@@ -53,6 +59,20 @@ def on_pixels(layer):
     )
 
 
+def along_tokens(layer):
+    """A layer of channels as one of tokens."""
+    turn = keras.layers.Permute((2, 1))
+    return keras.Sequential([turn, layer, keras.layers.Permute((2, 1))])
+
+
+def random_kernels(layer):
+    """A layer whose weights are random numbers."""
+    layer.build((1, CHANNELS, TOKENS))
+    for weight in layer.weights:
+        weight.assign(keras.random.normal(weight.shape))
+    return layer
+
+
 def on_a_ring(block, num_heads):
     """A Graphormer block whose bias falls with the distance of two nodes on a ring."""
     node = np.arange(TOKENS)
@@ -70,6 +90,10 @@ MIXERS = {
     "simple_attention": lambda: SimpleAttention(4),
     "butterfly_one_stage": lambda: butterfly(1),
     "butterfly_two_stages": lambda: butterfly(2),
+    "butterfly_mlp": lambda: along_tokens(ButterflyMLP(SIDE)),
+    "butterfly_linear": lambda: along_tokens(random_kernels(ButterflyLinear(SIDE))),
+    "butterfly_linear_mlp": lambda: along_tokens(ButterflyLinearMLP()),
+    "mlp_mixer_block": lambda: MLPMixerBlock(),
     "patch_only": lambda: on_pixels(PatchOnlyMixer((2, 3))),
     "damped_ema": lambda: DampedEMA(),
     "mega_block": lambda: MegaBlock(shared_dim=16, attention={"chunk_size": 12}),
