@@ -13,7 +13,7 @@ def format_score(key: str, value: float) -> str:
     Example:
 
     >>> from keras_permix.scores import format_score
-    >>> format_score("cifar10/test/top1", 0.8458), format_score("qm9/test/mae", 0.0123)
-    ('84.58 %', '0.0123')
+    >>> format_score("cifar10/test/top1", 0.8906), format_score("qm9/test/mae", 0.0123)
+    ('89.06 %', '0.0123')
     """
     return f"{100 * value:.2f} %" if key.split("/")[-1] in SHARES else f"{value:.4g}"

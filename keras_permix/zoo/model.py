@@ -194,7 +194,8 @@ class ZooModel(CheckedInputs, keras.Model):
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
             num_classes: Where it differs from the preset's, the model gets a fresh head. The same
                 number keeps the preset's head and labels: `reset_classifier` makes a fresh one.
-            dtype: Dtype or dtype policy of every layer, instead of the preset's.
+            dtype: Dtype or dtype policy of every layer, instead of the preset's, which goes before
+                one that `keras.config.set_dtype_policy` sets.
             load_weights: Whether to load the weights; without them the model is fresh.
             labels: Names of the classes or outputs. `None`: the preset's, where the model has as
                 many outputs.
