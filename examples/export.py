@@ -29,8 +29,8 @@ def saved_model(model, folder):
     import tensorflow as tf
 
     model.export(folder / "saved_model", verbose=False)
-    served = tf.saved_model.load(str(folder / "saved_model")).serve
-    return lambda images: served(tf.constant(images, model.input.dtype)).numpy()
+    loaded = tf.saved_model.load(str(folder / "saved_model"))  # whose variables live as it does
+    return lambda images: loaded.serve(tf.constant(images, model.input.dtype)).numpy()
 
 
 def torch_program(model, folder):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.harness import ROOT
 from tests.harness.processes import environment
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -111,7 +112,7 @@ def test_features():
 
 
 def test_export(tmp_path):
-    printed = run("export.py", "--out", str(tmp_path))
+    printed = run("export.py", "--out", str(tmp_path), PYTHONPATH=str(ROOT))  # with TensorFlow
     errors = re.findall(r"([\w.]+): logits differ by (\S+), [\d.]+ times the time", printed)
     assert errors and all(float(error) < 1e-4 for _, error in errors)
     assert re.findall(r"(\w+): \d+ %", printed) == [
