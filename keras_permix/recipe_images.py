@@ -101,16 +101,18 @@ def _part(name):
 
 def _parts(names):
     """What parts are called that can be trained and tested on, as `data` says it, or `None`."""
-    found = {}
+    found: dict[Any, list[str]] = {}
     for name in sorted(names):
-        if found.setdefault(_part(name), name) != name and _part(name):
+        found.setdefault(_part(name), []).append(name)
+    if TRAIN not in found or TEST not in found and VALIDATION not in found:
+        return None
+    for words in (TRAIN, TEST, VALIDATION):
+        if len(found.get(words, [])) > 1:
             raise ValueError(
                 "Each part, for training, testing and validation, must have one name. "
-                f"Received: {found[_part(name)]!r} and {name!r}"
+                f"Received: {' and '.join(map(repr, found[words]))}"
             )
-    train, test, validation = (found.get(words) for words in (TRAIN, TEST, VALIDATION))
-    if train is None or test is None and validation is None:
-        return None
+    train, test, validation = (found.get(words, [None])[0] for words in (TRAIN, TEST, VALIDATION))
     if test is None or validation is None:
         return {"splits": (train, test or validation)}
     return {"splits": (train, test), "validation": validation}

@@ -12,6 +12,7 @@ from keras_permix.cli import main
 from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
+from keras_permix.training.fit import described
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
@@ -253,10 +254,21 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
     assert held_out(tmp_path / "LIST.TSV") == held_out(tmp_path / "parted")
     for path in (tmp_path / "parted", tmp_path / "LIST.TSV"):
         data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
-        watch = task_of(CSPViT.from_preset("test")).load(data).validation
+        dataset = task_of(CSPViT.from_preset("test")).load(data)
+        said = described(dataset, {"batch_size": 2, "steps_per_epoch": None}, 2)
+        told = "4 to watch, 4 to test on" if watched else "4 samples, 4 to test on"
+        assert f"{told}, 2 classes" in said
+        watch = dataset.validation
         assert (watch is None) == (watched is None)
         if watched:
             assert {file.parts[-3] for file, _ in watch[0].records.files} == {watched}
+
+
+def test_classes_may_be_called_as_parts_are(tmp_path):
+    for name in ("test", "testing", "cats"):
+        (tmp_path / name).mkdir()
+    recipe = load_recipe(tmp_path, overrides=["init=cspvit/test"])
+    assert "splits" not in recipe["data"] and recipe["data"]["test_fraction"] == 0.2
 
 
 def test_a_part_of_two_names(tmp_path):
