@@ -162,6 +162,21 @@ def bundles():
         yield (case, *(" / ".join(both) for both in ways))
 
 
+def sectors():
+    """One row per permutation: the sectors that a GPU loads, of those that the values fill."""
+    found = {
+        (row["case"], row["kernel"], row["way"], row["dtype"]): [
+            f"{int(row[count]) / int(row['sectors']):.2f}×" for count in ("loaded", "asked")
+        ]
+        for row in read("gpu", "sectors")
+    }
+    dtypes = list(dict.fromkeys(dtype for *_, dtype in found))
+    yield ("steps", "kernel", *(f"{dtype}: loaded / asked for" for dtype in dtypes))
+    for case, kernel, way in dict.fromkeys(key[:3] for key in found):
+        cells = (" / ".join(found[case, kernel, way, dtype]) for dtype in dtypes)
+        yield (case, kernel if way == "forward" else f"{kernel}, {way}", *cells)
+
+
 def lra():
     """One row per model: accuracy on each small task of the Long Range Arena, over the seeds."""
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
@@ -234,7 +249,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, bundles)
+    measured = (ops, masked, plain, layers, growth, models, lengths, bundles, sectors)
     for table in (summary, presets, *measured, lra, exports, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)

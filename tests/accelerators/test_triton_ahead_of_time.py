@@ -17,11 +17,11 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
 ]
 
-# Registers a thread, of 255. With 128, and 4 warps, there is room for four programs at once.
+# Registers a thread, of 255. With 128 there is room for 16 warps at once.
 REGISTERS = {
-    "shift_kernel": 64,
-    "order_pairs_kernel": 64,
-    "undo_pairs_kernel": 64,
+    "shift_kernel": 96,
+    "order_pairs_kernel": 128,
+    "undo_pairs_kernel": 128,
     "put_back_kernel": 64,
     "sort_groups_kernel": 128,
 }

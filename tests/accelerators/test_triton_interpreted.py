@@ -67,7 +67,8 @@ def test_function_transforms_are_served_without_kernels(triton_launches):
     assert triton_launches, "which serve outside of a transform"
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# PyTorch's own compiler warns of what PyTorch deprecates, and of steps that are reduced once.
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", CASES)

@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from keras_permix.ops.backend.torch.triton import channel_shift, group_sort, shift_pairs
+from keras_permix.ops.backend.torch.triton.tables import reads_for
 
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -25,6 +26,13 @@ GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
     torch.float32: (4, 64, 256, 1024, 4096),
     torch.float16: (16,),
     torch.bfloat16: (64, 4096),
+}
+STEPS = {  # tokens, and the step from channel to channel
+    "fetched": (4096, 1024),
+    "a circle of 64": (64, 1),
+    "a circle of 256": (196, 1),
+    "arcs": (4096, 1),
+    "walked": (4096, 64),
 }
 MOST = dict(aligned=True, traced=True)
 KERNELS = {
@@ -49,12 +57,8 @@ def calls():
     """Name and call of everything a row may start, for forward and backward."""
     steps = torch.zeros(48, dtype=torch.int32)
     turn = torch.zeros(48, dtype=torch.int8)
-    words = torch.zeros(2, 1, 48, dtype=torch.int32)
     for dtype in DTYPES:
-        x = torch.zeros(2, 64, 48, dtype=dtype)
-        yield "shift", lambda x=x: channel_shift.shift(x, steps)
-        yield "order_pairs", lambda x=x: shift_pairs.order_pairs(x, steps, **MOST)
-        yield "undo_pairs", lambda x=x: shift_pairs.undo_pairs(x, words, steps)
+        yield from shifts(dtype)
         for size in GROUPS[dtype]:
             x = torch.zeros(2, 2 * size, 48, dtype=dtype)
             yield f"sort of {size}", lambda x=x, n=size: group_sort.sort_groups(x, steps, n, **MOST)
@@ -64,6 +68,21 @@ def calls():
             )
         places = torch.zeros(x.shape, dtype=torch.int16)
         yield "put_back", lambda x=x, p=places, n=size: group_sort.put_back(x, p, steps, n)
+
+
+def shifts(dtype):
+    """Those of shifts and pairs, for every window that their steps may lead to."""
+    for name, (tokens, step) in STEPS.items():
+        x = torch.zeros(2, tokens, 64, dtype=dtype)
+        words = shift_pairs.empty_swaps(x)
+        steps = tuple(step * channel for channel in range(64))
+        reads, back = (reads_for(steps, tokens, x.itemsize, x.device, way) for way in (False, True))
+        yield f"shift, {name}", lambda x=x, r=reads: channel_shift.shift(x, r)
+        yield f"pairs, {name}", lambda x=x, r=reads: shift_pairs.order_pairs(x, r, **MOST)
+        yield (
+            f"pairs back, {name}",
+            lambda x=x, w=words, r=back: shift_pairs.undo_pairs(x, w, r),
+        )
 
 
 def launches(call):

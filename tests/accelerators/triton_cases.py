@@ -13,6 +13,9 @@ SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel"
 SORT = ("sort_groups_kernel", "put_back_kernel")
 ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the leader
 STEPS = tuple(range(-20, 20))  # past one tile of channels
+FAR = tuple(15 * channel for channel in range(20))  # rows of 8 channels are near each other
+WALK = tuple(64 * channel for channel in range(20))  # sectors of 8 or 16 are used again soon
+APART = tuple(200 * channel for channel in range(20))  # and none are here
 TURNS = tuple(channel % 3 == 0 for channel in range(5))
 
 # name: (op, shape, arguments, kernels that forward and backward launch)
@@ -23,6 +26,16 @@ CASES = {
     "pairs, aligned": (
         "csp", (2, 66, 40), dict(steps=STEPS, group_size=2, align="reference"), PAIRS
     ),
+    "shift in arcs": ("channel_shift", (2, 301, 40), dict(steps=STEPS), SHIFT),
+    "pairs in arcs": ("csp", (2, 390, 40), dict(steps=STEPS, group_size=2), PAIRS),
+    "shift in long arcs": ("channel_shift", (1, 901, 20), dict(steps=FAR), SHIFT),
+    "pairs in long arcs, aligned": (
+        "csp", (1, 902, 20), dict(steps=FAR, group_size=2, align="reference"), PAIRS
+    ),
+    "shift walked": ("channel_shift", (2, 2250, 20), dict(steps=WALK), SHIFT),
+    "pairs walked": ("csp", (2, 2250, 20), dict(steps=WALK, group_size=2), PAIRS),
+    "shift apart": ("channel_shift", (1, 2250, 20), dict(steps=APART), SHIFT),
+    "pairs apart": ("csp", (1, 2250, 20), dict(steps=APART, group_size=2), PAIRS),
     "pairs, unshifted": ("group_sort", (1, 10, 3), dict(group_size=2), PAIRS),
     "groups of 3": ("csp", (1, 9, 40), dict(steps=STEPS, group_size=3), SORT),
     "groups of 16": ("group_sort", (2, 64, 5), dict(group_size=16), SORT),

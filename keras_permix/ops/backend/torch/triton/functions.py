@@ -4,7 +4,6 @@ To `torch.compile` a permutation is one opaque op, and so is its inverse.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 
@@ -23,6 +22,7 @@ from keras_permix.ops.backend.torch.triton.shift_pairs import (
     swapped,
     undo_pairs,
 )
+from keras_permix.ops.backend.torch.triton.tables import reads_for, table
 
 
 def permute(x, plan):
@@ -70,23 +70,23 @@ class _Undo(torch.autograd.Function):
 def _permute(x, steps, group_size, aligned, descending, traced):
     plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
     with torch.cuda.device_of(x):
-        steps = _steps(x, steps)
         if group_size == 1:
-            return shift(x, steps), None
+            return shift(x, _reads(x, steps)), None
         if plan.in_pairs(x.shape[1]):
-            return order_pairs(x, steps, aligned=aligned, traced=traced)
-        turn = None if descending is None else _table(tuple(descending), torch.int8, x.device)
+            reads = None if steps is None else _reads(x, steps)
+            return order_pairs(x, reads, aligned=aligned, traced=traced)
+        turn = None if descending is None else table(tuple(descending), torch.int8, x.device)
         options = dict(descending=turn, aligned=aligned, traced=traced)
-        return sort_groups(x, steps, group_size, **options)
+        return sort_groups(x, _steps(x, steps), group_size, **options)
 
 
 def _undo(grad, trace, steps, group_size, aligned, descending):
     plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
     with torch.cuda.device_of(grad):
         if group_size == 1:
-            return shift(grad, _steps(grad, steps, back=True))
+            return shift(grad, _reads(grad, steps, back=True))
         if plan.in_pairs(grad.shape[1]):
-            return undo_pairs(grad, trace, _steps(grad, steps))
+            return undo_pairs(grad, trace, _reads(grad, steps or (0,) * grad.shape[2], back=True))
         return put_back(grad, trace, _steps(grad, steps), group_size)
 
 
@@ -139,16 +139,13 @@ def _(grad, *options):
     return torch.empty_like(grad, memory_format=torch.contiguous_format)
 
 
-def _steps(x, steps, back=False):
+def _steps(x, steps):
     """The steps from 0 to tokens - 1, on the device of `x`."""
     if steps is None:
         return None
-    tokens = x.shape[1]
-    steps = tuple((-step if back else step) % tokens for step in steps)
-    return _table(steps, torch.int32, x.device)
+    return table(tuple(step % x.shape[1] for step in steps), torch.int32, x.device)
 
 
-@lru_cache(maxsize=256)
-def _table(values, dtype, device):
-    with torch.inference_mode(False):
-        return torch.tensor(values, dtype=dtype, device=device)
+def _reads(x, steps, back=False):
+    """What those of `x`, shifted, or of its gradient, shifted back, are read from."""
+    return reads_for(tuple(steps), x.shape[1], x.element_size(), x.device, back)

@@ -13,14 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
-from keras_permix.ops.backend.torch.triton.channel_shift import (
-    CHANNELS,
-    TOKENS,
-    offset,
-    tiles,
-    wrap,
-)
+from keras_permix.ops.backend.torch.triton.channel_shift import offset, wrap
 
+TOKENS, CHANNELS = 64, 32  # that a program puts back
 # What a thread may take. Left to choose, the compiler takes 64 at times, and spills for it.
 REGISTERS = 128
 
@@ -183,8 +178,9 @@ def sources(places, group_size):
 
 def put_back(grad, places, steps, group_size):
     """Bring every value back to where `sort_groups` found it."""
+    batch, tokens, channels = grad.shape
     out = torch.empty_like(grad)
-    put_back_kernel[tiles(grad)](
-        grad, out, places, steps, *grad.shape[1:], group_size, TOKENS, CHANNELS, steps is not None
+    put_back_kernel[(batch, triton.cdiv(tokens, TOKENS), triton.cdiv(channels, CHANNELS))](
+        grad, out, places, steps, tokens, channels, group_size, TOKENS, CHANNELS, steps is not None
     )
     return out

@@ -1,0 +1,69 @@
+"""What a program of a kernel holds: all that its channels read, and no more than fits."""
+
+import numpy as np
+import pytest
+
+from keras_permix.ops import shift_steps
+from keras_permix.ops.backend.windows import HELD, SECTOR, arc, window_for
+
+pytestmark = pytest.mark.once
+
+
+def shortest(places, tokens):
+    """How far the last of the shortest arc lies, by trying every token as the first."""
+    return min(max((place - start) % tokens for place in places) for start in range(tokens))
+
+
+def test_an_arc_is_the_shortest_that_holds_the_places():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        tokens = int(rng.integers(1, 40))
+        places = rng.integers(0, tokens, rng.integers(1, 8)).tolist()
+        start, spread = arc(places, tokens)
+        assert max((place - start) % tokens for place in places) == spread
+        assert spread == shortest(places, tokens)
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("tokens", [1, 64, 65, 196, 256, 258, 1000, 4096, 16384])
+def test_programs_cover_a_sample_and_hold_what_they_read(tokens, itemsize):
+    rng, channels = np.random.default_rng(1), 100
+    named = [shift_steps(name, tokens, channels) for name in ("unit", "linear", "linear_head")]
+    odd = np.arange(7, 7 + 2 * channels, 2)
+    for reads in (*named, odd % tokens, rng.integers(0, tokens, channels), [0] * channels):
+        reads = tuple(int(read) for read in reads)
+        window = window_for(reads, tokens, itemsize)
+        strips, tiles = window.programs(tokens, channels)
+        assert (strips - 1) * window.chunks * window.tokens < tokens  # no program is idle
+        assert strips * window.chunks * window.tokens >= tokens
+        assert tiles * window.channels >= channels
+        assert window.tokens * window.channels <= HELD
+        assert window.channels * itemsize >= SECTOR
+        assert window.warps in (1, 2, 4, 8, 16)
+        if window.blocks == 1:
+            assert window.tokens >= tokens
+        if window.blocks == 2:
+            starts = np.repeat(window.starts, window.channels)[:channels]
+            assert max((np.array(reads) - starts) % tokens) <= window.spread <= window.tokens
+            assert all(start % 2 == 0 for start in window.starts)
+            assert 2 * window.tokens <= tokens
+
+
+@pytest.mark.parametrize(
+    ("schedule", "tokens", "channels", "itemsize", "blocks", "of_a_program"),
+    [
+        ("linear", 196, 384, 4, 1, 16),
+        ("linear_code", 64, 512, 2, 1, 32),
+        ("unit", 1024, 128, 4, 2, 32),
+        ("linear", 1024, 64, 4, 2, 8),  # a step of 16: 112 rows for 8 channels
+        ("linear", 4096, 64, 4, 0, 8),  # of 64: 448 rows, which a cache holds
+        ("linear", 4096, 64, 2, 0, 16),
+        ("linear", 4096, 4, 4, 0, 32),  # of 1024, which nothing holds
+    ],
+)
+def test_windows_are_as_wide_as_steps_allow(
+    schedule, tokens, channels, itemsize, blocks, of_a_program
+):
+    reads = tuple(shift_steps(schedule, tokens, channels).tolist())
+    window = window_for(reads, tokens, itemsize)
+    assert (window.blocks, window.channels) == (blocks, of_a_program)
