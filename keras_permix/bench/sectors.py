@@ -27,7 +27,7 @@ SECTOR = 32  # bytes
 DTYPES = {"float32": 4, "bfloat16": 2}  # bytes of a value
 KERNELS = {"shift": 1, "pairs": 2}  # tokens of a group
 # tokens, channels, and the schedule of the steps
-CASES = {
+CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
     "linear, 196 × 384": (196, 384, dict(schedule="linear")),
     "linear, 4096 × 64": (4096, 64, dict(schedule="linear")),
     "linear_code, 64 × 512": (64, 512, dict(schedule="linear_code")),
@@ -65,9 +65,11 @@ def measure(cases: list[str]) -> Iterator[dict[str, Any]]:
                 shape = (1, tokens, channels)
                 counted = interpreted.count_sectors(steps, group_size, shape, dtype)
                 for way, sectors in zip(("forward", "back"), counted, strict=True):
-                    row = {"case": case, "dtype": dtype, "kernel": kernel, "way": way}
-                    row["sectors"] = tokens * channels * itemsize // SECTOR
-                    yield row | {count: sectors[count] for count in COUNTS} | facts
+                    yield {
+                        "case": case, "dtype": dtype, "kernel": kernel, "way": way,
+                        "sectors": tokens * channels * itemsize // SECTOR,
+                        **{count: sectors[count] for count in COUNTS}, **facts,
+                    }  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -50,6 +50,14 @@ def test_every_device_calls_the_kernels_for_its_part(case, distribution):
     assert not re.search(f"{EXCHANGES}|all-reduce", text)
 
 
+@pytest.mark.parametrize("size", [1, 2, 49])
+def test_every_device_permutes_its_part_of_a_masked_batch(size, distribution):
+    function = with_gradient(lambda x: ops.csp(x, STEPS, size, mask=x[..., 0] > 0))
+    with distribution.scope():
+        text = program(function, SHAPE, "float32", batch(distribution, "batch")).as_text()
+    assert not re.search(f"{EXCHANGES}|all-reduce", text)
+
+
 def test_a_batch_that_devices_do_not_divide_is_served_by_xla(distribution):
     said = []
 

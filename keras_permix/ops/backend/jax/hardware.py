@@ -21,11 +21,7 @@ class Division(NamedTuple):
 
 
 def hardware(x):
-    """What a call of `x` runs on.
-
-    Of a function that is being traced that is not known: by default it is taken for the devices of
-    `keras.distribution`, and if none is set for those that are here.
-    """
+    """What a call of `x` runs on; within a function that is being traced, what that is for."""
     devices, sure = _devices(x), not isinstance(x, jax.core.Tracer)
     chip = devices[0]
     if chip.platform == "cpu":
@@ -66,9 +62,12 @@ def divided(function, division):
     )
 
 
-def _devices(x):
-    if not isinstance(x, jax.core.Tracer):
-        return list(x.devices())
+def devices_of_program():
+    """What a function that is being traced is for, as far as that is known.
+
+    The devices of `keras.distribution`, and if none is set those that are here; within a
+    `shard_map` one of them.
+    """
     distribution = keras.distribution.distribution()
     if distribution is not None:
         devices = list(distribution.device_mesh.backend_mesh.devices.flat)
@@ -78,6 +77,10 @@ def _devices(x):
     inside = jax.sharding.get_abstract_mesh()
     within_shard_map = inside.shape and set(inside.manual_axes) == set(inside.axis_names)
     return devices[:1] if within_shard_map else devices
+
+
+def _devices(x):
+    return devices_of_program() if isinstance(x, jax.core.Tracer) else list(x.devices())
 
 
 def _division():

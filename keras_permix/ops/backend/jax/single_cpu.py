@@ -3,10 +3,12 @@
 import jax
 from jax import lax
 
+from keras_permix.ops.backend.jax.hardware import devices_of_program
+
 
 def alone_on_cpu():
     """Whether XLA compiles for one CPU, with nothing to divide."""
-    return jax.default_backend() == "cpu" and jax.device_count() == 1
+    return [device.platform for device in devices_of_program()] == ["cpu"]
 
 
 def each(function, *arrays):
