@@ -263,10 +263,10 @@ SMALL: dict[str, dict[str, Any]] = {
     ),
     "pathfinder": dict(
         data=dict(
-            train=20_000, validation=1_000, test=2_500, contour_length=6, distractors=2,
-            distractor_length=2, dot_radius=1, seed_distance=4,
+            train=60_000, validation=1_000, test=2_500, contour_length=3, distractors=0, gap=0,
+            contrast=1, dot_radius=1, seed_distance=4,
         ),
-        model=dict(image_size=16), batch_size=16, epochs=8, steps_per_epoch=200,
+        model=dict(image_size=16), batch_size=64, epochs=12, steps_per_epoch=200,
     ),
 }  # fmt: skip
 SMALL_TRAINING = dict(
