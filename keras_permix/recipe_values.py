@@ -66,10 +66,10 @@ def _or_none(fits):
     return lambda value: value is None or fits(value)
 
 
-# Those of Keras, which `keras_permix.training.schedules` finds there.
+# Those of Keras, which `keras_permix.training.schedules` finds there, and `BlockMuon`.
 OPTIMIZERS = (
-    "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon",
-    "nadam", "rmsprop", "schedulefreeadamw", "sgd",
+    "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "blockmuon", "ftrl", "lamb",
+    "lion", "muon", "nadam", "rmsprop", "schedulefreeadamw", "sgd",
 )  # fmt: skip
 # As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
 OF_THE_ARENA = ("cosine_cycles", "rsqrt")

@@ -1,12 +1,14 @@
 """How many multiply-adds a model takes, counted from what its layers get and give."""
 
 import contextlib
+import functools
 from typing import Any, NamedTuple
 
 import keras
 
 from keras_permix.analysis.mac_rules import FREE, FREE_OPERATIONS, RULES, RULES_OF_TWO
 from keras_permix.analysis.watch import watched
+from keras_permix.ops.backend import running
 
 
 class MACs(NamedTuple):
@@ -98,7 +100,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
         for layer in layers:
             if id(layer) not in counted:
                 calls.enter_context(watched(layer, note))
-        model(inputs, training=False)
+        running.call_for_shapes(functools.partial(model, training=False), inputs)
     for operation in _operations(model):
         unknown[id(operation)] = type(operation).__name__
     names = sorted(unknown.values())

@@ -2,6 +2,7 @@
 
 from keras_permix.recipe import list_recipes as list_recipes
 from keras_permix.recipe import load_recipe as load_recipe
+from keras_permix.training.block_muon import BlockMuon as BlockMuon
 from keras_permix.training.finish import finish as finish
 from keras_permix.training.fit import fit_recipe as fit_recipe
 from keras_permix.training.run import Run as Run

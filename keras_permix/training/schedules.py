@@ -10,6 +10,7 @@ from keras import ops
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_choice, check_names
 from keras_permix.recipe_values import OF_THE_ARENA, SCHEDULES
+from keras_permix.training.block_muon import BlockMuon
 
 # What a recipe's schedule may say, and what it says if it does not.
 SCHEDULE = {
@@ -20,14 +21,14 @@ SCHEDULE = {
     "warmup_power": 1,
     "total_steps": None,
 }
-# All of Keras that need no other optimizer inside: "adamw", "lion", "muon", "sgd" …
+# All of Keras that need no other optimizer inside, "adamw", "lion", "muon", "sgd" …, and our own.
 OPTIMIZERS = {
     name.lower(): found
     for name, found in vars(keras.optimizers).items()
     if isinstance(found, type)
     and issubclass(found, keras.optimizers.Optimizer)
     and name not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer")
-}
+} | {"blockmuon": BlockMuon}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -124,7 +125,7 @@ def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
         optimizer = OPTIMIZERS[name](**spec)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`optimizer` must hold arguments of keras.optimizers.{OPTIMIZERS[name].__name__}. "
+            f"`optimizer` must hold arguments of {OPTIMIZERS[name].__name__}. "
             f"Received: {recipe['optimizer']} ({error})"
         ) from error
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "class_token", "table"])

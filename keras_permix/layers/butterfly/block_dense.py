@@ -88,6 +88,7 @@ class BlockDense(keras.layers.Layer):
             initializer=self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit),
             name="kernel",
         )
+        self.kernel.is_stack_of_matrices = True  # `training.BlockMuon` asks
         if self.use_bias:
             self.bias = self.add_weight(
                 shape=(self.blocks, 1, self.units), initializer="zeros", name="bias"

@@ -35,6 +35,18 @@ def weights_kept(model):
     return module("weights").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
 
 
+def call_for_shapes(function, inputs):
+    """Call a function whose shapes are asked for alone: JAX traces it, and computes nothing.
+
+    It changes no variable there.
+    """
+    if name() != "jax":
+        function(inputs)
+        return
+    with keras.StatelessScope():
+        import_module("jax").eval_shape(function, inputs)
+
+
 def has_data(x):
     """Whether numbers can be read from a tensor now: not while a step is compiled or exported."""
     return module("tracing").has_data(x)
