@@ -11,7 +11,7 @@ import pytest
 
 from keras_permix import data, zoo
 from keras_permix.training.distribute import Distribution, distributed
-from keras_permix.training.distribute.layouts import divided_axis
+from keras_permix.training.distribute.layouts import check_divides, divided_axis
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
@@ -138,6 +138,25 @@ def test_every_kernel_of_the_zoo_is_divided(name):
     large = [w for w in weights if w.path.endswith(("/kernel", "/embeddings", "table"))]
     assert large
     assert [w.path for w in large if divided_axis(w.path, w.shape, 1) is None] == []
+
+
+def test_model_that_does_not_divide_is_refused():
+    patches, csp = (zoo.MODELS[name](**TINY[name]) for name in ("PatchOnlyMLPMixer", "CSPViT"))
+    with pytest.raises(ValueError, match="Received: a PatchOnlyMLPMixer with none on 64 devices"):
+        check_divides(patches, 64)
+    with pytest.warns(UserWarning, match=r"divides \d+% of the weights of this ButterflyMixer"):
+        check_divides(zoo.ButterflyMixer(), 8)
+    check_divides(csp, 2)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX divides weights")
+def test_divided_run_looks_at_its_model(monkeypatch):
+    from keras_permix.training.distribute.jax import Devices, DividedWeights
+
+    here = Devices(DividedWeights())
+    monkeypatch.setattr(here, "devices", 64)
+    with pytest.raises(ValueError, match="with none on 64 devices"):
+        here.prepare(tiny("PatchOnlyMLPMixer"))
 
 
 def test_batch_is_shared_evenly(monkeypatch):

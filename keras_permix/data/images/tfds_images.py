@@ -42,7 +42,8 @@ def tfds_source(
 
     Example:
 
-    >>> train = tfds_source("imagenet2012", "train", ResizeCrop(224))  # doctest: +SKIP
+    >>> crop = ResizeCrop(224, random=True)
+    >>> train = tfds_source("imagenet2012", "train", transform=crop)  # doctest: +SKIP
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     builder = _prepared(name, data_dir)

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from jax.experimental import multihost_utils
 
-from keras_permix._typing import Tensor
+from keras_permix._typing import Model, Tensor
 from keras_permix.training.distribute.distribution import Distribution
-from keras_permix.training.distribute.layouts import divided_axis
+from keras_permix.training.distribute.layouts import check_divides, divided_axis
 
 HINT = "See the devices with `jax.devices()`."
 SHUTDOWN = 20  # seconds that a process which ends waits for the others; JAX then aborts it
@@ -74,6 +74,10 @@ class Devices(Distribution):
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return self.distribution.scope()
+
+    def prepare(self, model: Model) -> None:
+        if isinstance(self.distribution, DividedWeights):
+            check_divides(model, self.devices)
 
     def broadcast(self, content: bytes) -> bytes:
         size = multihost_utils.broadcast_one_to_all(np.int32(len(content)))

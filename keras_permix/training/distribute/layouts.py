@@ -1,7 +1,11 @@
 """Which axis of a weight is divided among devices, for all families of the zoo."""
 
 import re
+import warnings
 from collections.abc import Sequence
+from math import prod
+
+from keras_permix._typing import Model
 
 # What the path of a weight ends with -> the axis that is divided. What widens a token makes part of
 # its channels on each device; what narrows it again sums over them.
@@ -40,3 +44,26 @@ def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
             axis += len(shape)
             return axis if shape[axis] % devices == 0 else None
     return None
+
+
+def check_divides(model: Model, devices: int) -> None:
+    """Raise if no weight of a model is divided among devices, and warn if most are not.
+
+    Raises:
+        ValueError: where each device would hold all of the model and do all of its work.
+    """
+    weights = model.trainable_variables
+    sizes = [prod(weight.shape) for weight in weights]
+    whole = [divided_axis(weight.path, weight.shape, devices) is None for weight in weights]
+    share = 1 - sum(size for size, kept in zip(sizes, whole, strict=True) if kept) / sum(sizes)
+    if all(whole):
+        raise ValueError(
+            "`distribute='model'` needs weights whose axes the number of devices divides. "
+            f"Received: a {type(model).__name__} with none on {devices} devices"
+        )
+    if share < 0.5:
+        warnings.warn(
+            f"`distribute='model'` divides {share:.0%} of the weights of this "
+            f"{type(model).__name__}; each of the {devices} devices holds the others whole.",
+            stacklevel=2,
+        )
