@@ -3,7 +3,9 @@
 import ctypes
 import os
 import platform
+import re
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
@@ -17,6 +19,21 @@ def machine() -> str:
     name = names[0] if names else platform.processor() or platform.machine()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{name}, cores: {cores}"
+
+
+def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """What drives the accelerators: "NVIDIA 570.133.20", "libtpu 0.0.42", or "" if neither does.
+
+    Args:
+        nvidia: The file in which NVIDIA's kernel module says its version.
+    """
+    if nvidia.is_file():
+        found = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)\s", nvidia.read_text(encoding="utf-8"))
+        return f"NVIDIA {found[1]}" if found else "NVIDIA"
+    try:
+        return f"libtpu {version('libtpu')}"
+    except PackageNotFoundError:
+        return ""
 
 
 def keep_freed_memory() -> None:

@@ -6,6 +6,7 @@ import os
 import keras
 import pytest
 
+from keras_permix.ops.backend import running
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
 # Tests that need no backend, or find the same on all, by how their names begin: `python -m tests`
@@ -110,6 +111,16 @@ def _compiled_once(tmp_path_factory):
     """A program that two tests have in common is compiled for the first, in whichever worker."""
     folder = tmp_path_factory.getbasetemp()
     keep_compiled((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _products_are_exact():
+    """On a GPU or TPU float32 is multiplied as float32, or a hundred comparisons fail."""
+    if running.module("device").chip():
+        with running.module("device").full_precision():
+            yield
+    else:
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

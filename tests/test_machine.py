@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
 from keras_permix import cli
+from keras_permix.machine import driver
 from tests.harness import ROOT
 
 pytestmark = pytest.mark.once
@@ -49,3 +51,29 @@ def test_training_keeps_freed_memory(command, calls, monkeypatch):
     arguments = [command, "no/such"] if command == "train" else [command]
     cli.main(arguments)
     assert len(called) == calls
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19\nGCC 11.4.0 ", "535.129.03"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release", "570.133.20"),
+    ],
+)
+def test_a_driver_is_named(written, named, tmp_path):
+    (tmp_path / "version").write_text(written)
+    assert driver(tmp_path / "version") == f"NVIDIA {named}"
+
+
+def test_a_driver_of_a_tpu_or_none(tmp_path, monkeypatch):
+    def version(name):
+        assert name == "libtpu"
+        if not installed:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr("keras_permix.machine.version", version)
+    installed = "0.0.42"
+    assert driver(tmp_path / "no file") == "libtpu 0.0.42"
+    installed = None
+    assert driver(tmp_path / "no file") == ""

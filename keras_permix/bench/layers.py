@@ -88,7 +88,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     import keras
     import numpy as np
 
-    from keras_permix.bench.runners import runners
+    from keras_permix.bench.runners import runners, seconds
 
     batch, tokens = CASES[case]
     x = np.random.default_rng(0).normal(size=(batch, tokens, WIDTH))
@@ -99,8 +99,8 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
             layer = make(tokens, dtype="float32" if dtype == "float32" else f"mixed_{dtype}")
             layer.build(x.shape)
             calls[name] = runners(layer, x)
-    peaks = {name: peak_megabytes(both) for name, (_, both) in calls.items()}
-    measured = iter(medians([call for pair in calls.values() for call in pair], repeats))
+    peaks = {name: peak_megabytes(partial(seconds, both)) for name, (_, both) in calls.items()}
+    measured = iter(medians([call for pair in calls.values() for call in pair], repeats, seconds))
     times = dict(zip(calls, zip(measured, measured, strict=True), strict=True))
     for name, (forward, both) in times.items():
         peak = peaks[name]

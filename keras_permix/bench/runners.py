@@ -1,6 +1,7 @@
 """Run a function or a layer as a training step would: compiled where the backend compiles."""
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -11,7 +12,7 @@ from keras_permix.ops.backend import running
 def runners(
     function: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[Callable[[], list[Tensor]], Callable[[], list[Tensor]]]:
-    """Make two calls to time, each of which returns when the result is there.
+    """Make two calls to time with `seconds`, which waits until the results are there.
 
     Args:
         function: A function of one tensor, or a built layer.
@@ -24,3 +25,8 @@ def runners(
     """
     weights = [weight.value for weight in getattr(function, "trainable_variables", [])]
     return running.module("runners").make(function, keras.ops.convert_to_tensor(x), weights)
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """How long a call of `runners` takes: on PyTorch by the events of a GPU, else by the clock."""
+    return running.module("device").seconds(call)

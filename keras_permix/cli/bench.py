@@ -54,13 +54,16 @@ def run(arguments):
     import keras
 
     from keras_permix._version import __version__
-    from keras_permix.machine import machine
+    from keras_permix.machine import driver, machine
     from keras_permix.ops.backend import running
+    from keras_permix.training.record import current_commit
 
     if arguments.repeats < 1:
         raise ValueError(f"`--repeats` must be at least 1. Received: {arguments.repeats}")
     bench = WHAT[arguments.what]
-    cases = arguments.cases or list(bench.CASES)
+    chip = running.module("device").chip()
+    left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
+    cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
     batch = getattr(arguments, "batch", None)
@@ -75,7 +78,8 @@ def run(arguments):
     if arguments.out:
         check_file("--out", arguments.out)
         check_file("--out", arguments.out.with_suffix(".png"))
-    print(f"{arguments.what} on {running.name()}, {machine()}", flush=True)
+    where = f"{machine()}, {chip}" if chip else machine()
+    print(f"{arguments.what} on {running.name()}, {where}", flush=True)
     about = {
         "dtype": arguments.dtype,
         "device": arguments.device or "",
@@ -84,7 +88,10 @@ def run(arguments):
         "backend": running.name(),
         "backend_version": running.version(),
         "keras_permix": __version__,
+        "commit": current_commit() or "",
         "machine": machine(),
+        "chip": chip,
+        "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
     rows = []

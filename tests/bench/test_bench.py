@@ -1,5 +1,6 @@
 """`permix bench` measures what it says, writes it down, and refuses what is wrong."""
 
+import contextlib
 import csv
 import json
 
@@ -17,6 +18,8 @@ from keras_permix.bench import ops as bench_ops
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.runners import runners
 from keras_permix.cli import main
+from keras_permix.ops.backend import running
+from keras_permix.training.record import current_commit
 from keras_permix.zoo import CSPViT, ViT
 from tests.harness import to_numpy
 
@@ -68,14 +71,99 @@ def bench(what, path, *arguments):
 def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
     rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
     assert {row["dtype"] for row in rows} == {dtype}
-    assert [row["case"] for row in rows] == list(bench_ops.CASES)
+    here = [case for case in bench_ops.CASES if case not in bench_ops.OF_ACCELERATORS]
+    assert [row["case"] for row in rows] == here
+    assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
+    assert {row["commit"][:40] for row in rows} == {(current_commit() or "")[:40]}
     for rival in ("attention", "linear_attention", "fourier"):
-        assert min(float(row[f"vs_{rival}"]) for row in rows) > 0
+        assert min(float(row[f"vs_{rival}"]) for row in rows) >= 0  # in hundredths
     assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
     masked = [row for row in rows if row["vs_unmasked"]]
     assert [row["case"] for row in masked] == [c for c in bench_ops.CASES if "masked" in c]
     assert "reference" not in {row["implementation"] for row in masked}
     assert "is done" in capsys.readouterr().err
+
+
+def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
+    device = running.module("device")
+    monkeypatch.setattr(device, "chip", lambda: "NVIDIA H100")
+    monkeypatch.setattr("keras_permix.machine.driver", lambda: "NVIDIA 570.133.20")
+    monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
+    huge = {name: bench_ops.CASES[name] for name in bench_ops.OF_ACCELERATORS}
+    monkeypatch.setattr(bench_ops, "CASES", huge)
+    rows = bench("ops", tmp_path / "ops.csv")
+    assert [row["case"] for row in rows] == list(bench_ops.OF_ACCELERATORS)
+    assert {row["vs_attention"] for row in rows} == {""}
+    named = {(row["chip"], row["driver"]) for row in rows}
+    assert named == {("NVIDIA H100", "NVIDIA 570.133.20")}
+    assert "NVIDIA H100\n" in capsys.readouterr().out
+
+
+def test_huge_tensors_are_of_a_gigabyte():
+    shapes = [bench_ops.CASES[name].shapes for name in bench_ops.OF_ACCELERATORS]
+    assert [4 * np.prod(shape) for (shape,) in shapes] == [2**30] * 3
+
+
+def test_products_are_compared_exactly(small, monkeypatch):
+    """Where float32 is TF32 or bfloat16 by default, two ways to compute are 1e-3 apart."""
+    exact, within = running.module("device").full_precision, []
+
+    @contextlib.contextmanager
+    def noted():
+        with exact():
+            within.append(precision())
+            yield
+
+    before = precision()
+    monkeypatch.setattr(running.module("device"), "full_precision", noted)
+    list(bench_ops.measure("simple attention", 1, "float32"))
+    assert within and set(within) == {"highest"} and precision() == before
+    within.clear()
+    list(bench_ops.measure("csp, pairs", 1, "float32"))
+    assert within == []
+
+
+def precision():
+    """What the backend makes products of float32 of: "highest" is float32."""
+    if keras.config.backend() == "jax":
+        import jax
+
+        return jax.config.jax_default_matmul_precision
+    if keras.config.backend() == "torch":
+        import torch
+
+        return torch.get_float32_matmul_precision()
+    import tensorflow as tf
+
+    short = tf.config.experimental.tensor_float_32_execution_enabled()
+    return "tf32" if short else "highest"
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="events of PyTorch")
+def test_a_gpu_is_timed_by_its_events(monkeypatch):
+    import torch
+
+    told = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+            told.append("made")
+
+        def record(self):
+            told.append("recorded")
+
+        def synchronize(self):
+            told.append("waited")
+
+        def elapsed_time(self, end):
+            assert told[-1] == "waited" and end is not self
+            return 1500.0
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    assert running.module("device").seconds(lambda: told.append("called")) == 1.5
+    assert told == ["made", "made", "recorded", "called", "recorded", "waited"]
 
 
 def test_layers_and_attention_in_short_cases_only(small, tmp_path):

@@ -289,3 +289,12 @@ def test_the_real_sst2():
     data = load_texts("sst2", 64)
     counts = [(len(part[0]), int(part[0].labels.sum())) for part in (data.train, data.test)]
     assert counts == [(67349, 37569), (872, 444)]
+
+
+@pytest.mark.skipif(
+    not (FOLDER / "imdb_train.jsonl.xz").is_file(), reason="KERAS_PERMIX_DATA holds no IMDB"
+)
+def test_the_real_imdb():
+    data = load_texts("imdb", 16)
+    counts = [(len(part[0]), int(part[0].labels.sum())) for part in (data.train, data.test)]
+    assert counts == [(25000, 12500)] * 2

@@ -1,0 +1,36 @@
+"""The device that PyTorch runs on: its name, its clock, and how exact its products are."""
+
+import contextlib
+from time import perf_counter
+
+import torch
+
+
+def chip():
+    """The name of the accelerator, or "" where there is none."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
+def seconds(call):
+    """How long a call takes: by events on a GPU, so that no waiting of this process is in it."""
+    if not torch.cuda.is_available():
+        start = perf_counter()
+        call()
+        return perf_counter() - start
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+@contextlib.contextmanager
+def full_precision():
+    """Products of float32 are exact to float32 within, and no TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
