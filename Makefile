@@ -3,8 +3,8 @@
 # make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
 #             allows
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
-#             writes the table of docs/export.md, in which what failed says so; then KerasHub's and
-#             scikit-learn's tests
+#             writes the table of docs/export.md; fails where something worked before; then
+#             KerasHub's and scikit-learn's tests
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/ (needs npm);  make test-site  checks its links, and
@@ -70,9 +70,9 @@ test-accelerators: $(ACCELERATORS)/.installed
 	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators -m '' $(ARGS)
 
 test-exports: $(EXPORTS)/.installed
-	-KERAS_PERMIX_EXPORTS=$(abspath benchmarks/epyc/exports.csv) \
-	$(EXPORTS)/bin/python -m tests torch tensorflow jax tests/export -n 0 $(ARGS)
-	$(EXPORTS)/bin/python tools/tables.py
+	KERAS_PERMIX_EXPORTS=$(abspath benchmarks/epyc/exports.csv) \
+	$(EXPORTS)/bin/python -m tests torch tensorflow jax tests/export -n 0 $(ARGS); \
+	status=$$?; $(EXPORTS)/bin/python tools/tables.py && exit $$status
 	$(EXPORTS)/bin/python -m tests torch tests/test_hub.py tests/test_sklearn.py \
 		tests/surgery
 

@@ -179,15 +179,31 @@ def sectors():
 
 def lra():
     """One row per model: accuracy on each small task of the Long Range Arena, over the seeds."""
-    files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
-    rows = [row for file in files for row in read_results(file) if not row["changes"]]
-    found = means([row for row in rows if row["scale"] == "small"])
-    tasks = [task for task in TASKS if task != "pathx"]
+    found, tasks = arena_results()
     yield ("model", *tasks)
     for model in MODELS:
         cells = [found.get((task, model)) for task in tasks]
         if any(cells):
             yield (f"`{model}`", *(in_words(*cell) if cell else "–" for cell in cells))
+
+
+def arena():
+    """The same with one row per task that was measured, for the README."""
+    found, tasks = arena_results()
+    models = [model for model in MODELS if any(found.get((task, model)) for task in tasks)]
+    yield ("small task, accuracy in %", *(f"`{model}`" for model in models))
+    for task in tasks:
+        cells = [found.get((task, model)) for model in models]
+        if any(cells):
+            yield (task, *(in_words(*cell) if cell else "–" for cell in cells))
+
+
+def arena_results():
+    """Means and spreads of the small tasks by task and model, and the tasks."""
+    files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
+    rows = [row for file in files for row in read_results(file) if not row["changes"]]
+    found = means([row for row in rows if row["scale"] == "small"])
+    return found, [task for task in TASKS if task != "pathx"]
 
 
 def lengths():
@@ -205,6 +221,28 @@ def lengths():
 def exports():
     """One row per model: whether what each way makes of it answers as the model does."""
     return by_way(lambda name: "/" not in name, lambda row: row["found"])
+
+
+def formats():
+    """One row per format: of how many families what a backend makes answers as the model does."""
+    works = {}
+    for row in read("epyc", "exports"):
+        if "/" not in row["model"]:
+            families = works.setdefault((row["way"].split(",")[0], row["backend"]), {})
+            families[row["model"]] = families.get(row["model"]) or row["found"] == "works"
+    yield ("format", *(f"from {backend}" for backend in BACKENDS))
+    for name in sorted({name for name, _ in works}):
+        yield (name, *(in_all(works.get((name, backend))) for backend in BACKENDS))
+
+
+def in_all(families):
+    """How many of the families work, in words."""
+    if families is None:
+        return "–"
+    lacking = [name for name, found in families.items() if not found]
+    if len(lacking) > 2:
+        return f"{len(families) - len(lacking)} of {len(families)} families"
+    return " but ".join(["all", *([" and ".join(lacking)] if lacking else [])])
 
 
 def exported():
@@ -250,7 +288,7 @@ def fill(table, match):
 def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, lengths, bundles, sectors)
-    for table in (summary, presets, *measured, lra, exports, exported):
+    for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():

@@ -22,7 +22,12 @@ from tests.zoo.models import TINY, tiny
 
 BACKEND = keras.config.backend()
 FOUND = os.environ.get("KERAS_PERMIX_EXPORTS")
+TABLE = ROOT / "benchmarks/epyc/exports.csv"
 USUAL = {
+    ("torch", "ONNX, TorchScript", "ButterflyMixer"),
+    ("torch", "ONNX, TorchScript", "SimpleTRON"),
+    ("torch", "ONNX, dynamo", "CSPViT"),
+    ("torch", "ONNX, dynamo", "SliceViT"),
     ("torch", "torch.export", "MEGA"),
     ("torch", "torch.export", "SimpleTRON"),
     ("torch", "torch.export", "SliceViT"),
@@ -65,6 +70,8 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
         found = {"found": "works", **times}
     except Exception as error:
         found = {"found": f"fails: {type(error).__name__}"}
+        if KNOWN.get((BACKEND, way, name), "works") != "works":
+            pytest.xfail(f"as the table says: {found['found']}")
         raise
     finally:
         if FOUND:
@@ -103,11 +110,15 @@ def key(row):
     return row["backend"], row["way"], row["model"]
 
 
+# What the table says before the run; what works there must work again.
+KNOWN = {key(row): row["found"] for row in read(TABLE)}
+
+
 @pytest.mark.once
 def test_the_table_is_of_cases_there_are():
     names = (*MODELS, *PRESETS)
     cases = {(b, way, name) for b, ways in WAYS.items() for way in ways for name in names}
-    assert {key(row) for row in read(ROOT / "benchmarks/epyc/exports.csv")} == cases
+    assert {key(row) for row in read(TABLE)} == cases
 
 
 @pytest.mark.once
