@@ -56,8 +56,8 @@ def test_training_keeps_freed_memory(command, calls, monkeypatch):
 @pytest.mark.parametrize(
     ("written", "named"),
     [
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19\nGCC 11.4.0 ", "535.129.03"),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release", "570.133.20"),
+        ("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19\nGCC 11.4.0 ", "535.129.03"),
+        ("NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release", "570.133.20"),
     ],
 )
 def test_a_driver_is_named(written, named, tmp_path):
