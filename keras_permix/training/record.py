@@ -14,8 +14,8 @@ from keras_permix.machine import machine
 from keras_permix.ops.backend import running
 from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
+from keras_permix.training.run_folder import RECORD
 
-FILE = "run.json"
 KEYS = {"name", "recipe", "command", "smoke", "commits"}  # which others read
 
 
@@ -44,7 +44,7 @@ class Recorder(keras.callbacks.Callback):
             "version": __version__,
             "commits": [],
         }
-        if (self.folder / FILE).is_file():
+        if (self.folder / RECORD).is_file():
             self.record = read_record(folder)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -56,7 +56,7 @@ class Recorder(keras.callbacks.Callback):
             "keras": keras.__version__,
             "backend": running.name(),
         }
-        write_text(self.folder / FILE, json.dumps(self.record, indent=2) + "\n")
+        write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
         for name, content in self.model.assets().items():
             write_bytes(self.folder / name, content)
 
@@ -67,16 +67,16 @@ def read_record(folder: StrPath) -> dict[str, Any]:
     Raises:
         ValueError: if the folder holds none, or a damaged one.
     """
-    path = Path(folder) / FILE
+    path = Path(folder) / RECORD
     if not path.is_file():
-        raise ValueError(f"`{FILE}` must lie in the folder of a run. Received: {folder}")
+        raise ValueError(f"`{RECORD}` must lie in the folder of a run. Received: {folder}")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not (isinstance(record, dict) and record.keys() >= KEYS):
             raise ValueError(f"without all of {', '.join(sorted(KEYS))}")
     except ValueError as error:
         raise ValueError(
-            f"`{FILE}` must be the JSON that a run writes. Remove it, and the run goes on. "
+            f"`{RECORD}` must be the JSON that a run writes. Remove it, and the run goes on. "
             f"Received: {path} ({error})"
         ) from error
     return record

@@ -22,6 +22,9 @@ from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
 from keras_permix.training.progress import Progress
 
 OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
+# What a run writes, with its record.
+OWN = ("README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard")
+RECORD = "run.json"
 NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
 
 
@@ -39,8 +42,8 @@ class RunFolder(Progress):
 
     Raises:
         ImportError: if what records a run is not installed.
-        ValueError: if the folder holds a run of another recipe or of other data, or damaged
-            checkpoints alone.
+        ValueError: if the folder holds a run of another recipe or of other data, damaged
+            checkpoints alone, or what is no run's and would be overwritten.
         OSError: if another process trains in the folder, or it cannot be written.
     """
 
@@ -48,6 +51,7 @@ class RunFolder(Progress):
         self, path: StrPath, recipe: dict[str, Any], data: dict[str, Any] | None = None
     ) -> None:
         check_installed()
+        check_place(path, recipe)
         super().__init__(recipe)
         self.path, self.data = Path(path), data
         self.path.mkdir(parents=True, exist_ok=True)
@@ -107,6 +111,36 @@ def check_installed() -> None:
         raise ImportError(
             f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
         )
+
+
+def check_place(
+    path: StrPath, recipe: dict[str, Any], data_dir: StrPath | None = None
+) -> None:
+    """Raise unless a run can be kept in a folder without harm to what lies there.
+
+    Args:
+        path: The folder, which may be absent.
+        recipe: The recipe of the run.
+        data_dir: Folder that the recipe's files are relative to.
+
+    Raises:
+        ValueError: for a folder of something else that has one of a run's names, or one within a
+            folder of images, where it would be taken for a class.
+    """
+    path, data = Path(path), recipe.get("data", {})
+    found = [name for name in OWN if (path / name).exists()]
+    if found and not (path / RECORD).is_file() and not list(path.glob("checkpoints/epoch_*")):
+        raise ValueError(
+            "The `out` folder of a run must be new, hold a run, or none of the names that a run "
+            f"writes. Received: {path} with {', '.join(found)} of something else"
+        )
+    if data.get("source") == "folder":
+        images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
+        if images in (path.resolve(), *path.resolve().parents):
+            raise ValueError(
+                "The `out` folder of a run must lie outside the folder of images that it is "
+                f"trained on. Received: {path} in {images}"
+            )
 
 
 def _comparable(recipe):

@@ -16,7 +16,7 @@ from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
 from keras_permix.training.run import Run
-from keras_permix.training.run_folder import check_installed
+from keras_permix.training.run_folder import check_installed, check_place
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import (
     check_data,
@@ -110,6 +110,7 @@ def train(
     values = run.values
     check_installed()
     check_data(values)
+    check_place(folder, values, data_dir)
     with distributed(distribute) as distribution:
         distribution.check_batch_size(values["batch_size"])
         with distribution.scope():

@@ -166,7 +166,7 @@ def test_another_class_than_the_preset_s(tmp_path):
 
 def test_wrong_optimizer(tmp_path):
     optimizer = dict(name="sgd", learning_rate=1.0, momentum=2.0)
-    with pytest.raises(ValueError, match="arguments of keras.optimizers.SGD.*momentum"):
+    with pytest.raises(ValueError, match="arguments of SGD.*momentum"):
         make_optimizer(recipe(tmp_path, optimizer=optimizer), 10)
 
 
@@ -382,3 +382,33 @@ def test_texts_and_graphs_check_their_data_as_well(name):
         task.check_data(dict(name="mine"))
     with pytest.raises(ValueError, match=r"Did you mean `train`\? Received: \['trian'\]"):
         task.check_data(dict(name="mine", trian="a.csv", test="b.csv"))
+
+
+@pytest.mark.parametrize("name", ["README.md", "log.csv", "preset/mine.txt", "checkpoints/mine"])
+def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
+    """Nor is anything read or trained before that is said."""
+    recipe, out = write(tmp_path), tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("mine", encoding="utf-8")
+    rule = f"must be new, hold a run, or none of the names .*: {out} with {name.split('/')[0]} of"
+    with pytest.raises(ValueError, match=rule):
+        train(recipe, data_dir=tmp_path / "no data", out=out)
+    assert [path for path in out.rglob("*") if path.is_file()] == [out / name]
+    assert (out / name).read_text(encoding="utf-8") == "mine"
+
+
+def test_other_files_may_lie_in_the_folder_of_a_run(tmp_path):
+    recipe, out = write(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine", encoding="utf-8")
+    train(recipe, overrides=["epochs=1"], data_dir=tmp_path, out=out, verbose=0)
+    assert (out / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("out", ["pets", "pets/run", "pets/cats"])
+def test_a_run_does_not_lie_among_its_images(out, tmp_path):
+    recipe = write(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match="must lie outside the folder of images .*/pets$"):
+        train(recipe, data_dir=tmp_path, out=tmp_path / out)
+    assert sorted(tmp_path.rglob("*")) == before
