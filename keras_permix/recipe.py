@@ -11,7 +11,7 @@ from typing import Any
 from keras_permix._typing import StrPath
 from keras_permix.recipe_images import images_recipe, is_images
 from keras_permix.recipe_values import RULES, check_values
-from keras_permix.rows import LISTS
+from keras_permix.rows import LISTS, parse_rows
 
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {
@@ -205,8 +205,20 @@ def _read(path):
     return values if base is None else merge(_read(find_recipe(base)), values)
 
 
+def _check_list(path):
+    """Raise for a list of other things than images, which needs a recipe."""
+    row = next(iter(parse_rows(path.read_bytes(), path)), {}) if path.is_file() else {"path": ""}
+    if "path" not in row:
+        raise ValueError(
+            "A list to train on without a recipe must be one of images, with columns `path` and "
+            "`label`; texts and molecules need a recipe that names it (docs/training.md). "
+            f"Received: {path} with {', '.join(row) or 'no rows'}"
+        )
+
+
 def _check_keys(values, path):
     if is_images(Path(path)) and not (values.get("init") or values.get("model")):
+        _check_list(Path(path))
         raise ValueError(
             "To train on images of your own, name a preset to start from as `init` "
             f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"

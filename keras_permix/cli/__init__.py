@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import warnings
 
 from keras_permix.cli.errors import say_error
 from keras_permix.cli.process import STOPPED, end_with
@@ -13,6 +14,7 @@ CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
 
 def command() -> None:
     """Be the process `permix`."""
+    warnings.formatwarning = _in_one_line
     end_with(main)
 
 
@@ -54,6 +56,11 @@ def _run(argv):
     if arguments.keep_memory and not arguments.plain:
         machine.keep_freed_memory()
     return arguments.run(arguments)
+
+
+def _in_one_line(message, category, filename, lineno, line=None):
+    """A warning as a user of commands reads it."""
+    return f"permix: warning: {message}\n"
 
 
 @contextlib.contextmanager

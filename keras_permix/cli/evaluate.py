@@ -29,6 +29,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
+    from keras_permix.checks import check_integer
     from keras_permix.cli.outputs import check_file
     from keras_permix.cli.presets import trained_preset
     from keras_permix.data.dataset import size_of
@@ -39,6 +40,7 @@ def run(arguments):
 
     if arguments.json:
         check_file("--json", arguments.json)
+    check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = trained_preset(arguments.preset)
     spec = data_of(info, arguments.data)
     task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))

@@ -101,7 +101,8 @@ def run(arguments):
         for name, file in WRITTEN.items():
             if (folder / file).exists():
                 say(f"{name}: {folder / file}")
-        say(f"ask it: {shlex.join(['permix', 'predict', str(folder / 'preset')])} INPUT")
+        if not arguments.smoke:  # Those of a smoke run know nothing.
+            say(f"ask it: {shlex.join(['permix', 'predict', str(folder / 'preset')])} INPUT")
     return 0
 
 

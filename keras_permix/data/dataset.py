@@ -1,6 +1,7 @@
 """A data set: what is trained on, what is tested on, and what the answers are called."""
 
 import dataclasses
+import warnings
 import zlib
 from typing import Any
 
@@ -80,6 +81,16 @@ def check_classes(name, train, test):
             "A set must have two classes or more for training, and no others for testing. "
             f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
             f"{sorted(set(test))[:10]} for testing"
+        )
+
+
+def warn_of_missing(name, labels, found, aim):
+    """Warn of classes that are trained on, and of which a part to `aim` on has no sample."""
+    if lacking := [label for label in labels if label not in found]:
+        warnings.warn(
+            f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
+            f"{aim} on: {lacking[:10]}",
+            stacklevel=4,
         )
 
 

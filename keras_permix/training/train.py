@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_integer
+from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
 from keras_permix.recipe import check_overrides
 from keras_permix.safe_files import release_folder
@@ -115,7 +116,11 @@ def train(
         distribution.check_batch_size(values["batch_size"])
         with distribution.scope():
             model = make_model(values)
-        make_optimizer(values, steps_per_epoch=1)  # A wrong name is known before data is read.
+        # What is wrong is known before data are read, or downloaded.
+        make_optimizer(values, steps_per_epoch=1)
+        task_of(model).preparation(values["augmentation"], values["seed"])
+        if data_dir is not None:
+            data_folder(data_dir)
         if not run.smoke:
             take_assets(model, folder)
         dataset = load_dataset(task_of(model), values, data_dir, run.smoke)

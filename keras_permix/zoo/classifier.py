@@ -29,7 +29,7 @@ class Classifier(ZooModel):
             As `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1, or inputs for which the model gives NaN.
+            ValueError: for a `top` below 1, a model of one class, or inputs for which it gives NaN.
 
         Example:
 
@@ -40,6 +40,7 @@ class Classifier(ZooModel):
         (True, 2)
         """
         check_integer("top", top)  # before the work
+        self._check_several()
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
@@ -56,9 +57,11 @@ class Classifier(ZooModel):
             without labels names classes by their numbers.
 
         Raises:
-            ValueError: for a `top` below 1, or predictions of another shape or with a NaN.
+            ValueError: for a `top` below 1, a model of one class, or predictions of another shape
+                or with a NaN.
         """
         top = check_integer("top", top)
+        self._check_several()
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
         classes = self.output_shape[-1]
         if predictions.ndim != 2 or predictions.shape[1] != classes:
@@ -79,6 +82,15 @@ class Classifier(ZooModel):
             [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
             for row in probabilities
         ]
+
+    def _check_several(self):
+        """Raise for one class, which would always be certain."""
+        if self.output_shape[-1] < 2:
+            raise ValueError(
+                "`num_classes` must be 2 or more for classes to be named: with a single output, "
+                "take the sigmoid of `predict`, or train one logit per class. "
+                f"Received: {self.name} with num_classes={self.output_shape[-1]}"
+            )
 
     def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
         """A model with a fresh head for other classes, and this one's weights everywhere else.

@@ -7,11 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from keras_permix import data, zoo
+from keras_permix import cli, data, zoo
 from keras_permix.cli import main
 from keras_permix.recipe import find_recipe
 from tests.harness import ROOT
@@ -352,3 +353,17 @@ def test_info_of_what_nobody_has_trained(capsys):
     assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
     assert shown["data"] == "cats_vs_dogs" and shown["epochs"] == "300"
     assert Path(shown["recipe"]) == find_recipe("slicevit/dogs_vs_cats")
+
+
+def test_a_batch_of_none_is_refused_before_data_are_read(tmp_path, capsys):
+    arguments = ["cspvit/mnist", "--batch-size", "0", "--data-dir", str(tmp_path)]
+    assert main(["evaluate", *arguments]) == 2
+    assert "`--batch-size` must be a positive integer. Received: " in capsys.readouterr().err
+
+
+def test_a_warning_is_a_line_of_the_command(monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", None)
+    monkeypatch.setattr(cli, "end_with", lambda main: None)
+    cli.command()
+    line = warnings.formatwarning("so it is", UserWarning, "f.py", 1)
+    assert line == "permix: warning: so it is\n"

@@ -412,3 +412,21 @@ def test_a_run_does_not_lie_among_its_images(out, tmp_path):
     with pytest.raises(ValueError, match="must lie outside the folder of images .*/pets$"):
         train(recipe, data_dir=tmp_path, out=tmp_path / out)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("override", "rule"),
+    [("augmentation.flip=maybe", "`flip` must be True or False"), ("epochs=1", "`--data-dir`")],
+)
+def test_what_is_wrong_is_known_before_data_are_read(override, rule, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_dataset", None)
+    gone = tmp_path / "gone"
+    for smoke in (False, True):
+        with pytest.raises((ValueError, FileNotFoundError), match=rule):
+            train("cspvit/mnist", overrides=[override], data_dir=gone, smoke=smoke, out=tmp_path)
+
+
+def test_a_list_of_texts_needs_a_recipe(tmp_path):
+    (tmp_path / "reviews.csv").write_text("text,label\nfine,good\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="need a recipe .*reviews.csv with text, label$"):
+        train(tmp_path / "reviews.csv", out=tmp_path / "run")

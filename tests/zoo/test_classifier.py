@@ -148,3 +148,12 @@ def test_pictures_of_the_examples_are_labeled():
     images = np.stack([read_image(ROOT / f"examples/images/{name}.png") for name in names])
     answers = CSPViT.from_preset("cifar10_small").classify(images, top=1)
     assert [label for ((label, probability),) in answers if probability > 0.5] == list(names)
+
+
+def test_one_logit_names_no_class():
+    """Its softmax would be certain of it, whatever the input."""
+    model = tiny(labels=NAMES).reset_classifier(1, labels=["cat"])
+    assert model.predict(IMAGES, verbose=0).shape == (3, 1)
+    for call in (lambda: model.classify(IMAGES), lambda: model.decode_predictions([[0.5]])):
+        with pytest.raises(ValueError, match="must be 2 or more for classes.*num_classes=1"):
+            call()

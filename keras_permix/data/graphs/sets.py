@@ -143,6 +143,8 @@ def load_graphs(
     """
     own = bool(files) or name not in TARGETS
     columns = {} if own else TARGETS[name]
+    if isinstance(labels, str):
+        raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if not own and not set(labels) <= set(columns):
         raise ValueError(

@@ -2,12 +2,11 @@
 
 import hashlib
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset, check_classes
+from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
@@ -151,12 +150,7 @@ def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep
     labels = sorted(parts[0])
     for part, aim in zip(parts[1:], ("test", "validate"), strict=False):
         check_classes(name, labels, part)
-        if lacking := [label for label in labels if label not in part]:
-            warnings.warn(
-                f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
-                f"{aim} on: {lacking[:10]}",
-                stacklevel=3,
-            )
+        warn_of_missing(name, labels, part, aim)
     for files in parts[0].values():  # What a folder is full of is seen in its first file.
         read_image(files[0], channels)
     sources = (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset, check_classes
+from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.lines import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts
 
@@ -79,6 +79,8 @@ def load_texts(
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
     classes = [{labels[numbers[row["label"]]] for row in rows} for rows in parts]
     check_classes(name, *classes)
+    if files:
+        warn_of_missing(name, sorted(classes[0]), classes[1], "test")
     rows, tests = parts
     rows, held = _held_out(rows, validation, split_seed)
     train, watched, test = (

@@ -162,6 +162,7 @@ def test_esol_by_its_first_name(esol, monkeypatch):
     ("name", "options", "rule"),
     [
         ("esol", dict(labels=("gap",)), "`labels` of esol must be of log_solubility.*'gap'"),
+        ("esol", dict(labels="y"), "`labels` must be a list of names. Received: labels='y'"),
         ("zinc", {}, "`name` must be one of esol, qm9, or"),
     ],
 )

@@ -298,3 +298,10 @@ def test_the_real_imdb():
     data = load_texts("imdb", 16)
     counts = [(len(part[0]), int(part[0].labels.sum())) for part in (data.train, data.test)]
     assert counts == [(25000, 12500)] * 2
+
+
+def test_a_class_that_is_not_tested_is_told(tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\na,good\nb,Good\nc,bad\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text("text,label\na,good\nc,bad\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"1 of the 3 classes of mine.*to test on: \['Good'\]"):
+        load_texts("mine", 5, tmp_path, train="train.csv", test="test.csv")
