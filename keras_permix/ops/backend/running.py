@@ -35,6 +35,13 @@ def weights_kept(model):
     return module("weights").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
 
 
+def outputs_of(model, inputs):
+    """What a model gives for a batch; on JAX as one program, which is there before many would be."""
+    if name() == "jax":
+        return model.predict_on_batch(inputs)
+    return keras.ops.convert_to_numpy(model(inputs, training=False))
+
+
 def call_for_shapes(function, inputs):
     """Call a function whose shapes are asked for alone: JAX traces it, and computes nothing.
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.ops.backend import running
 from keras_permix.zoo.presets.config import is_quantized
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import PresetInfo, preset_info
@@ -57,5 +57,4 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
 
 
 def _outputs(model, seed, batch):
-    outputs = model(model.make_inputs(seed, batch), training=False)
-    return keras.ops.convert_to_numpy(outputs).astype("float32")
+    return running.outputs_of(model, model.make_inputs(seed, batch)).astype("float32")

@@ -20,6 +20,18 @@ def test_the_test_preset(name, tmp_path):
     check_preset(name, tmp_path)
 
 
+TRAINED = [
+    name for name, info in zoo.list_presets().items()
+    if info.has_weights and not name.endswith("/test")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_trained_preset_answers_as_when_it_was_published(name):
+    error, atol = verify_probe(name)
+    assert error <= atol <= 1e-4
+
+
 @pytest.mark.parametrize("class_name", zoo.MODELS)
 def test_round_trip(class_name, tmp_path):
     model = tiny(class_name)
