@@ -161,8 +161,12 @@ def backends_in(node):
             yield ast.unparse(node)
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("backend"):
         yield ast.unparse(node)
-    if isinstance(node, ast.Constant) and node.value in WORDS:
-        yield node.value
+    if isinstance(node, ast.Attribute) and node.attr == "backend":
+        if ast.unparse(node.value) in ("keras.config", "keras.backend"):
+            yield ast.unparse(node)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if node.value in WORDS or node.value.partition(".")[0] in FRAMEWORKS:
+            yield node.value
 
 
 def test_no_kernel_names_keras():

@@ -33,6 +33,7 @@ CASES = {
     "csp, pairs, masked": Case("csp, pairs", (TEXT,), masked=True),
     "csp, pairs, masked with gaps": Case("csp, pairs", (TEXT,), masked=True, gaps=True),
     "channel shift, masked": Case("channel shift", (TEXT,), masked=True),
+    "channel shift by power, masked": Case("channel shift by power", (TEXT,), masked=True),
     "groups of 8, masked": Case("groups of 8", (TEXT,), masked=True),
     "full sort, masked": Case("full sort", (TEXT,), masked=True),
     "max exchange, masked": Case("max exchange", (TEXT,), masked=True),
@@ -199,6 +200,9 @@ def _call(operator, x):
     return {
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
+        "channel shift by power": (
+            ops.channel_shift, (ops.ShiftSchedule("power", x.shape[2]),),
+        ),
         "groups of 8": (ops.group_sort, (8,)),
         "full sort": (ops.slice_sort, ()),
         "max exchange": (ops.max_exchange, ()),

@@ -4,6 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint
@@ -27,8 +29,8 @@ def finish(
 ) -> dict[str, float]:
     """Measure a trained model as it will be stored, write its preset and its card.
 
-    Weights are stored as float16 and run in float32: the scores are measured on exactly that. A
-    smoke run gets no card.
+    Weights are stored as float16, unless one is beyond its range, and run in float32: the scores
+    are measured on exactly that. A smoke run gets no card.
 
     Args:
         model: The trained model.
@@ -53,7 +55,9 @@ def finish(
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
-    stored.set_weights([_through_float16(weight) for weight in model.get_weights()])
+    weights = model.get_weights()
+    dtype = "float16" if all(_fits_float16(weight) for weight in weights) else None
+    stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)
     task = task_of(stored)
     measured = task.evaluate(dataset.test, run.values["batch_size"]) | task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}
@@ -68,12 +72,16 @@ def finish(
         commit=", ".join(record["commits"]) or None,
         license="Apache-2.0" if run.is_known else None,
         scores=scores,
-        weights_dtype="float16",
+        weights_dtype=dtype,
     )
     if not run.smoke:
         card = write_card(stored, run, dataset, scores, rows, record)
         write_text(Path(out) / "README.md", card)
     return scores
+
+
+def _fits_float16(weight):
+    return weight.dtype.kind != "f" or np.abs(weight).max(initial=0) <= np.finfo("float16").max
 
 
 def _through_float16(weight):

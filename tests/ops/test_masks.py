@@ -72,6 +72,9 @@ COMPILED = (
 )
 
 
+INTEGERS = ("int32", "int8", "uint8", *(("int64",) if keras.config.backend() != "jax" else ()))
+
+
 @pytest.fixture(params=["reference", "chosen"])
 def implementation(request):
     return request.param
@@ -121,7 +124,7 @@ def test_masked_in_low_precision(case, dtype, implementation):
     check(*call(case, implementation, dtype), dtype, whole=implementation != "reference")
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("case", COMPILED)
 def test_masked_integers(case, dtype, implementation):
     function, sources = call(case, implementation, dtype)
@@ -129,6 +132,19 @@ def test_masked_integers(case, dtype, implementation):
     result = to_numpy(function(keras.ops.convert_to_tensor(whole)))
     assert result.dtype == dtype
     np.testing.assert_array_equal(result, oracle.values(whole, sources))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_short_last_group_of_integers(dtype):
+    """What fills it up sorts behind the largest integer, even that of 64 bits, or is it."""
+    x = np.arange(7, 0, -1, dtype)
+    x[4] = np.iinfo(dtype).max
+    wanted = np.concatenate([np.sort(group) for group in (x[:3], x[3:6], x[6:])])
+    for outputs in (
+        ops.group_sort(x[None, :, None], 3, ragged=True),
+        ops.csp(x[None, :, None], [0], 3, ragged=True),
+    ):
+        np.testing.assert_array_equal(to_numpy(outputs)[0, :, 0], wanted)
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix import data
+from keras_permix import data, zoo
 from keras_permix.cli import main
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
@@ -310,6 +310,18 @@ def test_weights_that_are_not_finite_are_not_kept(recipe, made, tmp_path):
     with pytest.raises(FloatingPointError, match="No epoch was finished.*`head/bias` with NaN"):
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Break()])
     assert not list((tmp_path / "run").glob("checkpoint*/*"))
+
+
+def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path):
+    class Raise(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            head = self.model.get_layer("head").bias
+            head.assign(np.array([1e5, 0.1, 0.2], "float32"))
+
+    done = train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Raise()])
+    again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
+    for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_command_says_in_one_line_that_it_stopped(recipe, made, tmp_path, capsys):

@@ -49,7 +49,8 @@ class MegaBlock(Composite):
         attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_length`,
             `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
         causal: Whether tokens see only those before them. It needs an attention function.
-        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
+        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". All but "scalenorm" are Keras'
+            own, which on PyTorch compute in float32 even for float64.
         norm_first: Whether norms come before the two halves of the block or after them.
         dropout: Rate of the dropouts of the average, the hidden values and the outputs.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.

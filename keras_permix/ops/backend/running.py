@@ -36,7 +36,7 @@ def weights_kept(model):
 
 
 def outputs_of(model, inputs):
-    """What a model gives for a batch; on JAX as one program, which is there before many would be."""
+    """What a model gives for a batch; on JAX as one program, which compiles before many would."""
     if name() == "jax":
         return model.predict_on_batch(inputs)
     return keras.ops.convert_to_numpy(model(inputs, training=False))

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import tracemalloc
 import zipfile
 
 import pytest
@@ -107,10 +108,15 @@ def test_archive(preset, tmp_path):
 
 def test_archive_inflates_no_more_than_is_listed(preset, tmp_path):
     with open(preset / NAME, "ab") as file:
-        file.truncate(2**22)
+        file.truncate(2**26)
+    archive = zipped(preset, tmp_path / "archive.zip")
     message = f"`preset/{NAME}` must hold no more than {len(CONTENT)} bytes.*archive.zip"
+    tracemalloc.start()
     with pytest.raises(ValueError, match=message):
-        unpack(zipped(preset, tmp_path / "archive.zip"))
+        unpack(archive)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**25  # of which metadata may take half
     assert not (tmp_path / "archive" / NAME).exists()
 
 

@@ -324,14 +324,16 @@ class Endless(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.end_headers()
-        while self.path != "/silent":
+        until = time.monotonic() + 20  # A client that waits for the end is told to be wrong.
+        while self.path != "/silent" and time.monotonic() < until:
             try:
                 self.wfile.write(bytes(1 if self.path == "/slow" else 2**16))
             except OSError:
                 return
             if self.path == "/slow":
                 time.sleep(0.02)
-        self.server.closing.wait(30)
+        if self.path == "/silent":
+            self.server.closing.wait(30)
 
     def log_message(self, *args):
         """Say nothing."""

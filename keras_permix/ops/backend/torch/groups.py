@@ -7,7 +7,6 @@ all of them, in groups of which the last may be short. They return the sorted te
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.nn.functional import pad
 
 from keras_permix.ops.backend.torch.numpy_sort import counting_to, sort_in_numpy
 from keras_permix.ops.backend.torch.tracing import compiling, exporting
@@ -48,7 +47,8 @@ def _fill_up(x, lengths, size):
         x = torch.where(real, x, torch.full_like(x[:1, :1, :1], highest))
     if statically_known_true(missing == 0):
         return x
-    return pad(x, (0, 0, 0, missing), value=highest)
+    # Not by `pad`, which takes a number as a double, in which the highest int64 is another.
+    return torch.cat((x, x.new_full((x.shape[0], missing, x.shape[2]), highest)), 1)
 
 
 def _turn(out, order, lengths, descending):

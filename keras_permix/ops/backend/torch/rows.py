@@ -38,7 +38,9 @@ def sorting(op):
     yield Row(op, "sort", permute, **ANY)
 
 
-CONVOLUTION = dict(devices=dense.DEVICES, dtypes=("float32",), dynamic=True, exported=False)
+CONVOLUTION = dict(
+    devices=("cpu",), dtypes=("float32",), limit=dense.without_onednn, dynamic=True, exported=False
+)
 
 ROWS = (
     Row("channel_shift", "triton", permute_by_triton, **TRITON),

@@ -91,7 +91,8 @@ def _lay_out(period, start, out):
 
 def _windows(tokens, steps, device):
     """Places on a strip that begins `max(steps)` tokens before the first of the sample."""
-    step = torch.tensor([max(steps) - step for step in steps], device=device)
+    first = max(steps)
+    step = torch.tensor([first - step for step in steps], device=device)
     return _flat(torch.arange(tokens, device=device)[:, None] + step)
 
 
