@@ -18,7 +18,7 @@ from keras_permix.safe_files import (
     write_bytes,
     write_text,
 )
-from keras_permix.training.checkpoints import load_checkpoint, save_checkpoint
+from keras_permix.training.checkpoints import STATE_FILE, load_checkpoint, save_checkpoint
 from keras_permix.training.progress import Progress
 
 OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
@@ -51,7 +51,7 @@ class RunFolder(Progress):
         self, path: StrPath, recipe: dict[str, Any], data: dict[str, Any] | None = None
     ) -> None:
         check_installed()
-        check_place(path, recipe)
+        check_place(path)
         super().__init__(recipe)
         self.path, self.data = Path(path), data
         self.path.mkdir(parents=True, exist_ok=True)
@@ -113,34 +113,48 @@ def check_installed() -> None:
         )
 
 
-def check_place(
-    path: StrPath, recipe: dict[str, Any], data_dir: StrPath | None = None
-) -> None:
-    """Raise unless a run can be kept in a folder without harm to what lies there.
-
-    Args:
-        path: The folder, which may be absent.
-        recipe: The recipe of the run.
-        data_dir: Folder that the recipe's files are relative to.
+def check_place(path: StrPath) -> None:
+    """Raise unless a run can be kept in a folder, which may be absent, without harm to others' files.
 
     Raises:
-        ValueError: for a folder of something else that has one of a run's names, or one within a
-            folder of images, where it would be taken for a class.
+        ValueError: for a folder of something else that has one of a run's names.
     """
-    path, data = Path(path), recipe.get("data", {})
-    found = [name for name in OWN if (path / name).exists()]
-    if found and not (path / RECORD).is_file() and not list(path.glob("checkpoints/epoch_*")):
+    path = Path(path)
+    found = [name for name in OWN if _holds_something(path / name)]
+    is_run = (path / RECORD).is_file() or any(path.glob(f"checkpoints/epoch_*/{STATE_FILE}"))
+    if found and not is_run:
         raise ValueError(
             "The `out` folder of a run must be new, hold a run, or none of the names that a run "
             f"writes. Received: {path} with {', '.join(found)} of something else"
         )
-    if data.get("source") == "folder":
-        images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
-        if images in (path.resolve(), *path.resolve().parents):
-            raise ValueError(
-                "The `out` folder of a run must lie outside the folder of images that it is "
-                f"trained on. Received: {path} in {images}"
-            )
+
+
+def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -> None:
+    """Raise if a run would lie within its folder of images, and be taken for a class of them.
+
+    Args:
+        path: The folder of the run.
+        data: The recipe's `data`.
+        data_dir: Folder that its files are relative to.
+
+    Raises:
+        ValueError: for a folder there.
+    """
+    if data.get("source") != "folder":
+        return
+    images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
+    if images in (Path(path).resolve(), *Path(path).resolve().parents):
+        raise ValueError(
+            "The `out` folder of a run must lie outside the folder of images that it is trained "
+            f"on. Received: {path} in {images}"
+        )
+
+
+def _holds_something(path):
+    """Whether there is a file, or a folder with more than what a killed process left in it."""
+    if not path.is_dir():
+        return path.exists()
+    return any(not other.name.startswith(".") for other in path.iterdir())
 
 
 def _comparable(recipe):

@@ -17,7 +17,7 @@ from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
 from keras_permix.training.run import Run
-from keras_permix.training.run_folder import check_installed, check_place
+from keras_permix.training.run_folder import check_apart, check_installed, check_place
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import (
     check_data,
@@ -86,8 +86,9 @@ def train(
         A `Trained`: `model`, `rows`, `scores`, `folder`.
 
     Raises:
-        ValueError: for an unknown recipe, option or value, or a folder with the run of another
-            recipe or of other data.
+        ValueError: for an unknown recipe, option or value, a folder with the run of another
+            recipe or of other data, or one with files of something else that a run would
+            overwrite, or within the images that it is trained on.
         FloatingPointError: if the loss or a weight is no longer finite.
         OSError: for data that is not to be had.
         ConnectionError: if another process of the run has ended.
@@ -111,7 +112,8 @@ def train(
     values = run.values
     check_installed()
     check_data(values)
-    check_place(folder, values, data_dir)
+    check_place(folder)
+    check_apart(folder, values["data"], data_dir)
     with distributed(distribute) as distribution:
         distribution.check_batch_size(values["batch_size"])
         with distribution.scope():

@@ -52,7 +52,7 @@ def check_divides(model: Model, devices: int) -> None:
     Raises:
         ValueError: where each device would hold all of the model and do all of its work.
     """
-    weights = model.trainable_variables
+    weights = model.weights
     sizes = [prod(weight.shape) for weight in weights]
     whole = [divided_axis(weight.path, weight.shape, devices) is None for weight in weights]
     share = 1 - sum(size for size, kept in zip(sizes, whole, strict=True) if kept) / sum(sizes)
