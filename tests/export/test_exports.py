@@ -59,7 +59,7 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
         for batch in (3, 1):
             inputs = model.make_inputs(7, batch)
             expected = to_numpy(model(inputs, training=False))
-            assert_close(run(inputs), expected, kind="model")
+            assert_close(run(inputs), expected, kind="export")
         if is_preset:
             times["exported_ms"] = milliseconds(run, model)
         found = {"found": "works", **times}
