@@ -208,11 +208,11 @@ def _read(path):
 def _check_list(path):
     """Raise for a list of other things than images, which needs a recipe."""
     row = next(iter(parse_rows(path.read_bytes(), path)), {}) if path.is_file() else {"path": ""}
-    if "path" not in row:
+    if row and "path" not in row:
         raise ValueError(
             "A list to train on without a recipe must be one of images, with columns `path` and "
             "`label`; texts and molecules need a recipe that names it (docs/training.md). "
-            f"Received: {path} with {', '.join(row) or 'no rows'}"
+            f"Received: {path} with {', '.join(row)}"
         )
 
 

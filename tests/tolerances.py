@@ -1,7 +1,7 @@
 """How far results may be apart: one table, by what is compared and the dtype it is computed in."""
 
-# A permutation rounds nothing. Layers and models are matrix products and normalizations; float32
-# values are those suggested with the golden numbers.
+# A permutation rounds nothing. Layers and models are matrix products and normalizations; what a
+# model answers in float32 is within 1e-4 on every backend, from files of others, and from its own.
 TOLERANCES = {
     "analysis": {"float64": dict(rtol=1e-12, atol=1e-12)},
     "op": {"float32": dict(rtol=0.0, atol=0.0)},
@@ -19,9 +19,11 @@ TOLERANCES = {
     # A soft permutation at a low temperature against the hard one.
     "limit": {"float32": dict(rtol=0.0, atol=1e-2)},
     "model": {
-        "float32": dict(rtol=1e-4, atol=2e-4),
+        "float32": dict(rtol=0.0, atol=1e-4),
         "float16": dict(rtol=2e-2, atol=2e-2),
         "bfloat16": dict(rtol=1e-1, atol=1e-1),
         "int8": dict(rtol=1e-1, atol=1e-1),
     },
+    # A model as another engine runs it.
+    "export": {"float32": dict(rtol=1e-4, atol=2e-4)},
 }

@@ -37,7 +37,7 @@ class MACs(NamedTuple):
 def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MACs:
     """Count the multiply-adds of one sample, as the Dimension Mixer paper does.
 
-    The model is called once, and each layer is asked for what it did. Counted are: the
+    The model is called once (on JAX one of the zoo is traced), and each layer is asked for what it did. Counted are: the
     multiply-adds of matrix products, those of attention's maps included; one for each output of a
     normalization, that of images included, of an activation that is not linear, and of a softmax;
     of block-diagonal layers one for each output that a bias is added to; of moving averages their
@@ -100,7 +100,11 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
         for layer in layers:
             if id(layer) not in counted:
                 calls.enter_context(watched(layer, note))
-        running.call_for_shapes(functools.partial(model, training=False), inputs)
+        call = functools.partial(model, training=False)
+        if hasattr(model, "make_inputs"):  # Those of the zoo ask for nothing but shapes.
+            running.call_for_shapes(call, inputs)
+        else:
+            call(inputs)
     for operation in _operations(model):
         unknown[id(operation)] = type(operation).__name__
     names = sorted(unknown.values())

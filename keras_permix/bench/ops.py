@@ -133,7 +133,9 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     bars = {"operator": [row["ms"] for row in rows]}
     bars["reference"] = [row["reference_ms"] for row in rows]
     bars["copy, twice"] = [2 * row["copy_ms"] for row in rows]
-    bars["attention"] = [row["ms"] * (row["vs_attention"] or np.nan) for row in rows]
+    bars["attention"] = [
+        np.nan if row["vs_attention"] == "" else row["ms"] * row["vs_attention"] for row in rows
+    ]
     height = 0.8 / len(bars)
     for number, (name, widths) in enumerate(bars.items()):
         axes.barh(starts + number * height, widths, height, label=name)

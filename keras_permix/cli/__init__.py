@@ -60,7 +60,7 @@ def _run(argv):
 
 def _in_one_line(message, category, filename, lineno, line=None):
     """A warning as a user of commands reads it."""
-    return f"permix: warning: {message}\n"
+    return f"permix: warning: {' '.join(str(message).split())}\n"
 
 
 @contextlib.contextmanager

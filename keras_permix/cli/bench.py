@@ -61,7 +61,9 @@ def run(arguments):
     if arguments.repeats < 1:
         raise ValueError(f"`--repeats` must be at least 1. Received: {arguments.repeats}")
     bench = WHAT[arguments.what]
-    chip = running.module("device").chip()
+    if arguments.device:
+        check_device(arguments.device)
+    chip = chip_of(arguments.device)
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
@@ -73,8 +75,6 @@ def run(arguments):
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}
-    if arguments.device:
-        check_device(arguments.device)
     if arguments.out:
         check_file("--out", arguments.out)
         check_file("--out", arguments.out.with_suffix(".png"))
@@ -126,6 +126,16 @@ def writer(path, columns):
             file.flush()
 
         yield write
+
+
+def chip_of(device):
+    """The name of the accelerator that is measured, "" for a CPU."""
+    from keras_permix.ops.backend import running
+
+    kind, _, number = (device or "").lower().partition(":")
+    if kind == "cpu":
+        return ""
+    return running.module("device").chip(int(number or 0))
 
 
 def check_device(device):

@@ -84,13 +84,13 @@ def check_classes(name, train, test):
         )
 
 
-def warn_of_missing(name, labels, found, aim):
+def warn_of_missing(name, labels, found, aim, stacklevel):
     """Warn of classes that are trained on, and of which a part to `aim` on has no sample."""
     if lacking := [label for label in labels if label not in found]:
         warnings.warn(
             f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
             f"{aim} on: {lacking[:10]}",
-            stacklevel=4,
+            stacklevel=stacklevel + 1,
         )
 
 

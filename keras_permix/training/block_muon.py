@@ -14,6 +14,9 @@ class BlockMuon(keras.optimizers.Muon):
     hold nearly all of their models' weights: `(blocks, in, out)`, a stack of matrices. Here each
     block is one, its rate scaled by its own sides. For all other weights the two are the same.
 
+    A `.keras` file of a model that was compiled with it is loaded after `import
+    keras_permix.training`.
+
     Args:
         All of `keras.optimizers.Muon`.
 

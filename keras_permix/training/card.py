@@ -16,8 +16,12 @@ def write_card(
     scores: dict[str, Any],
     rows: list[dict[str, Any]],
     record: dict[str, Any],
+    dtype: str = "float16",
 ) -> str:
-    """The card: what it is, scores beside the paper's, time, machine, commit, limits."""
+    """The card: what it is, scores beside the paper's, time, machine, commit, limits.
+
+    `dtype` is that of the stored weights.
+    """
     class_name = model.__class__.__name__
     preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'
     paper, values = run.values["paper"] or {}, run.values
@@ -46,7 +50,7 @@ model = {class_name}.from_preset({preset}
 
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
-* Scores are of the stored float16 weights, run in float32, on \
+* Scores are of the stored {dtype} weights, run in float32, on \
 {_tested(values, dataset)}, after the last epoch; no epoch was chosen by test scores.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.

@@ -75,7 +75,7 @@ def finish(
         weights_dtype=dtype,
     )
     if not run.smoke:
-        card = write_card(stored, run, dataset, scores, rows, record)
+        card = write_card(stored, run, dataset, scores, rows, record, dtype or "float32")
         write_text(Path(out) / "README.md", card)
     return scores
 

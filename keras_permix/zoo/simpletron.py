@@ -170,7 +170,8 @@ class SimpleTRON(SequenceClassifier):
 
         Args:
             folder: With `config.json`, `model.safetensors` (names as in PyTorch's BERT) and, for
-                texts, `tokenizer.json`.
+                texts, `tokenizer.json`; or `vocab.txt`, whose WordPiece is in lower case unless
+                `do_lower_case` of a `tokenizer_config.json` is false.
             num_classes: Number of logits.
             attention, variant: As of the class.
             depth: Number of layers, the first ones. `None`: all.
@@ -181,7 +182,7 @@ class SimpleTRON(SequenceClassifier):
             A model of this class.
 
         Raises:
-            ImportError: if the package `safetensors` is absent.
+            ImportError: if the package `safetensors` is absent, or `tokenizers` for a `vocab.txt`.
             FileNotFoundError: for a missing file.
             ValueError: for a damaged file, tensors that are missing, unknown or of another shape,
                 or a wrong argument.

@@ -365,5 +365,5 @@ def test_a_warning_is_a_line_of_the_command(monkeypatch):
     monkeypatch.setattr(warnings, "formatwarning", None)
     monkeypatch.setattr(cli, "end_with", lambda main: None)
     cli.command()
-    line = warnings.formatwarning("so it is", UserWarning, "f.py", 1)
+    line = warnings.formatwarning("so\nit is", UserWarning, "f.py", 1)
     assert line == "permix: warning: so it is\n"

@@ -47,6 +47,14 @@ def test_compiled_sorts_are_numpys():
     assert any("keras_permix.sort_by_numpy" in name for name in names)
 
 
+def test_a_dense_product_breaks_no_graph():
+    import torch
+
+    x, kernel, bias = (torch.ones(shape) for shape in ((2, 3, 4), (4, 5), (5,)))
+    product = torch.compile(lambda *given: ops.dense(*given), backend="eager", fullgraph=True)
+    np.testing.assert_array_equal(to_numpy(product(x, kernel, bias)), np.full((2, 3, 5), 5.0))
+
+
 def test_a_schedule_compiles_once():
     import torch
 

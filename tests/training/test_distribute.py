@@ -147,6 +147,8 @@ def test_model_that_does_not_divide_is_refused():
     with pytest.warns(UserWarning, match=r"divides \d+% of the weights of this ButterflyMixer"):
         check_divides(zoo.ButterflyMixer(), 8)
     check_divides(csp, 2)
+    csp.trainable = False  # Frozen weights are divided as well.
+    check_divides(csp, 2)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX divides weights")

@@ -13,6 +13,7 @@ from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.fit import described
+from keras_permix.training.run_folder import check_place
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
@@ -384,7 +385,9 @@ def test_texts_and_graphs_check_their_data_as_well(name):
         task.check_data(dict(name="mine", trian="a.csv", test="b.csv"))
 
 
-@pytest.mark.parametrize("name", ["README.md", "log.csv", "preset/mine.txt", "checkpoints/mine"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "log.csv", "preset/mine.txt", "checkpoints/epoch_10.pt"]
+)
 def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
     """Nor is anything read or trained before that is said."""
     recipe, out = write(tmp_path), tmp_path / "out"
@@ -403,6 +406,19 @@ def test_other_files_may_lie_in_the_folder_of_a_run(tmp_path):
     (out / "notes.txt").write_text("mine", encoding="utf-8")
     train(recipe, overrides=["epochs=1"], data_dir=tmp_path, out=out, verbose=0)
     assert (out / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_goes_on(tmp_path):
+    check_place(tmp_path / "new")
+    (tmp_path / "checkpoints/.epoch_0001.0123456789ab.new").mkdir(parents=True)
+    check_place(tmp_path)
+
+
+def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monkeypatch):
+    recipe = write(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    done = train(recipe, overrides=["epochs=1"], data_dir="data", out="pets/run", verbose=0)
+    assert (tmp_path / "pets/run/preset").is_dir() and done.rows
 
 
 @pytest.mark.parametrize("out", ["pets", "pets/run", "pets/cats"])

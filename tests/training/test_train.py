@@ -322,6 +322,7 @@ def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path):
     again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    assert "the stored float32 weights" in (tmp_path / "run/README.md").read_text(encoding="utf-8")
 
 
 def test_command_says_in_one_line_that_it_stopped(recipe, made, tmp_path, capsys):

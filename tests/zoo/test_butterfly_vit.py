@@ -31,6 +31,7 @@ def test_parameters_are_the_papers(row):
     butterfly = ButterflyViT(**arguments)
     dense = ButterflyViT(**arguments, block_size=(32 // arguments["patch_size"]) ** 2)
     assert butterfly.count_params() == dense.count_params() == expected
+    assert butterfly.get_layer("block_0").block.mixer.num_heads == 8
 
 
 @pytest.mark.once

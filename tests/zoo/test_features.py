@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, MixerBlock
+from keras_permix.layers import CSP, BlockDense, MixerBlock
 from tests.harness import assert_close, check_extended, fit_classifier, fit_once, to_numpy
 from tests.zoo.models import TINY, logits, tiny
 
@@ -19,13 +19,15 @@ DETERMINED = {
     "SimpleTRON": dict(dropout=0.0),
 }
 # Keras' own work, on layers of ours that differ from model to model and not from backend to
-# backend. The blocks of a ButterflyMixer have no dense layers.
-OTHERS = [
-    pytest.param(name, marks=pytest.mark.once)
-    for name in TINY
-    if name not in ("CSPViT", "ButterflyMixer")
+# backend.
+MODELS = [
+    pytest.param(name, marks=[pytest.mark.once] * (name != "CSPViT"), id=name) for name in TINY
 ]
-EACH_MODEL = pytest.mark.parametrize("class_name", ["CSPViT", *OTHERS])
+EACH_MODEL = pytest.mark.parametrize("class_name", MODELS)
+# The blocks of a ButterflyMixer cannot be quantized.
+EACH_QUANTIZED = pytest.mark.parametrize(
+    "class_name", [model for model in MODELS if model.id != "ButterflyMixer"]
+)
 ON = keras.config.backend()
 
 
@@ -35,7 +37,7 @@ def with_lora(class_name):
     for weight in model.trainable_weights:
         weight.trainable = False
     for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.Dense) and "block_" in layer.path:
+        if isinstance(layer, keras.layers.Dense | BlockDense) and "block_" in layer.path:
             layer.enable_lora(2)
     return model
 
@@ -56,7 +58,7 @@ def test_lora_trains_nothing_else(class_name):
     assert sum("lora" in path for path in before) == 2 * len(enabled)
 
 
-@CLASSES
+@pytest.mark.parametrize("class_name", ["CSPViT", "ViT", "ButterflyMixer"])
 def test_lora_is_merged_into_a_file(class_name, tmp_path):
     model = with_lora(class_name)
     fit_classifier(model, IMAGES)
@@ -87,7 +89,7 @@ def test_int8_stays_close_and_is_saved(class_name, tmp_path):
     np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), quantized)
 
 
-@EACH_MODEL
+@EACH_QUANTIZED
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_blocks_cut_out_stay_quantized(class_name, tmp_path):
     """Keras keeps what a layer of a functional model says of itself, not of its parts."""

@@ -170,6 +170,7 @@ def test_host_of_butterfly_attention():
         activation="gelu", positions="learned", pooling="mean_of_length", compare_pairs=True,
         head_dims=[5], embedding_stddev=0.02,
     )  # fmt: skip
+    assert model.get_layer("embedding").stddev == 0.02
     inputs = model.make_inputs(0, 2)
     tokens = to_numpy(model.get_layer("final_norm")(model.features(inputs, layers=[-1])[0]))
     mask = inputs["mask"].reshape(4, 16, 1)
@@ -185,6 +186,14 @@ def test_host_of_butterfly_attention():
     changed["tokens"][0, 0, 3] += 1
     before, after = (to_numpy(model.features(x, layers=[1])[0])[0] for x in (whole, changed))
     assert (np.abs(before - after).max(axis=-1) > 0).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("pairs", "widths"), [(False, [10]), (True, [10, 5])])
+def test_head_is_that_of_the_arena(pairs, widths):
+    model = tiny("LRATransformer", pairs=pairs, mlp_dim=10)
+    hidden = [layer for layer in model.layers if layer.name.startswith("head_hidden")]
+    assert [layer.units for layer in hidden] == widths
 
 
 def test_post_norm_leaves_no_norm_before_the_head():

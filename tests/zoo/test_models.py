@@ -1,13 +1,24 @@
 """What every class of the zoo keeps: a class is tested by having a row in `TINY`."""
 
+import inspect
+
+import numpy as np
 import pytest
 
 from keras_permix.zoo import MODELS
-from tests.harness import check_model, check_models_elsewhere, check_precision
-from tests.zoo.models import TINY, tiny
+from tests.harness import check_model, check_models_elsewhere, check_precision, to_numpy
+from tests.zoo.models import TINY, logits, tiny
 
 # A class that is another with one argument finds what that finds: one backend is enough.
 TWINS = ("ButterflyMixer", "CSPMEGA", "SliceGraphormer", "SliceViT")
+# Every rate of a dropout that a class takes, and those that a tiny model has no use for.
+DROPOUTS = [
+    (class_name, argument)
+    for class_name in TINY
+    for argument in inspect.signature(MODELS[class_name].__init__).parameters
+    if argument.endswith("dropout")
+]
+UNUSED = [("CSPMEGA", "attention_dropout")]
 EACH = [pytest.param(name, marks=[pytest.mark.once] * (name in TWINS)) for name in TINY]
 
 
@@ -53,3 +64,13 @@ def test_summary_shows_what_is_within(class_name):
 def test_unknown_argument_is_refused(class_name):
     with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
         MODELS[class_name](nmae="model")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("class_name", "argument"), DROPOUTS)
+def test_every_dropout_drops(class_name, argument):
+    rates = {other: 0.5 * (other == argument) for name, other in DROPOUTS if name == class_name}
+    model = tiny(class_name, **rates)
+    trained = to_numpy(model(model.make_inputs(3, 2), training=True))
+    same = np.array_equal(trained, logits(model))
+    assert same == ((class_name, argument) in UNUSED)

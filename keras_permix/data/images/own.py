@@ -150,7 +150,7 @@ def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep
     labels = sorted(parts[0])
     for part, aim in zip(parts[1:], ("test", "validate"), strict=False):
         check_classes(name, labels, part)
-        warn_of_missing(name, labels, part, aim)
+        warn_of_missing(name, labels, part, aim, stacklevel=3)
     for files in parts[0].values():  # What a folder is full of is seen in its first file.
         read_image(files[0], channels)
     sources = (

@@ -68,6 +68,8 @@ def load_texts(
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
+    if isinstance(fields, str):
+        raise ValueError(f"`fields` must be a list of names. Received: fields={fields!r}")
     parts = read_parts(name, FILES, data_dir, **files)
     for row in (row for rows in parts for row in rows):
         _check_row(row, fields)
@@ -80,7 +82,7 @@ def load_texts(
     classes = [{labels[numbers[row["label"]]] for row in rows} for rows in parts]
     check_classes(name, *classes)
     if files:
-        warn_of_missing(name, sorted(classes[0]), classes[1], "test")
+        warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
     rows, tests = parts
     rows, held = _held_out(rows, validation, split_seed)
     train, watched, test = (

@@ -1,7 +1,7 @@
 """Texts as sub-words, by a `tokenizer.json` of the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,40 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
             "`vocabulary_size` must hold each character of `texts`, and two more. "
             f"Received: vocabulary_size={vocabulary_size}, which gave {made.get_vocab_size()}"
         )
+    return made.to_str()
+
+
+def wordpiece_tokenizer(
+    words: Sequence[str],
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_chinese: bool = True,
+) -> str:
+    """The text of a `tokenizer.json` of BERT's WordPiece.
+
+    Args:
+        words: The vocabulary, in the order of the ids. It holds "[UNK]", "[CLS]" and "[SEP]".
+        lowercase: Whether texts are made lower case.
+        strip_accents: Whether letters lose their accents. `None`: where texts are made lower case.
+        split_chinese: Whether each Chinese character is a word.
+
+    Raises:
+        ImportError: if the package `tokenizers` is absent.
+        ValueError: for words without those three.
+
+    Source: Devlin et al., "BERT", 2018.
+    """
+    if missing := [word for word in ("[UNK]", "[CLS]", "[SEP]") if word not in words]:
+        raise ValueError(
+            f"`words` must hold [UNK], [CLS] and [SEP]. Received: {len(words)} words without "
+            f"{', '.join(missing)}"
+        )
+    made = _library().BertWordPieceTokenizer(
+        {word: number for number, word in enumerate(words)},
+        handle_chinese_chars=split_chinese,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
     return made.to_str()
 
 

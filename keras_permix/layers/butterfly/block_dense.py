@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_choice, check_integer
-from keras_permix.ops.reference.precision import matmul
+from keras_permix.checks import check_choice, check_integer, check_positive_or_none
+from keras_permix.ops.reference.precision import full_precision, matmul
 
 # Activations of Keras that work element by element, in whatever order the elements are.
 ELEMENTWISE = (
@@ -40,6 +40,7 @@ class BlockDense(keras.layers.Layer):
         kernel_initializer: Called for the whole kernel `(blocks, in, units)`. `None`: Glorot
             uniform within each block.
         axis: Where the channels are: the last axis (-1) or the first (0).
+        lora_rank, lora_alpha: As `enable_lora` takes them, which `build` calls for a rank.
 
     Raises:
         ValueError: for an argument out of range, or a number of channels that `blocks` does not
@@ -63,6 +64,8 @@ class BlockDense(keras.layers.Layer):
         use_bias: bool = True,
         kernel_initializer: Any = None,
         axis: int = -1,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -73,6 +76,9 @@ class BlockDense(keras.layers.Layer):
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.lora_rank = check_positive_or_none("lora_rank", lora_rank)
+        self.lora_alpha = lora_rank if lora_alpha is None else lora_alpha
+        self.lora_enabled = False
 
     def build(self, input_shape: Shape) -> None:
         channels = input_shape[self.axis]
@@ -83,16 +89,100 @@ class BlockDense(keras.layers.Layer):
             )
         width = channels // self.blocks
         limit = math.sqrt(6 / (width + self.units))
-        self.kernel = self.add_weight(
-            shape=(self.blocks, width, self.units),
-            initializer=self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit),
-            name="kernel",
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        self._kernel = self._add_stack(
+            "kernel", (self.blocks, width, self.units), self.kernel_initializer or uniform
         )
-        self.kernel.is_stack_of_matrices = True  # `training.BlockMuon` asks
         if self.use_bias:
             self.bias = self.add_weight(
                 shape=(self.blocks, 1, self.units), initializer="zeros", name="bias"
             )
+        if self.lora_rank:
+            self.built = True
+            self.enable_lora(self.lora_rank, self.lora_alpha)
+
+    def _add_stack(self, name, shape, initializer, dtype=None):
+        """A weight that is a matrix for each block."""
+        weight = self.add_weight(shape, initializer, dtype, name=name)
+        weight.is_stack_of_matrices = True  # `training.BlockMuon` asks
+        return weight
+
+    @property
+    def kernel(self) -> Any:
+        """What the blocks are multiplied by: with LoRA, the sum of what is frozen and trained."""
+        return ops.cast(self._merged(), self.compute_dtype) if self.lora_enabled else self._kernel
+
+    def _merged(self):
+        dtype = full_precision(self._kernel.dtype)
+        weights = (self._kernel, self.lora_kernel_a, self.lora_kernel_b)
+        kernel, a, b = (ops.cast(weight, dtype) for weight in weights)
+        return kernel + self.lora_alpha / self.lora_rank * matmul(a, b)
+
+    def enable_lora(
+        self,
+        rank: int,
+        lora_alpha: float | None = None,
+        a_initializer: Any = "he_uniform",
+        b_initializer: Any = "zeros",
+    ) -> None:
+        """Freeze the kernel, and train a matrix of low rank for each block that is added to it.
+
+        As with `keras.layers.Dense`: the two factors, `(blocks, in, rank)` and `(blocks, rank,
+        units)`, are float32, and files hold the sum, which a layer without them loads. A compiled
+        model must be compiled again.
+
+        Args:
+            rank: Columns of a block's first factor, and rows of its second.
+            lora_alpha: Their product is multiplied by `lora_alpha / rank`. `None`: by 1.
+            a_initializer, b_initializer: What `keras.initializers.get` takes, for the first and
+                the second factor; called for those of all blocks side by side.
+
+        Raises:
+            ValueError: for a rank out of range, and a layer that is not built or has LoRA.
+
+        Example:
+
+        >>> from keras_permix.layers import BlockDense
+        >>> layer = BlockDense(blocks=4, units=8)
+        >>> layer.build((None, 32))
+        >>> layer.enable_lora(2)
+        >>> [tuple(weight.shape) for weight in layer.trainable_weights]
+        [(4, 1, 8), (4, 8, 2), (4, 2, 8)]
+        """
+        if not self.built or self.lora_enabled:
+            raise ValueError(
+                "`enable_lora` takes a layer that is built, and once. "
+                f"Received: built={self.built}, lora_enabled={self.lora_enabled}"
+            )
+        rank = self.lora_rank = check_integer("rank", rank)
+        self.lora_alpha = rank if lora_alpha is None else lora_alpha
+        blocks, width, units = self._kernel.shape
+        a, b = _side_by_side(a_initializer), _side_by_side(b_initializer)
+        self._tracker.unlock()
+        self.lora_kernel_a = self._add_stack("lora_kernel_a", (blocks, width, rank), a, "float32")
+        self.lora_kernel_b = self._add_stack("lora_kernel_b", (blocks, rank, units), b, "float32")
+        self._tracker.lock()
+        self._kernel.trainable = False
+        self.lora_enabled = True
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the weights, as Keras asks for them, into a dict: with LoRA, the sum."""
+        if not self.lora_enabled:
+            super().save_own_variables(store)
+            return
+        store["0"] = ops.cast(self._merged(), self._kernel.dtype)
+        if self.use_bias:
+            store["1"] = self.bias
+
+    def load_own_variables(self, store: Any) -> None:
+        """Read the weights; those of LoRA, which no file holds, add nothing then."""
+        if not self.lora_enabled:
+            super().load_own_variables(store)
+            return
+        self._kernel.assign(store["0"])
+        if self.use_bias:
+            self.bias.assign(store["1"])
+        self.lora_kernel_b.assign(ops.zeros(self.lora_kernel_b.shape))
 
     def call(self, inputs: Tensor) -> Tensor:
         if self.axis == 0:
@@ -104,8 +194,9 @@ class BlockDense(keras.layers.Layer):
         return self._activated(as_rows(self._product(columns), shape))
 
     def _product(self, columns):
-        runs = ops.reshape(columns, (self.blocks, self.kernel.shape[1], -1))
-        outputs = matmul(ops.swapaxes(self.kernel, 1, 2), runs)
+        kernel = self.kernel
+        runs = ops.reshape(columns, (self.blocks, kernel.shape[1], -1))
+        outputs = matmul(ops.swapaxes(kernel, 1, 2), runs)
         if self.use_bias:
             outputs = outputs + ops.swapaxes(self.bias, 1, 2)
         return ops.reshape(outputs, (self.blocks * self.units, *ops.shape(columns)[1:]))
@@ -134,7 +225,25 @@ class BlockDense(keras.layers.Layer):
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "axis": self.axis,
+            **self._lora_config(),
         }
+
+    def _lora_config(self):
+        if not self.lora_rank:
+            return {}
+        return {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
+
+
+def _side_by_side(initializer):
+    """An initializer of a stack of matrices that draws each as if it were alone."""
+    initializer = keras.initializers.get(initializer)
+
+    def draw(shape, dtype=None):
+        blocks, rows, columns = shape
+        matrix = initializer((rows, blocks * columns), dtype=dtype)
+        return ops.transpose(ops.reshape(matrix, (rows, blocks, columns)), (1, 0, 2))
+
+    return draw
 
 
 def as_columns(x):

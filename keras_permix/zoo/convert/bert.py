@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.data.text.tokenizer import TOKENIZER_FILE
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE, wordpiece_tokenizer
 from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+WORDS_FILE, WORDS_CONFIG_FILE = "vocab.txt", "tokenizer_config.json"
 # What `config.json` calls the arguments of `SimpleTRON`.
 SIZES = {
     "vocabulary_size": "vocab_size",
@@ -65,7 +66,8 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     """Read a folder of BERT.
 
     Args:
-        folder: With `config.json` and `model.safetensors`, and perhaps `tokenizer.json`.
+        folder: With `config.json` and `model.safetensors`, and perhaps `tokenizer.json`, or
+            `vocab.txt` and `tokenizer_config.json`.
         depth: Number of layers, the first ones. `None`: all.
         max_length: Number of positions, the first ones. `None`: all.
 
@@ -73,7 +75,7 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
         A `Bert`.
 
     Raises:
-        ImportError: if the package `safetensors` is absent.
+        ImportError: if the package `safetensors` is absent, or `tokenizers` for a `vocab.txt`.
         FileNotFoundError: for a missing file.
         ValueError: for a damaged file, a model that is no BERT, tensors that are missing, unknown
             or of another shape, or more layers or positions than there are.
@@ -96,15 +98,49 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     weights["position_embedding/table"] = weights["position_embedding/table"][
         None, : arguments["max_length"]
     ]
-    tokenizer = folder / TOKENIZER_FILE
     return Bert(
         {
             **arguments,
             "pooler": "tanh" if pooler else None,
-            "tokenizer": str(tokenizer) if tokenizer.is_file() else None,
+            "tokenizer": read_tokenizer(folder),
         },
         weights,
     )
+
+
+def read_tokenizer(folder: Path) -> str | None:
+    """The path of a folder's `tokenizer.json`, or the text of one that is made of its `vocab.txt`.
+
+    Raises:
+        ImportError: if the package `tokenizers` is needed and absent.
+        ValueError: for a damaged file.
+    """
+    if (folder / TOKENIZER_FILE).is_file():
+        return str(folder / TOKENIZER_FILE)
+    path = folder / WORDS_FILE
+    if not path.is_file():
+        return None
+    config = _read_words_config(folder / WORDS_CONFIG_FILE)
+    try:
+        words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return wordpiece_tokenizer(words, **config)
+    except ValueError as error:
+        raise ValueError(
+            f"`{path}` must hold the words of a BERT, one per line. Received: {error}"
+        ) from error
+
+
+def _read_words_config(path):
+    """How words are read: the arguments of `wordpiece_tokenizer` that a file gives."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return {
+            "lowercase": config.get("do_lower_case", True),
+            "strip_accents": config.get("strip_accents"),
+            "split_chinese": config.get("tokenize_chinese_chars", True),
+        }
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"`{path}` must be a JSON object. Received: {error}") from error
 
 
 def _read_config(path):

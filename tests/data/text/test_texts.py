@@ -303,5 +303,11 @@ def test_the_real_imdb():
 def test_a_class_that_is_not_tested_is_told(tmp_path):
     (tmp_path / "train.csv").write_text("text,label\na,good\nb,Good\nc,bad\n", encoding="utf-8")
     (tmp_path / "test.csv").write_text("text,label\na,good\nc,bad\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"1 of the 3 classes of mine.*to test on: \['Good'\]"):
+    with pytest.warns(UserWarning, match=r"1 of the 3 classes of mine.*to test on: \['Good'\]") as told:
         load_texts("mine", 5, tmp_path, train="train.csv", test="test.csv")
+    assert told[0].filename == __file__
+
+
+def test_fields_are_a_list(tmp_path):
+    with pytest.raises(ValueError, match="`fields` must be a list of names. Received: fields='te"):
+        load_texts("mine", 5, tmp_path, fields="text", train="train.csv", test="test.csv")

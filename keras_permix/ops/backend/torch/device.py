@@ -6,9 +6,9 @@ from time import perf_counter
 import torch
 
 
-def chip():
-    """The name of the accelerator, or "" where there is none."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+def chip(number=0):
+    """The name of an accelerator, or "" where there is none."""
+    return torch.cuda.get_device_name(number) if torch.cuda.is_available() else ""
 
 
 def seconds(call):
@@ -28,9 +28,11 @@ def seconds(call):
 @contextlib.contextmanager
 def full_precision():
     """Products of float32 are exact to float32 within, and no TF32."""
-    before = torch.get_float32_matmul_precision()
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
