@@ -114,7 +114,7 @@ def check_installed() -> None:
 
 
 def check_place(path: StrPath) -> None:
-    """Raise unless a run can be kept in a folder, which may be absent, without harm to others' files.
+    """Raise unless a run can be kept in a folder, which may be absent, without harm to other files.
 
     Raises:
         ValueError: for a folder of something else that has one of a run's names.

@@ -303,7 +303,8 @@ def test_the_real_imdb():
 def test_a_class_that_is_not_tested_is_told(tmp_path):
     (tmp_path / "train.csv").write_text("text,label\na,good\nb,Good\nc,bad\n", encoding="utf-8")
     (tmp_path / "test.csv").write_text("text,label\na,good\nc,bad\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"1 of the 3 classes of mine.*to test on: \['Good'\]") as told:
+    rule = r"1 of the 3 classes of mine.*to test on: \['Good'\]"
+    with pytest.warns(UserWarning, match=rule) as told:
         load_texts("mine", 5, tmp_path, train="train.csv", test="test.csv")
     assert told[0].filename == __file__
 

@@ -8,7 +8,6 @@ import torch
 
 from keras_permix.ops.reference.dense import dense as dense_by_keras
 
-
 # Asked once: PyTorch's compiler would stop at the question.
 ONEDNN = torch.backends.mkldnn.is_available()
 
