@@ -1,6 +1,7 @@
 """Batches for `fit`, the same for the same seed, epoch and position."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import keras
@@ -17,8 +18,9 @@ class Pipeline(keras.utils.PyDataset):
 
     Order and augmentation depend on nothing but seed, epoch and index of the batch: a run resumed
     with `epoch=k` sees the batches it would have seen, on every backend and with any number of
-    workers. `epoch` counts up whenever Keras ends an epoch. Keras also does so once before the
-    first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike.
+    `threads`. `epoch` counts up whenever Keras ends an epoch. Keras also does so once before the
+    first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike. (Keras'
+    own `workers` begin a `fit` with batches of the epoch before.)
 
     Of several processes that share each batch, each gives the pipeline its `shard`; their parts,
     one after the other, are the batch of one process. A source reads the part alone, and where it
@@ -42,6 +44,8 @@ class Pipeline(keras.utils.PyDataset):
         steps: Batches of an epoch. `None`: one pass over the samples. Otherwise epochs are cut out
             of passes that follow each other, each in an order of its own.
         shard: `(index, count)`: which of how many parts of each batch to give.
+        threads: How many make batches. With more than one they make the next ones while one is
+            used; `augment` and `read` of a source are then called by several at a time.
         **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
 
     Returns:
@@ -74,6 +78,7 @@ class Pipeline(keras.utils.PyDataset):
         epoch: int = 0,
         steps: int | None = None,
         shard: tuple[int, int] = (0, 1),
+        threads: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -94,6 +99,9 @@ class Pipeline(keras.utils.PyDataset):
         self._steps = steps or self._batches_of_a_pass
         self.epoch = epoch
         self.shard = shard
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._ahead: dict[tuple[int, int], Any] = {}  # (epoch, index) -> the future batch
 
     @property
     def epoch(self) -> int:
@@ -103,7 +111,7 @@ class Pipeline(keras.utils.PyDataset):
     @epoch.setter
     def epoch(self, epoch: int) -> None:
         self._epoch = epoch
-        first, last = (self._pass(index)[0] for index in (0, len(self) - 1))
+        first, last = (self._pass(epoch, index)[0] for index in (0, len(self) - 1))
         self._orders = {number: self._order(number) for number in range(first, last + 1)}
 
     def _order(self, number):
@@ -116,9 +124,9 @@ class Pipeline(keras.utils.PyDataset):
             return self.inputs.shuffled(rng, self.batch_size)
         return rng.permutation(count)
 
-    def _pass(self, index):
-        """The pass that a batch of this epoch is in, and its number there."""
-        return divmod(self.epoch * len(self) + index, self._batches_of_a_pass)
+    def _pass(self, epoch, index):
+        """The pass that a batch of an epoch is in, and its number there."""
+        return divmod(epoch * len(self) + index, self._batches_of_a_pass)
 
     @property
     def shard(self) -> tuple[int, int]:
@@ -141,26 +149,39 @@ class Pipeline(keras.utils.PyDataset):
         return self._steps
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        number, batch = self._pass(index)
+        if self.threads == 1:
+            return self._make(self.epoch, self._orders, index)
+        self._pool = self._pool or ThreadPoolExecutor(self.threads)
+        end = min(index + 1 + self.threads, len(self))
+        wanted = [(self.epoch, number) for number in range(index, max(end, index + 1))]
+        # What is no longer wanted, such as the rest of a pass that was broken off, is forgotten.
+        self._ahead = {
+            key: self._ahead.get(key) or self._pool.submit(self._make, key[0], self._orders, key[1])
+            for key in wanted
+        }
+        return self._ahead.pop(wanted[0]).result()
+
+    def _make(self, epoch, orders, index):
+        number, batch = self._pass(epoch, index)
         start = batch * self.batch_size
-        chosen = self._orders[number][start : start + self.batch_size]
+        chosen = orders[number][start : start + self.batch_size]
         part, count = self.shard
         some = slice(part * len(chosen) // count, (part + 1) * len(chosen) // count)
         if hasattr(self.inputs, "read") and not hasattr(self.inputs, "shuffled"):
-            return self._augmented(chosen[some], index * count + part)
+            return self._augmented(chosen[some], epoch, index * count + part)
         # Sequences are padded by the longest of the whole batch, images mixed with all others.
-        whole = self._augmented(chosen, index)
+        whole = self._augmented(chosen, epoch, index)
         return keras.tree.map_structure(lambda array: array[some], whole)
 
-    def _augmented(self, chosen, index):
-        inputs, targets = self._read(chosen, index)
+    def _augmented(self, chosen, epoch, index):
+        inputs, targets = self._read(chosen, epoch, index)
         if self.augment is None:
             return inputs, targets
-        return self.augment(inputs, targets, self.epoch, index)
+        return self.augment(inputs, targets, epoch, index)
 
-    def _read(self, chosen, index):
+    def _read(self, chosen, epoch, index):
         if hasattr(self.inputs, "read"):
-            return self.inputs.read(chosen, self.epoch, index)
+            return self.inputs.read(chosen, epoch, index)
         return _take(self.inputs, chosen), self.targets[chosen]
 
 

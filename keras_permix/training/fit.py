@@ -26,7 +26,7 @@ def fit_recipe(
     callbacks: Iterable[Any] = (),
     distribution: Distribution | None = None,
     steps_per_execution: int = 1,
-    workers: int = 1,
+    workers: int = 2,
 ) -> list[dict[str, Any]]:
     """Train a model by a recipe, from where the folder `out` left off.
 
@@ -43,7 +43,7 @@ def fit_recipe(
         distribution: The devices and processes that share the work, from `distributed`, in whose
             `scope` the model was made.
         steps_per_execution: Steps between two looks at the loss, as `compile` takes it.
-        workers: Threads that make batches.
+        workers: Threads that make batches; more than one make the next while a step computes.
 
     Returns:
         The rows of the log, one per epoch.
@@ -83,7 +83,7 @@ def fit_recipe(
             print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
     training.epoch = progress.epoch
     for batches in (training, validation):
-        batches.shard, batches.workers = distribution.shard, workers
+        batches.shard, batches.threads = distribution.shard, workers
     callbacks = [StopWhereNotFinite(out), progress, Together(distribution), *callbacks]
     if recipe["ema"] is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())

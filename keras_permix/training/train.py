@@ -50,7 +50,7 @@ def train(
     callbacks: Iterable[Any] = (),
     distribute: str | Distribution | None = None,
     steps_per_execution: int = 1,
-    workers: int = 1,
+    workers: int = 2,
 ) -> Trained:
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
@@ -80,7 +80,8 @@ def train(
             The first process alone writes.
         steps_per_execution: Steps between two looks at the loss: on a TPU or GPU, some 10 to 100
             keep it busy. 1 on PyTorch.
-        workers: Threads that make batches; no number of the run depends on them.
+        workers: Threads that make batches; more than one make the next while a step computes. No
+            number of the run depends on them.
 
     Returns:
         A `Trained`: `model`, `rows`, `scores`, `folder`.

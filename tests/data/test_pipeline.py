@@ -1,5 +1,7 @@
 """Order, resuming and shapes of `Pipeline`."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -174,3 +176,50 @@ def test_any_sequence_of_images_will_do():
 def test_bad_arguments(changes, rule):
     with pytest.raises(ValueError, match=rule):
         pipeline(**changes)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_change_nothing(threads):
+    """From the first batch on: Keras asks for one before the first epoch, and breaks off."""
+
+    def seen(threads):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(7)])
+        model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
+        augment = make_augmentation(dict(flip=True, mixup=0.2, cutmix=1.0), seed=3, num_classes=7)
+        batches = Recorder(
+            IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment,
+            threads=threads,
+        )  # fmt: skip
+        rows = model.fit(batches, epochs=3, verbose=0).history["loss"]
+        return rows, batches.seen
+
+    (rows, alone), (others, together) = seen(1), seen(threads)
+    assert alone.keys() == together.keys() and rows == others
+    assert same(list(alone.values()), [together[key] for key in alone])
+
+
+def test_what_a_thread_raises_is_raised():
+    class Broken:
+        def __len__(self):
+            return 8
+
+        def read(self, indices, epoch, index):
+            raise OSError(f"no batch {index}")
+
+    batches = Pipeline(Broken(), batch_size=2, threads=2)
+    for index in (0, 2):
+        with pytest.raises(OSError, match=f"no batch {index}"):
+            batches[index]
+
+
+def test_batches_are_made_ahead_and_at_once():
+    """Two threads wait for each other within `augment`: alone neither would come through."""
+    both = threading.Barrier(2, timeout=30)
+
+    def augment(x, y, epoch, index):
+        both.wait()
+        return x, y
+
+    batches = Pipeline(np.arange(8), np.arange(8), batch_size=2, augment=augment, threads=2)
+    assert [batches[index][1].tolist() for index in (0, 1)] == [[0, 1], [2, 3]]
