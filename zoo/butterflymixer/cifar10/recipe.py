@@ -4,8 +4,8 @@
     permix train butterflymixer/cifar10 --option paper
 
 Muon on each block of the kernels, larger batches and averaged weights stand in for the paper's 200
-epochs of Adam; its training, with 45 epochs, had 77.42 %. The options are the rows of the paper's
-table, whole. Published top-1, the mean of 8 seeds: Butterfly-MLP ("paper") 82.68 %,
+epochs of Adam; by the paper's training, with 45 epochs, it had 77.42 %. The options are the rows of
+the paper's table, whole. Published top-1, the mean of 8 seeds: Butterfly-MLP ("paper") 82.68 %,
 Butterfly-Linear 82.45 %, dense 83.83 %; with twice the hidden units ("wide") 83.70 %, 83.49 %,
 84.07 %.
 """
