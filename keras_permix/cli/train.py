@@ -45,7 +45,7 @@ def add_parser(subparsers):
         help="steps between two looks at the loss; more keep a TPU or GPU busy",
     )  # fmt: skip
     parser.add_argument(
-        "--workers", type=int, default=2, metavar="N", help="threads that make batches"
+        "--workers", type=int, default=1, metavar="N", help="threads that make batches"
     )
     add_verbose(parser, default=1)
     parser.set_defaults(run=run, keep_memory=True)

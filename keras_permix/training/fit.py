@@ -26,7 +26,7 @@ def fit_recipe(
     callbacks: Iterable[Any] = (),
     distribution: Distribution | None = None,
     steps_per_execution: int = 1,
-    workers: int = 2,
+    workers: int = 1,
 ) -> list[dict[str, Any]]:
     """Train a model by a recipe, from where the folder `out` left off.
 

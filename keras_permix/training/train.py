@@ -50,7 +50,7 @@ def train(
     callbacks: Iterable[Any] = (),
     distribute: str | Distribution | None = None,
     steps_per_execution: int = 1,
-    workers: int = 2,
+    workers: int = 1,
 ) -> Trained:
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 

@@ -178,15 +178,18 @@ def test_bad_arguments(changes, rule):
         pipeline(**changes)
 
 
+@pytest.mark.parametrize("mixed", [{}, dict(mixup=0.2, cutmix=1.0)])
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads_change_nothing(threads):
+def test_threads_change_nothing(threads, mixed):
     """From the first batch on: Keras asks for one before the first epoch, and breaks off."""
 
     def seen(threads):
         keras.utils.set_random_seed(0)
         model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(7)])
-        model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
-        augment = make_augmentation(dict(flip=True, mixup=0.2, cutmix=1.0), seed=3, num_classes=7)
+        one_hot = keras.losses.CategoricalCrossentropy
+        loss = one_hot if mixed else keras.losses.SparseCategoricalCrossentropy
+        model.compile("sgd", loss(from_logits=True))
+        augment = make_augmentation(dict(flip=True, **mixed), seed=3, num_classes=7)
         batches = Recorder(
             IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment,
             threads=threads,

@@ -142,6 +142,8 @@ class Augmentation:
             # Keras draws alpha between two numbers: likewise.
             factor = (spec["cutmix"], spec["cutmix"])
             self.mixers.append(_keras_layer(keras.layers.CutMix, factor=factor))
+        # Keras draws some of its numbers from a generator that all threads of PyTorch share.
+        self.in_turn = bool(self.image_layers or self.mixers)
 
     def __call__(
         self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int
