@@ -207,18 +207,19 @@ def _read(path):
 
 def _check_list(path):
     """Raise for a list of other things than images, which needs a recipe."""
-    row = next(iter(parse_rows(path.read_bytes(), path)), {}) if path.is_file() else {"path": ""}
-    if row and "path" not in row:
+    rows = parse_rows(path.read_bytes(), path)
+    if rows and "path" not in rows[0]:
         raise ValueError(
             "A list to train on without a recipe must be one of images, with columns `path` and "
             "`label`; texts and molecules need a recipe that names it (docs/training.md). "
-            f"Received: {path} with {', '.join(row)}"
+            f"Received: {path} with {', '.join(rows[0])}"
         )
 
 
 def _check_keys(values, path):
     if is_images(Path(path)) and not (values.get("init") or values.get("model")):
-        _check_list(Path(path))
+        if Path(path).is_file():
+            _check_list(Path(path))
         raise ValueError(
             "To train on images of your own, name a preset to start from as `init` "
             f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
