@@ -39,8 +39,10 @@ from keras_permix.zoo.registry import MODELS
 __all__ = ["PermixBackbone", "PermixImageClassifier"]
 
 PACKAGE = "keras_permix>"
-# Dense layers of the mixers: to values, to queries, keys and values, and back.
-LORA_LAYERS = ["value", "qkv", "query", "key", "output"]
+# Dense layers of the mixers: to values, to queries, keys and values, and back. A model without them
+# mixes by the MLPs of its blocks.
+PROJECTIONS = ("value", "qkv", "query", "key", "output")
+OF_MLPS = ("mlp_", "token_", "channel_")
 
 
 class _Whole:
@@ -91,8 +93,13 @@ class PermixBackbone(Backbone):
         return self._whole.model
 
     def default_lora_layer_names(self) -> list[str]:
-        """Names of the layers to which `enable_lora` adds: the projections of the mixers."""
-        return list(LORA_LAYERS)
+        """Names of the layers to which `enable_lora` adds: the projections of the mixers.
+
+        Where there are none, since MLPs mix, those of these.
+        """
+        names = {x.name for x in self._flatten_layers() if hasattr(x, "enable_lora")}
+        mlps = sorted(name for name in names if name.startswith(OF_MLPS))
+        return [name for name in PROJECTIONS if name in names] or mlps
 
     def get_config(self) -> dict[str, Any]:
         model = keras.saving.serialize_keras_object(self.zoo_model)

@@ -85,6 +85,18 @@ def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
 
 
 @needs_hub
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["ButterflyMixer", "MLPMixer", "PatchOnlyMLPMixer"])
+def test_where_mlps_mix_they_get_lora(models, name, tmp_path):
+    tiny(name).save_to_preset(tmp_path / "preset")
+    backbone = models.Backbone.from_preset(str(tmp_path / "preset"))
+    layers = [x for x in backbone._flatten_layers() if hasattr(x, "lora_enabled")]
+    backbone.enable_lora(2)
+    trained = {x.name for x in layers if x.lora_enabled}
+    assert trained and {x.name for x in layers} - trained <= {"projection"}
+
+
+@needs_hub
 def test_names_and_what_is_no_preset_of_ours(models, tmp_path):
     assert models.Backbone.from_preset("cspvit/test", load_weights=False).count_params() > 0
     with pytest.raises(ValueError, match="Unknown preset identifier"):

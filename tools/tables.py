@@ -224,15 +224,16 @@ def exports():
 
 
 def formats():
-    """One row per format: of how many families what a backend makes answers as the model does."""
+    """One row per backend: of how many families each format answers as the model does."""
     works = {}
     for row in read("epyc", "exports"):
         if "/" not in row["model"]:
             families = works.setdefault((row["way"].split(",")[0], row["backend"]), {})
             families[row["model"]] = families.get(row["model"]) or row["found"] == "works"
-    yield ("format", *(f"from {backend}" for backend in BACKENDS))
-    for name in sorted({name for name, _ in works}):
-        yield (name, *(in_all(works.get((name, backend))) for backend in BACKENDS))
+    names = sorted({name for name, _ in works})
+    yield ("from", *names)
+    for backend in BACKENDS:
+        yield (backend, *(in_all(works.get((name, backend))) for name in names))
 
 
 def in_all(families):

@@ -41,7 +41,7 @@ def test_the_readme_of_a_release_leads_to_addresses_alone():
     for each in hook["substitutions"]:
         readme = re.sub(each["pattern"], each["replacement"], readme)
     tool.check_metadata(described(readme))
-    assert "`zoo/` shows the presets" in readme and "<img" not in readme
+    assert "`zoo/` shows presets" in readme and "<img" not in readme
 
 
 @pytest.mark.parametrize(
