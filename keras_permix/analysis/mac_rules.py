@@ -98,6 +98,14 @@ def _linformer_attention(layer, x, y):
     return queries * layer.mixtures * (2 * head_dim + 2 * head_dim + 1)
 
 
+def _sinkhorn_csp(layer, x, y):
+    """In groups, of which the last is filled up: scores, two softmaxes an iteration, the means."""
+    tokens, channels = math.prod(x[1:-1]), layer.inner_dim or x[-1]
+    size = min(layer.group_size or tokens, tokens)
+    entries = x[0] * (channels - 1) * -(-tokens // size) * size**2  # the leader stays as it is
+    return entries * (1 + 2 * layer.iterations + 1)
+
+
 def _fourier(layer, x, y):
     """Two for each value and each halving of an axis: a fast transform's, of complex numbers."""
     tokens, channels = math.prod(x[1:-1]), x[-1]
@@ -162,6 +170,7 @@ RULES: dict[type, Rule] = {
     ours.PerformerAttention: _performer_attention,
     ScaleNorm: _one_per_output,
     ours.SimpleAttention: _simple_attention,
+    ours.SinkhornCSP: _sinkhorn_csp,
     ours.SoftmaxAttention: _softmax_attention,
 }
 # Of the shapes of queries and of values.

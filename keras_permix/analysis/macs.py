@@ -40,11 +40,11 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     The model is called once (on JAX one of the zoo is traced), and each layer is asked for what it
     did. Counted are: the multiply-adds of matrix products, those of attention's maps included; one
     for each output of a normalization, that of images included, of an activation that is not
-    linear, and of a softmax; of block-diagonal layers one for each output that a bias is added to;
-    of moving averages their recurrence, whatever computes it; and of a Fourier transform two for
-    each value and each halving of its axes. Not counted are the biases of dense layers,
-    resizing, sums, means, gates and other products element by element, what is computed of
-    weights alone, and what only moves or sorts.
+    linear, and of a softmax, two of which are an iteration of Sinkhorn; of block-diagonal layers
+    one for each output that a bias is added to; of moving averages their recurrence, whatever
+    computes it; and of a Fourier transform two for each value and each halving of its axes. Not
+    counted are the biases of dense layers, resizing, sums, means, gates and other products element
+    by element, what is computed of weights alone, and what only moves or sorts.
 
     Args:
         model: A model.

@@ -96,6 +96,15 @@ def test_rivals_of_attention():
     assert macs_of(layer) == 2 * 2 * (5 * 5 * 2 + 5 * 5 + 5 * 5 * 2)
 
 
+def test_a_soft_permutation():
+    # 2 channels are aligned to a third in 3 groups of 4 tokens, the last filled up
+    entries = 2 * 3 * 4 * 4
+    layer = layers.SinkhornCSP(iterations=5, group_size=4, inner_dim=3, ragged=True)
+    assert macs_of(layer) == entries + 5 * 2 * entries + entries
+    # 3 channels to the first of 4, all tokens in one group
+    assert macs_of(layers.SinkhornCSP(iterations=2, group_size=None)) == 3 * 10 * 10 * 6
+
+
 def test_a_fourier_transform():
     inputs = keras.Input((8, 4))
     macs = count_macs(keras.Model(inputs, layers.FourierMixer()(inputs)), np.ones((1, 8, 4)))
