@@ -22,7 +22,7 @@ class Classifier(ZooModel):
         """Name the most probable classes.
 
         Args:
-            inputs: What the model takes, a batch of it.
+            inputs: What the model takes, a batch of it; or a list of images, each of its own size.
             top: Number of classes to name.
 
         Returns:
@@ -41,7 +41,10 @@ class Classifier(ZooModel):
         """
         check_integer("top", top)  # before the work
         self._check_several()
-        return self.decode_predictions(self.predict(inputs, verbose=0), top)
+        return self.decode_predictions(self._logits(inputs), top)
+
+    def _logits(self, inputs):
+        return self.predict(inputs, verbose=0)
 
     def decode_predictions(
         self, predictions: Tensor, top: int = 5

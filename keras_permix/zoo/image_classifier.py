@@ -1,5 +1,6 @@
 """Models that answer with the class of an image."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,26 @@ class ImageClassifier(Classifier):
 
     task = "image_classification"
 
+    def _logits(self, inputs):
+        """Those of a batch, or of a list of images, of which runs of one size go together."""
+        if not _are_single_images(inputs):
+            return super()._logits(inputs)
+        runs = [np.stack(list(run)) for _, run in itertools.groupby(inputs, np.shape)]
+        return np.concatenate([super(ImageClassifier, self)._logits(run) for run in runs])
+
     def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)
 
     def describe_input(self) -> dict[str, Any]:
         return describe_images(self)
+
+
+def _are_single_images(inputs):
+    return (
+        isinstance(inputs, list | tuple)
+        and len(inputs) > 0
+        and all(isinstance(image, np.ndarray) and image.ndim == 3 for image in inputs)
+    )
 
 
 def make_images(model, seed, batch):

@@ -159,7 +159,8 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (list(IMAGES), r"`numpy.stack` of several of one size. Received: .*=\(8, 8, 3\)"),
+        ([IMAGES[0].tolist()], "`numpy.asarray` makes them of lists"),
+        (list(IMAGES[..., 0]), r"Received: images.shape=\(8, 8\)"),
         (IMAGES[0], r"`images\[None\]` makes a batch of one, .*Received: .*=\(8, 8, 3\)"),
         (IMAGES[..., 0], r"Gray ones are `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
         (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` gives gray ones three channels. Rec"),
@@ -184,6 +185,20 @@ def test_what_is_no_batch_of_images(x, message, compiled):
         compiled.predict(x, verbose=0)
     with pytest.raises(ValueError, match=message):
         compiled.classify(x)
+
+
+def test_a_list_of_images_is_classified(compiled):
+    """Each of its own size, as if it had come alone."""
+    with pytest.raises(ValueError, match=r"`numpy.stack` of several of one size. Received: .*, 3"):
+        compiled.predict(list(IMAGES), verbose=0)
+    mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], IMAGES[0]]
+    alone = [compiled.classify(image[None])[0] for image in mixed]
+    for found, wanted in zip(compiled.classify(mixed), alone, strict=True):
+        assert [label for label, _ in found] == [label for label, _ in wanted]
+        found, wanted = ([probability for _, probability in each] for each in (found, wanted))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    with pytest.raises(ValueError, match=r"gives gray ones three .*images.shape=\(2, 8, 8, 1\)"):
+        compiled.classify([*IMAGES[:2, ..., :1], IMAGES[2]])
 
 
 def test_the_ways_to_images_give_images(compiled):
