@@ -45,8 +45,7 @@ class Pipeline(keras.utils.PyDataset):
             of passes that follow each other, each in an order of its own.
         shard: `(index, count)`: which of how many parts of each batch to give.
         threads: How many make batches. With more than one they make the next ones while one is
-            used; `augment` and `read` of a source are then called by several at a time, unless
-            `augment.in_turn` is true.
+            used; `augment` and `read` of a source are then called by several at a time.
         **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
 
     Returns:
@@ -150,7 +149,7 @@ class Pipeline(keras.utils.PyDataset):
         return self._steps
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        if self.threads == 1 or getattr(self.augment, "in_turn", False):
+        if self.threads == 1:
             return self._make(self.epoch, self._orders, index)
         self._pool = self._pool or ThreadPoolExecutor(self.threads)
         end = min(index + 1 + self.threads, len(self))

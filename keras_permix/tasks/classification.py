@@ -43,7 +43,6 @@ class OneHot:
     def __init__(self, augment, num_classes):
         self.augment = augment
         self.num_classes = num_classes
-        self.in_turn = getattr(augment, "in_turn", False)
 
     def __call__(self, inputs, labels, epoch, index):
         if self.augment is not None:

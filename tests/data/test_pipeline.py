@@ -178,7 +178,7 @@ def test_bad_arguments(changes, rule):
         pipeline(**changes)
 
 
-@pytest.mark.parametrize("mixed", [{}, dict(mixup=0.2, cutmix=1.0)])
+@pytest.mark.parametrize("mixed", [{}, dict(mixup=0.2, cutmix=1.0, erasing=0.5)])
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_change_nothing(threads, mixed):
     """From the first batch on: Keras asks for one before the first epoch, and breaks off."""

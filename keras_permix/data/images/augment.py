@@ -4,7 +4,9 @@ Crop and flip are NumPy (`crop_flip.py`), RandAugment is Pillow (`rand_augment.p
 of 3.15, draws one operation for a whole batch), mixing and erasing are Keras' layers. These are
 driven by their `get_random_transformation` and `transform_*`, as Keras' own composed layers drive
 them: so the random numbers of a batch come from a seed made for that batch, and no layer keeps a
-state.
+state. The weights of mixing alone are drawn in NumPy, and so by several threads at a time: Keras'
+beta distribution sets, on PyTorch, the generator that all threads share, and on TensorFlow it can
+divide zero by zero.
 """
 
 import contextlib
@@ -21,15 +23,14 @@ from keras_permix.ops.backend import running
 # Keeps the numbers of the augmentation apart from those of the order, for the same seed.
 STREAM = 1
 
-# What a recipe may say: type, least and greatest value. Below an alpha of 0.2, TensorFlow's beta
-# distribution can divide zero by zero; above 1, Keras' `CutMix` does not go.
+# What a recipe may say: type, least and greatest value. Keras' `CutMix` ends at an alpha of 1.
 RULES = {
     "crop_padding": (int, 0, 1024),
     "flip": (bool, False, True),
     "randaugment": None,
     "erasing": (int | float, 0, 1),
-    "mixup": (int | float, 0.2, 1),
-    "cutmix": (int | float, 0.2, 1),
+    "mixup": (int | float, 0, 1),
+    "cutmix": (int | float, 0, 1),
 }
 
 
@@ -42,7 +43,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     - `flip`: whether half of the images are mirrored;
     - `randaugment`: a dict of `num_ops` and `factor`, see `RandAugment`;
     - `erasing`: probability that a random rectangle of an image is filled with noise;
-    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, from 0.2 to 1.
+    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, up to 1.
       With both, each batch has one of them, by a fair coin.
 
     Args:
@@ -102,8 +103,21 @@ class MixUp(keras.layers.MixUp):
         batch = ops.shape(data)[0]
         return {
             "permutation_order": keras.random.shuffle(ops.arange(batch, dtype="int32"), seed=seed),
-            "mix_weight": keras.random.beta((batch,), self.alpha, self.alpha, seed=seed),
+            "mix_weight": _mix_weights(batch, self.alpha, seed),
         }
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class CutMix(keras.layers.CutMix):
+    """Keras' `CutMix` with weights that threads can draw."""
+
+    def _generate_mix_weight(self, batch_size, seed):
+        return _mix_weights(batch_size, self.factor[0], seed)
+
+
+def _mix_weights(batch, alpha, seed):
+    rng = np.random.default_rng(ops.convert_to_numpy(seed.next()))
+    return ops.convert_to_tensor(rng.beta(alpha, alpha, batch), "float32")
 
 
 class Augmentation:
@@ -141,9 +155,7 @@ class Augmentation:
         if "cutmix" in spec:
             # Keras draws alpha between two numbers: likewise.
             factor = (spec["cutmix"], spec["cutmix"])
-            self.mixers.append(_keras_layer(keras.layers.CutMix, factor=factor))
-        # Keras draws some of its numbers from a generator that all threads of PyTorch share.
-        self.in_turn = bool(self.image_layers or self.mixers)
+            self.mixers.append(_keras_layer(CutMix, factor=factor))
 
     def __call__(
         self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int

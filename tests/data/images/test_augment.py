@@ -108,6 +108,20 @@ def test_labels_mix_as_the_images_do(kind):
     assert len(values) > 8 if kind == "mixup" else set(values) == {40, 200}
 
 
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0])
+def test_weights_have_a_beta_distribution(alpha):
+    """Their variance is `1 / (8 alpha + 4)`, here within five standard errors."""
+    weights = np.concatenate(
+        [augment(dict(mixup=alpha), *two_kinds(), index=index)[1][:, 0] for index in range(200)]
+    )
+    mixed = weights[np.tile(two_kinds()[1] == 0, 200)]  # with one of the other kind, or its own
+    assert np.isfinite(weights).all() and 0 <= weights.min() and weights.max() <= 1
+    # An image keeps its weight w where its partner is of the other kind, in half of the cases.
+    expected = (0.5 + 0.5 * (1 / (8 * alpha + 4) + 0.25)) - 0.75**2
+    error = 5 * np.sqrt(np.var((mixed - 0.75) ** 2) / len(mixed))
+    assert abs(np.mean((mixed - 0.75) ** 2) - expected) < error
+
+
 def test_mixup_and_cutmix_take_turns():
     spec = dict(mixup=1.0, cutmix=1.0)
     batches = [augment(spec, *two_kinds(), index=index) for index in range(8)]
@@ -146,8 +160,8 @@ def test_levels_stay_float32_under_mixed_precision():
         (dict(crop_padding=-1), "`crop_padding` must be"),
         (dict(crop_padding=1.5), "`crop_padding` must be an integer from 0"),
         (dict(flip="yes"), "`flip` must be True or False. Received: flip=.yes"),
-        (dict(mixup=0.1), "`mixup` must be a number from 0.2 to 1, .* Received: mixup=0.1"),
-        (dict(cutmix=1.5), "`cutmix` must be a number from 0.2 to 1"),
+        (dict(mixup=-0.1), "`mixup` must be a number from 0 to 1, .* Received: mixup=-0.1"),
+        (dict(cutmix=1.5), "`cutmix` must be a number from 0 to 1"),
         (dict(erasing=2), "`erasing` must be a number from 0 to 1"),
         (dict(randaugment=2), "`randaugment` must be a dict of num_ops and factor"),
         (dict(randaugment=dict(n=2)), "`randaugment` must be a dict of num_ops and factor"),
