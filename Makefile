@@ -12,7 +12,8 @@
 # make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
 # make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #
-# An environment is made once, and anew when pyproject.toml changes. Extra arguments of the tests:
+# An environment is made once, and anew when pyproject.toml changes; that of the tests serves lint, site
+# and release as well. Extra arguments of the tests:
 # make test ARGS="torch tests/layers -x"
 
 PYTHON ?= python3
@@ -49,9 +50,7 @@ RUNTIME ?= onnxruntime-web@1.30.0
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
-RELEASE := .venv-release
 EXPORTS := .venv-exports
-SITE := .venv-site
 PAGE := build/static/demo
 OLDEST := $(TEST)/oldest
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
@@ -86,26 +85,26 @@ lint: $(TEST)/.installed
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-release: $(RELEASE)/.installed
+release: $(TEST)/.installed
 	rm -rf dist
-	$(RELEASE)/bin/python -m build --outdir dist .
-	$(RELEASE)/bin/twine check --strict dist/*
-	$(RELEASE)/bin/python tools/check_release.py dist
-	@echo "dist/ can be released: $(RELEASE)/bin/twine upload dist/*"
+	$(TEST)/bin/python -m build --outdir dist .
+	$(TEST)/bin/twine check --strict dist/*
+	$(TEST)/bin/python tools/check_release.py dist
+	@echo "dist/ can be released: $(TEST)/bin/twine upload dist/*"
 
 site: $(PAGE)/model.onnx $(PAGE)/.runtime
 	rm -rf site build/site
 	cp docs/site/*.js docs/site/*.css $(PAGE)
-	$(SITE)/bin/python docs/site/pages.py build/site
-	KERAS_BACKEND=torch $(SITE)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
-	@echo "the site: $(SITE)/bin/python -m http.server --directory site"
+	$(TEST)/bin/python docs/site/pages.py build/site
+	KERAS_BACKEND=torch $(TEST)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
+	@echo "the site: $(TEST)/bin/python -m http.server --directory site"
 
 test-site: site
-	KERAS_BACKEND=torch $(SITE)/bin/python tools/check_site.py site
+	KERAS_BACKEND=torch $(TEST)/bin/python tools/check_site.py site
 
-$(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.json $(SITE)/.installed
+$(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.json $(TEST)/.installed
 	@echo "$(PAGE) 1/2: exporting the model (half a minute)"
-	@KERAS_BACKEND=torch $(SITE)/bin/python -W ignore docs/site/export.py $(PAGE)
+	@KERAS_BACKEND=torch $(TEST)/bin/python -W ignore docs/site/export.py $(PAGE)
 
 $(PAGE)/.runtime: Makefile
 	@echo "$(PAGE) 2/2: fetching $(RUNTIME)"
@@ -129,8 +128,8 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) "$(TORCH)"
 	@echo "$(TEST) 3/4: installing $(TENSORFLOW) (a minute or more)"
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
-	@echo "$(TEST) 4/4: installing keras_permix with JAX and what the tests need (a minute or more)"
-	@$(TEST)/$(PIP) --editable ".[jax,test]"
+	@echo "$(TEST) 4/4: installing keras_permix with JAX and what tests, site and release need (a minute or more)"
+	@$(TEST)/$(PIP) --editable ".[jax,test,site]" build twine
 	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB)
 	@touch $@
 
@@ -162,21 +161,6 @@ $(ACCELERATORS)/.installed: pyproject.toml
 	@$(ACCELERATORS)/$(PIP) --editable ".[jax,test]"
 	@touch $@
 
-$(RELEASE)/.installed: pyproject.toml
-	@echo "$(RELEASE): making the environment and installing what builds and checks a release"
-	@$(PYTHON) -m venv --clear $(RELEASE)
-	@$(RELEASE)/$(PIP) build twine
-	@touch $@
-
-$(SITE)/.installed: pyproject.toml
-	@echo "$(SITE) 1/3: making the environment"
-	@$(PYTHON) -m venv --clear $(SITE)
-	@echo "$(SITE) 2/3: installing $(TORCH) (a minute or more)"
-	@$(SITE)/$(PIP) "$(TORCH)"
-	@echo "$(SITE) 3/3: installing keras_permix and what builds and checks the site"
-	@$(SITE)/$(PIP) --editable ".[site]"
-	@touch $@
-
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(EXPORTS) $(RELEASE) $(SITE) build dist site
+	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(EXPORTS) build dist site
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
