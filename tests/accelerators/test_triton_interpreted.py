@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests.accelerators.triton_cases import CASES, DTYPES, check, check_second
+from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
+from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
 pytestmark = [
@@ -74,8 +75,58 @@ def test_function_transforms_are_served_without_kernels(triton_launches):
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_calls_launch_the_same(case, triton_launches):
     op, shape, arguments, kernels = CASES[case]
-    check(op, shape, arguments, "float32", compiled=True)
+    check(op, shape, arguments, "float32", compiled=AHEAD)
     assert triton_launches[: len(kernels)] == list(kernels)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_calls_are_given_their_tables(case, monkeypatch):
+    """Once compiled they make no tensor of Python's numbers, which no CUDA graph could hold."""
+    import torch
+
+    from keras_permix.ops.backend.torch.triton import tables
+
+    op, shape, arguments, _ = CASES[case]
+    x = torch.randn(shape, requires_grad=True)
+    torch.compiler.reset()
+    call = torch.compile(lambda x: getattr(ops, op)(x, **arguments), fullgraph=True, **AHEAD)
+    expected, wanted = _value_and_gradient(call, x)
+    made = []
+    monkeypatch.setattr(tables, "_table", lambda values, *_: values and made.append(values))
+    tables._tables.cache_clear()
+    value, gradient = _value_and_gradient(call, x)
+    assert not made and torch.equal(value, expected) and torch.equal(gradient, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [("csp", dict(steps=(0, 1, 5), group_size=2)), ("group_sort", {}), ("slice_sort", {})],
+)
+def test_compiled_for_any_number_of_tokens(op, arguments):
+    import torch
+
+    torch.compiler.reset()
+    call = torch.compile(lambda x: getattr(ops, op)(x, **arguments), dynamic=True, **AHEAD)
+    for tokens in (6, 8, 12):
+        x = np.random.default_rng(tokens).normal(size=(2, tokens, 3)).astype("float32")
+        sources = getattr(oracle, op)(x, **arguments)
+        value, gradient = _value_and_gradient(call, torch.tensor(x, requires_grad=True))
+        np.testing.assert_array_equal(to_numpy(value), oracle.values(x, sources))
+        expected = oracle.gradient(2 * oracle.values(x, sources), sources)
+        np.testing.assert_array_equal(to_numpy(gradient), expected)
+
+
+def _value_and_gradient(call, x):
+    import torch
+
+    value = call(x)
+    return value, *torch.autograd.grad((value**2).sum(), x)
 
 
 def test_what_needs_no_gradient_leaves_no_trace(triton_launches):

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_permix import ops
-from tests.accelerators.triton_cases import CASES, DTYPES, check, check_second
+from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
 
 
 def _why_not():
@@ -66,8 +66,17 @@ def test_second_derivatives_are_the_oracles(case):
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", LARGE)
 def test_compiled(case, triton_launches):
-    check(*LARGE[case], "float32", compiled=True)
+    check(*LARGE[case], "float32", compiled=AHEAD)
     assert triton_launches
+
+
+# As above.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("case", LARGE)
+def test_recorded_as_cuda_graphs(case):
+    """Warmed up, recorded, and replayed."""
+    check(*LARGE[case], "float32", compiled=dict(mode="reduce-overhead"), times=4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -17,8 +17,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.backend.torch.triton import channel_shift, group_sort, shift_pairs
-from keras_permix.ops.backend.torch.triton.tables import reads_for
+from keras_permix.ops.backend.torch.triton.tables import reads_with, tables_for
 
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -76,7 +77,10 @@ def shifts(dtype):
         x = torch.zeros(2, tokens, 64, dtype=dtype)
         words = shift_pairs.empty_swaps(x)
         steps = tuple(step * channel for channel in range(64))
-        reads, back = (reads_for(steps, tokens, x.itemsize, x.device, way) for way in (False, True))
+        plan = Plan(steps, group_size=1).at(tokens)
+        reads, back = (
+            reads_with(tables_for(x, plan, way), x, plan, way) for way in (False, True)
+        )
         yield f"shift, {name}", lambda x=x, r=reads: channel_shift.shift(x, r)
         yield f"pairs, {name}", lambda x=x, r=reads: shift_pairs.order_pairs(x, r, **MOST)
         yield (

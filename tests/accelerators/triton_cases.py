@@ -60,10 +60,14 @@ def bits(x):
     return x.astype("float32").view("int32")
 
 
-def check(op, shape, arguments, dtype, implementation="triton", compiled=False):
+AHEAD = dict(backend="aot_eager")  # through what `torch.compile` does before it makes kernels
+
+
+def check(op, shape, arguments, dtype, implementation="triton", compiled=None, times=1):
     """Check values and gradients, to the last bit and the sign of zeros, against the oracle.
 
-    Without a gradient to come the sort may leave zeros of both signs in any order.
+    Without a gradient to come the sort may leave zeros of both signs in any order. `compiled` are
+    arguments of `torch.compile`.
     """
     x = ties_and_infinities(shape)
     sources = getattr(oracle, op)(x, **arguments)
@@ -77,15 +81,17 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=False):
         import torch
 
         torch.compiler.reset()  # it counts how often it compiles one function
-        call = torch.compile(call, backend="aot_eager", fullgraph=True)
+        call = torch.compile(call, fullgraph=True, **compiled)
     tensor = keras.ops.convert_to_tensor(x, dtype)
-    value, gradient = value_and_gradient(call, tensor, keras.ops.cast(cotangent, dtype))
-    assert keras.backend.standardize_dtype(value.dtype) == dtype
-    np.testing.assert_array_equal(bits(to_numpy(value)), bits(oracle.values(x, sources)))
-    np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources))
-    alone = to_numpy(call(tensor))
-    np.testing.assert_array_equal(alone, oracle.values(x, sources))
-    np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), np.signbit(x).sum(axis=1))
+    for _ in range(times):
+        value, gradient = value_and_gradient(call, tensor, keras.ops.cast(cotangent, dtype))
+        assert keras.backend.standardize_dtype(value.dtype) == dtype
+        np.testing.assert_array_equal(bits(to_numpy(value)), bits(oracle.values(x, sources)))
+        np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources))
+    for _ in range(times):
+        alone = to_numpy(call(tensor))
+        np.testing.assert_array_equal(alone, oracle.values(x, sources))
+        np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), np.signbit(x).sum(axis=1))
 
 
 def check_second(op, shape, arguments):

@@ -22,7 +22,12 @@ from keras_permix.ops.backend.torch.triton.shift_pairs import (
     swapped,
     undo_pairs,
 )
-from keras_permix.ops.backend.torch.triton.tables import reads_for, table
+from keras_permix.ops.backend.torch.triton.tables import (
+    Tables,
+    given_tables,
+    reads_with,
+    tables_for,
+)
 
 
 def permute(x, plan):
@@ -32,62 +37,70 @@ def permute(x, plan):
     differentiable = torch.is_grad_enabled() and x.requires_grad
     make = _opaque_permute if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
-        out, trace = make(x, *plan, differentiable)
-    return _WithInverse.apply(x, out, trace, plan) if differentiable else out
+        out, trace = make(x, *given_tables(x, plan), *plan, differentiable)
+    if not differentiable:
+        return out
+    return _WithInverse.apply(x, out, trace, *given_tables(x, plan, back=True), plan)
 
 
 class _WithInverse(torch.autograd.Function):
     """`out`, a permutation of `x`, with the gradient that leads back."""
 
     @staticmethod
-    def forward(ctx, x, out, trace, plan):
-        ctx.save_for_backward(trace)
+    def forward(ctx, x, out, trace, moves, beside, plan):
+        ctx.save_for_backward(trace, moves, beside)
         ctx.plan = plan
         return out.view_as(out)
 
     @staticmethod
     def backward(ctx, grad):
         if torch.compiler.is_compiling():  # which differentiates once
-            return _opaque_undo(grad, *ctx.saved_tensors, *ctx.plan), None, None, None
-        return _Undo.apply(grad, *ctx.saved_tensors, ctx.plan), None, None, None
+            undone = _opaque_undo(grad, *ctx.saved_tensors, *ctx.plan)
+        else:
+            undone = _Undo.apply(grad, *ctx.saved_tensors, ctx.plan)
+        return undone, None, None, None, None, None
 
 
 class _Undo(torch.autograd.Function):
     """That gradient. Its own is the permutation once more, and from there on PyTorch's."""
 
     @staticmethod
-    def forward(ctx, grad, trace, plan):
+    def forward(ctx, grad, trace, moves, beside, plan):
         ctx.save_for_backward(trace)
         ctx.plan = plan
-        return _undo(grad, trace, *plan)
+        return _undo(grad, trace, moves, beside, *plan)
 
     @staticmethod
     def backward(ctx, x):
         trace = _as_torch_keeps_it(*ctx.saved_tensors, ctx.plan, x.shape[1])
-        return permute_by_trace(x, trace, None, ctx.plan, False), None, None
+        return permute_by_trace(x, trace, None, ctx.plan, False), None, None, None, None
 
 
-def _permute(x, steps, group_size, aligned, descending, traced):
+def _permute(x, moves, beside, steps, group_size, aligned, descending, traced):
     plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
+    tables = _given(moves, beside) or tables_for(x, plan)
     with torch.cuda.device_of(x):
         if group_size == 1:
-            return shift(x, _reads(x, steps)), None
+            return shift(x, reads_with(tables, x, plan)), None
         if plan.in_pairs(x.shape[1]):
-            reads = None if steps is None else _reads(x, steps)
-            return order_pairs(x, reads, aligned=aligned, traced=traced)
-        turn = None if descending is None else table(tuple(descending), torch.int8, x.device)
-        options = dict(descending=turn, aligned=aligned, traced=traced)
-        return sort_groups(x, _steps(x, steps), group_size, **options)
+            return order_pairs(x, reads_with(tables, x, plan), aligned=aligned, traced=traced)
+        options = dict(descending=tables.beside, aligned=aligned, traced=traced)
+        return sort_groups(x, tables.moves, group_size, **options)
 
 
-def _undo(grad, trace, steps, group_size, aligned, descending):
+def _undo(grad, trace, moves, beside, steps, group_size, aligned, descending):
     plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
+    tables = _given(moves, beside) or tables_for(grad, plan, back=True)
     with torch.cuda.device_of(grad):
         if group_size == 1:
-            return shift(grad, _reads(grad, steps, back=True))
+            return shift(grad, reads_with(tables, grad, plan, back=True))
         if plan.in_pairs(grad.shape[1]):
-            return undo_pairs(grad, trace, _reads(grad, steps or (0,) * grad.shape[2], back=True))
-        return put_back(grad, trace, _steps(grad, steps), group_size)
+            return undo_pairs(grad, trace, reads_with(tables, grad, plan, back=True))
+        return put_back(grad, trace, tables.moves, group_size)
+
+
+def _given(moves, beside):
+    return None if moves is None and beside is None else Tables(moves, beside)
 
 
 def _as_torch_keeps_it(trace, plan, tokens):
@@ -101,18 +114,20 @@ def _as_torch_keeps_it(trace, plan, tokens):
 @torch.library.custom_op("keras_permix::permute_by_triton", mutates_args=())
 def _opaque_permute(
     x: torch.Tensor,
+    moves: torch.Tensor | None,
+    beside: torch.Tensor | None,
     steps: Sequence[int] | None,
     group_size: int,
     aligned: bool,
     descending: Sequence[bool] | None,
     traced: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out, trace = _permute(x, steps, group_size, aligned, descending, traced)
+    out, trace = _permute(x, moves, beside, steps, group_size, aligned, descending, traced)
     return out, x.new_empty(0) if trace is None else trace
 
 
 @_opaque_permute.register_fake
-def _(x, steps, group_size, aligned, descending, traced):
+def _(x, moves, beside, steps, group_size, aligned, descending, traced):
     if group_size == 1 or not traced:
         trace = x.new_empty(0)
     elif Plan(steps, group_size, aligned, descending).in_pairs(x.shape[1]):
@@ -126,26 +141,16 @@ def _(x, steps, group_size, aligned, descending, traced):
 def _opaque_undo(
     grad: torch.Tensor,
     trace: torch.Tensor,
+    moves: torch.Tensor | None,
+    beside: torch.Tensor | None,
     steps: Sequence[int] | None,
     group_size: int,
     aligned: bool,
     descending: Sequence[bool] | None,
 ) -> torch.Tensor:
-    return _undo(grad, trace, steps, group_size, aligned, descending)
+    return _undo(grad, trace, moves, beside, steps, group_size, aligned, descending)
 
 
 @_opaque_undo.register_fake
 def _(grad, *options):
     return torch.empty_like(grad, memory_format=torch.contiguous_format)
-
-
-def _steps(x, steps):
-    """The steps from 0 to tokens - 1, on the device of `x`."""
-    if steps is None:
-        return None
-    return table(tuple(step % x.shape[1] for step in steps), torch.int32, x.device)
-
-
-def _reads(x, steps, back=False):
-    """What those of `x`, shifted, or of its gradient, shifted back, are read from."""
-    return reads_for(tuple(steps), x.shape[1], x.element_size(), x.device, back)

@@ -1,11 +1,19 @@
-"""What is known of steps before a kernel starts, on the device where it will read them."""
+"""What is known of steps before a kernel starts, on the device where it will read them.
+
+What `torch.compile` makes is given its tables, like weights. A tensor that it made by itself, while
+a CUDA graph is recorded, would lie in the memory of that graph, and not outlive it.
+"""
 
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from keras_permix.ops.backend.windows import Window, window_for
+
+HELD = SimpleNamespace()  # the tables that compiled programs are given, as attributes
 
 
 class Reads(NamedTuple):
@@ -16,17 +24,77 @@ class Reads(NamedTuple):
     starts: Any = None  # (tiles of channels,), int32, where the window is an arc
 
 
+class Tables(NamedTuple):
+    """The tensors that the kernels of a plan read beside values, or None."""
+
+    moves: Any = None  # (channels,), int32 from 0 to tokens - 1: offsets of `Reads`; steps of sorts
+    beside: Any = None  # starts of `Reads`; of sorts (channels,), int8, 1 for those to turn
+
+
+def given_tables(x, plan, back=False):
+    """The tables of a call that is being compiled for a known number of tokens; of others none."""
+    if not torch.compiler.is_compiling() or not has_static_value(x.shape[1]):
+        return Tables()
+    tables = getattr(HELD, _held(*_call(x, plan, back)))
+    return Tables(tables.moves, tables.beside)
+
+
+def tables_for(x, plan, back=False):
+    """The tables for `x` of a plan that `Plan.at` has made, or those of its inverse."""
+    return _tables(*_call(x, plan, back))
+
+
+def reads_with(tables, x, plan, back=False):
+    """What a shift of `x`, or its inverse, reads by its tables; None where it does not shift."""
+    if tables.moves is None:
+        return None
+    steps = tuple(plan.steps or (0,) * x.shape[2])
+    return Reads(_known(steps, x.shape[1], x.element_size(), back)[1], *tables)
+
+
+def _call(x, plan, back):
+    steps = None if plan.steps is None else tuple(plan.steps)
+    turns = None if plan.descending is None or back else tuple(plan.descending)
+    sorts = plan.group_size > 1 and not plan.in_pairs(x.shape[1])
+    return steps, turns, sorts, back, *x.shape[1:], x.element_size(), x.device
+
+
+@torch.compiler.assume_constant_result
+def _held(*call):
+    """Under which name `HELD` has the tables: asked when a program is written, not when it runs."""
+    tables, held = _tables(*call), vars(HELD)
+    names = [name for name, other in held.items() if other is tables]
+    if names:
+        return names[0]
+    for tensor in tables:
+        if tensor is not None:
+            torch._dynamo.mark_static_address(tensor)
+    name = f"tables_{len(held)}"
+    held[name] = tables
+    return name
+
+
 @lru_cache(maxsize=256)
-def reads_for(steps, tokens, itemsize, device, back=False):
-    """What a shift by `steps`, a tuple, reads; or its inverse, if it leads back."""
+def _tables(steps, turns, sorts, back, tokens, channels, itemsize, device):
+    if sorts:
+        return Tables(_table(steps, torch.int32, device), _table(turns, torch.int8, device))
+    if steps is None and not back:
+        return Tables()
+    reads, window = _known(steps or (0,) * channels, tokens, itemsize, back)
+    starts = window.starts or None
+    return Tables(_table(reads, torch.int32, device), _table(starts, torch.int32, device))
+
+
+@lru_cache(maxsize=256)
+def _known(steps, tokens, itemsize, back):
+    """How many tokens further on channels read, shifted by `steps`, or back, and the window."""
     reads = tuple((step if back else -step) % tokens for step in steps)
-    window = window_for(reads, tokens, itemsize)
-    starts = table(window.starts, torch.int32, device) if window.starts else None
-    return Reads(window, table(reads, torch.int32, device), starts)
+    return reads, window_for(reads, tokens, itemsize)
 
 
-@lru_cache(maxsize=256)
-def table(values, dtype, device):
-    """A tuple of integers as a tensor."""
+def _table(values, dtype, device):
+    """A tuple of integers as a tensor; None of None."""
+    if values is None:
+        return None
     with torch.inference_mode(False):
         return torch.tensor(values, dtype=dtype, device=device)
