@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 STEPS = tuple(range(48))
-GROUPS = (4, 64, 256, 1024, 4096)
+GROUPS = (4, 64, 256, 1024, 2048, 4096)
 DTYPES = ("float32", "bfloat16")  # float16 and bfloat16 are the same integers
 # The limits of two chips, as NVIDIA's data sheets have them.
 LIMITS = {
@@ -46,7 +46,8 @@ def cases():
         yield f"pairs of {tokens}", "csp", dict(steps=STEPS, group_size=2), tokens
     for size in GROUPS:
         yield f"groups of {size}", "csp", dict(steps=STEPS, group_size=size), 2 * size
-    yield "no power of two", "group_sort", dict(group_size=196), 196
+    for tokens in (196, 4095):
+        yield f"no power of two, {tokens}", "group_sort", dict(group_size=tokens), tokens
     yield "aligned", "csp", dict(steps=STEPS, group_size=49, align="reference"), 196
     yield "downwards", "slice_sort", dict(descending=True), 256
 
