@@ -129,7 +129,7 @@ $(TEST)/.installed: pyproject.toml
 	@echo "$(TEST) 3/4: installing $(TENSORFLOW) (a minute or more)"
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what tests, site and release need (a minute or more)"
-	@$(TEST)/$(PIP) --editable ".[jax,test,site]" build twine
+	@$(TEST)/$(PIP) --editable ".[jax,test,site,release]"
 	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB)
 	@touch $@
 

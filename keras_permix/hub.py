@@ -39,10 +39,9 @@ from keras_permix.zoo.registry import MODELS
 __all__ = ["PermixBackbone", "PermixImageClassifier"]
 
 PACKAGE = "keras_permix>"
-# Dense layers of the mixers: to values, to queries, keys and values, and back. A model without them
-# mixes by the MLPs of its blocks.
+# Dense layers of the mixers: to values, to queries, keys and values, and back; and those of MLPs.
 PROJECTIONS = ("value", "qkv", "query", "key", "output")
-OF_MLPS = ("mlp_", "token_", "channel_")
+OF_MLPS = ("mlp_in", "mlp_out", "token_in", "token_out", "channel_in", "channel_out")
 
 
 class _Whole:
@@ -95,7 +94,7 @@ class PermixBackbone(Backbone):
     def default_lora_layer_names(self) -> list[str]:
         """Names of the layers to which `enable_lora` adds: the projections of the mixers.
 
-        Where there are none, since MLPs mix, those of these.
+        Where a model has none, those of its MLPs.
         """
         names = {x.name for x in self._flatten_layers() if hasattr(x, "enable_lora")}
         mlps = sorted(name for name in names if name.startswith(OF_MLPS))

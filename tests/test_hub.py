@@ -86,14 +86,24 @@ def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
 
 @needs_hub
 @pytest.mark.once
-@pytest.mark.parametrize("name", ["ButterflyMixer", "MLPMixer", "PatchOnlyMLPMixer"])
-def test_where_mlps_mix_they_get_lora(models, name, tmp_path):
-    tiny(name).save_to_preset(tmp_path / "preset")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("ButterflyMixer", {}),
+        ("MLPMixer", {}),
+        ("PatchOnlyMLPMixer", {}),
+        ("SimpleTRON", dict(mixer="fourier")),
+    ],
+)
+def test_without_projections_mlps_get_lora(models, name, arguments, tmp_path):
+    tiny(name, **arguments).save_to_preset(tmp_path / "preset")
     backbone = models.Backbone.from_preset(str(tmp_path / "preset"))
     layers = [x for x in backbone._flatten_layers() if hasattr(x, "lora_enabled")]
     backbone.enable_lora(2)
     trained = {x.name for x in layers if x.lora_enabled}
-    assert trained and {x.name for x in layers} - trained <= {"projection"}
+    others = {x.name for x in layers} - trained
+    assert trained and others <= {"projection", "token_embedding", "type_embedding"}
+    assert all("_in" in name or "_out" in name for name in trained)
 
 
 @needs_hub

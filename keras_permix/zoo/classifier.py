@@ -22,7 +22,8 @@ class Classifier(ZooModel):
         """Name the most probable classes.
 
         Args:
-            inputs: What the model takes, a batch of it; or a list of images, each of its own size.
+            inputs: What the model takes, a batch of it; of images also a list of arrays `(rows,
+                columns, channels)`, each of its own size.
             top: Number of classes to name.
 
         Returns:

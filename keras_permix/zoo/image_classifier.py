@@ -23,7 +23,8 @@ class ImageClassifier(Classifier):
         """Those of a batch, or of a list of images, of which runs of one size go together."""
         if not _are_single_images(inputs):
             return super()._logits(inputs)
-        runs = [np.stack(list(run)) for _, run in itertools.groupby(inputs, np.shape)]
+        runs = itertools.groupby(inputs, lambda image: (image.shape, image.dtype))
+        runs = [np.stack(list(run)) for _, run in runs]
         return np.concatenate([super(ImageClassifier, self)._logits(run) for run in runs])
 
     def make_inputs(self, seed: int, batch: int) -> Any:

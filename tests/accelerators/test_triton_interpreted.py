@@ -1,6 +1,7 @@
 """Triton's kernels in Triton's interpreter: their logic, against the oracle. No speed, no GPU."""
 
 import importlib.util
+import itertools
 import os
 from dataclasses import replace
 
@@ -108,11 +109,13 @@ def test_compiled_calls_are_given_their_tables(case, monkeypatch):
     ("op", "arguments"),
     [("csp", dict(steps=(0, 1, 5), group_size=2)), ("group_sort", {}), ("slice_sort", {})],
 )
-def test_compiled_for_any_number_of_tokens(op, arguments):
+def test_compiled_for_any_number_of_tokens(op, arguments, triton_launches):
     import torch
 
     torch.compiler.reset()
-    call = torch.compile(lambda x: getattr(ops, op)(x, **arguments), dynamic=True, **AHEAD)
+    call = torch.compile(
+        lambda x: getattr(ops, op)(x, **arguments), dynamic=True, fullgraph=True, **AHEAD
+    )
     for tokens in (6, 8, 12):
         x = np.random.default_rng(tokens).normal(size=(2, tokens, 3)).astype("float32")
         sources = getattr(oracle, op)(x, **arguments)
@@ -120,6 +123,46 @@ def test_compiled_for_any_number_of_tokens(op, arguments):
         np.testing.assert_array_equal(to_numpy(value), oracle.values(x, sources))
         expected = oracle.gradient(2 * oracle.values(x, sources), sources)
         np.testing.assert_array_equal(to_numpy(gradient), expected)
+    assert len(triton_launches) >= 6
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("group_size", [2, 3])
+def test_compiled_for_any_number_of_channels(group_size, triton_launches):
+    import torch
+
+    torch.compiler.reset()
+    call = torch.compile(lambda x: ops.group_sort(x, group_size), fullgraph=True, **AHEAD)
+    for channels in (3, 4, 5):
+        x = np.random.default_rng(channels).normal(size=(2, 6, channels)).astype("float32")
+        expected = np.sort(x.reshape(2, -1, group_size, channels), axis=2).reshape(x.shape)
+        value, _ = _value_and_gradient(call, torch.tensor(x, requires_grad=True))
+        np.testing.assert_array_equal(to_numpy(value), expected)
+    assert len(triton_launches) >= 6
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tables_are_found_in_another_process(case):
+    """By the name that a saved program knows them by, and no others by that name."""
+    import torch
+
+    from keras_permix.ops.backend.plan import Plan
+    from keras_permix.ops.backend.torch.triton import tables
+
+    _, shape, arguments, _ = CASES[case]
+    x, steps = torch.zeros(shape), arguments.get("steps")
+    for size, back in itertools.product((1, 2, shape[1]), (False, True)):
+        plan = Plan(steps, size).at(shape[1])
+        name = tables._held(*tables._call(x, plan, back))
+        expected = tables.tables_for(x, plan, back)
+        vars(tables.HELD).clear()
+        tables._tables.cache_clear()
+        for found, wanted in zip(getattr(tables.HELD, name), expected, strict=True):
+            assert found is wanted is None or torch.equal(found, wanted)
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(tables.HELD, "nothing")  # noqa: B009
 
 
 def _value_and_gradient(call, x):

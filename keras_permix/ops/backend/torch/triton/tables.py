@@ -1,19 +1,18 @@
 """What is known of steps before a kernel starts, on the device where it will read them.
 
 What `torch.compile` makes is given its tables, like weights. A tensor that it made by itself, while
-a CUDA graph is recorded, would lie in the memory of that graph, and not outlive it.
+a CUDA graph is recorded, would lie in the memory of that graph, and not outlive it. Only a program
+for any number of tokens makes its tables when it runs.
 """
 
+import ast
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from keras_permix.ops.backend.windows import Window, window_for
-
-HELD = SimpleNamespace()  # the tables that compiled programs are given, as attributes
 
 
 class Reads(NamedTuple):
@@ -32,8 +31,9 @@ class Tables(NamedTuple):
 
 
 def given_tables(x, plan, back=False):
-    """The tables of a call that is being compiled for a known number of tokens; of others none."""
-    if not torch.compiler.is_compiling() or not has_static_value(x.shape[1]):
+    """The tables of a call that is being compiled for one size of sample; of others none."""
+    known = has_static_value(x.shape[1]) and has_static_value(x.shape[2])
+    if not known or not torch.compiler.is_compiling():
         return Tables()
     tables = getattr(HELD, _held(*_call(x, plan, back)))
     return Tables(tables.moves, tables.beside)
@@ -53,24 +53,39 @@ def reads_with(tables, x, plan, back=False):
 
 
 def _call(x, plan, back):
+    sorts = plan.group_size > 1 and not plan.in_pairs(x.shape[1])
     steps = None if plan.steps is None else tuple(plan.steps)
     turns = None if plan.descending is None or back else tuple(plan.descending)
-    sorts = plan.group_size > 1 and not plan.in_pairs(x.shape[1])
     return steps, turns, sorts, back, *x.shape[1:], x.element_size(), x.device
+
+
+class _Held:
+    """The tables of compiled programs, as attributes whose names tell the call that they are for.
+
+    So a program that was saved has its tables in another process, where they are made when first
+    it asks for them.
+    """
+
+    def __getattr__(self, name):
+        if not name.startswith("("):
+            raise AttributeError(name)
+        *call, device = ast.literal_eval(name)
+        tables = _tables(*call, torch.device(device))
+        for tensor in tables:
+            if tensor is not None:
+                torch._dynamo.mark_static_address(tensor)
+        return vars(self).setdefault(name, tables)
+
+
+HELD = _Held()
 
 
 @torch.compiler.assume_constant_result
 def _held(*call):
-    """Under which name `HELD` has the tables: asked when a program is written, not when it runs."""
-    tables, held = _tables(*call), vars(HELD)
-    names = [name for name, other in held.items() if other is tables]
-    if names:
-        return names[0]
-    for tensor in tables:
-        if tensor is not None:
-            torch._dynamo.mark_static_address(tensor)
-    name = f"tables_{len(held)}"
-    held[name] = tables
+    """The name of tables that `HELD` has: asked when a program is written, not when it runs."""
+    *call, device = call
+    name = repr((*call, str(device)))
+    getattr(HELD, name)  # makes them, where PyTorch's compiler does not see it
     return name
 
 
