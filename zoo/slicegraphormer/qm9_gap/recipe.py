@@ -2,6 +2,8 @@
 
     permix train slicegraphormer/qm9_gap
 
+With AdamW at 1e-3, without averaging, it had 0.1535 eV after as many epochs.
+
 Its twin `graphormer/qm9_gap` attends with queries and keys, and changes nothing else.
 """
 
@@ -18,10 +20,19 @@ model = dict(
     std=1.29,
 )
 data = dict(name="qm9", labels=("gap",), hops=5)
-optimizer = dict(name="adamw", learning_rate=1e-3, weight_decay=0.01, global_clipnorm=5.0)
+optimizer = dict(
+    name="muon",
+    learning_rate=4e-3,
+    adam_lr_ratio=0.25,
+    weight_decay=0.01,
+    adam_weight_decay=0.01,
+    global_clipnorm=5.0,
+    exclude_layers=["head"],
+)
 schedule = dict(name="cosine", warmup_epochs=1)
 batch_size = 128
 epochs = 16
+ema = 0.998
 seed = 0
 precision = "float32"
 validation_samples = 2000
