@@ -87,7 +87,7 @@ def settings():
         settings = json.loads(path.read_text(encoding="utf-8"))
         if not (isinstance(settings, dict) and isinstance(settings.get("backend", ""), str)):
             raise ValueError(str(settings)[:200])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
         raise ValueError(

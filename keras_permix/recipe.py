@@ -82,8 +82,8 @@ def find_recipe(recipe: StrPath) -> Path:
     close = difflib.get_close_matches(str(recipe), list_recipes(), n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise ValueError(
-        "`recipe` must be the path of a recipe or of a folder of images, or a name as "
-        f"`list_recipes()` and `permix list` give them.{hint} Received: {str(recipe)!r}"
+        "`recipe` must be the path of a recipe or of a folder of images, or the name of a recipe, "
+        f"which presets with random weights have none of.{hint} Received: {str(recipe)!r}"
     )
 
 

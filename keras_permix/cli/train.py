@@ -34,7 +34,9 @@ def add_parser(subparsers):
     parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
     add_data_dir(parser)
     parser.add_argument(
-        "--smoke", action="store_true", help="two short epochs of generated data of that shape"
+        "--smoke",
+        action="store_true",
+        help="two short epochs of generated data of that shape, or of a few images of your own",
     )
     parser.add_argument(
         "--distribute", choices=("data", "model", "auto"),

@@ -18,6 +18,7 @@ from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
 
 SMOKE_SAMPLES = 32
+OF_ONES_OWN = ("folder", "csv")  # sources of images
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -61,21 +62,26 @@ def check_data(recipe: dict[str, Any]) -> None:
 def load_dataset(
     task: Task, recipe: dict[str, Any], data_dir: StrPath | None = None, smoke: bool = False
 ) -> Dataset:
-    """The data of a recipe, or for a smoke run as few as try it out, which are made up.
+    """The data of a recipe, or for a smoke run as few as try it out.
+
+    These are made up, but for images of one's own, which may be what fails.
 
     Args:
         task: The task of the recipe's model.
         recipe: A dict as `load_recipe` gives it.
         data_dir: Folder with data files.
-        smoke: Whether to make data up.
+        smoke: Whether for a smoke run.
 
     Raises:
         OSError: for data that is not to be had.
     """
-    if smoke:
+    if smoke and recipe["data"].get("source") not in OF_ONES_OWN:
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe["seed"])
     else:
         dataset = task.load(recipe["data"], data_dir, seed=recipe["seed"])
+    if smoke:
+        train = some(dataset.train, SMOKE_SAMPLES)
+        dataset = replace(dataset, train=train, test=some(dataset.test, SMOKE_SAMPLES // 4))
     return replace(dataset, test=some(dataset.test, recipe["test_samples"]))
 
 

@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_permix.checks import check_floats, check_integer
@@ -23,6 +24,7 @@ class ImageClassifier(Classifier):
         """Those of a batch, or of a list of images, of which runs of one size go together."""
         if not _are_single_images(inputs):
             return super()._logits(inputs)
+        inputs = [keras.ops.convert_to_numpy(image) for image in inputs]
         runs = itertools.groupby(inputs, lambda image: (image.shape, image.dtype))
         runs = [np.stack(list(run)) for _, run in runs]
         return np.concatenate([super(ImageClassifier, self)._logits(run) for run in runs])
@@ -38,7 +40,8 @@ def _are_single_images(inputs):
     return (
         isinstance(inputs, list | tuple)
         and len(inputs) > 0
-        and all(isinstance(image, np.ndarray) and image.ndim == 3 for image in inputs)
+        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
+        and all(len(image.shape) == 3 for image in inputs)
     )
 
 

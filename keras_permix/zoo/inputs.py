@@ -5,6 +5,7 @@ import functools
 import inspect
 import itertools
 import numbers
+import os
 import types
 import warnings
 from typing import Any
@@ -102,7 +103,7 @@ def _refuse_encoded(x, takes_images):
     """Refuse what holds an image or a text but is neither an array nor a str."""
     for leaf in keras.tree.flatten(x):
         kind = f"{type(leaf).__module__}.{type(leaf).__name__}"
-        if isinstance(leaf, bytes | bytearray) or kind.startswith("PIL."):
+        if isinstance(leaf, bytes | bytearray | os.PathLike) or kind.startswith("PIL."):
             way = (
                 "`numpy.asarray` makes one of a picture, `keras_permix.data.read_image` of its "
                 "file, and `image[None]` a batch of one"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -428,6 +429,15 @@ def test_a_run_does_not_lie_among_its_images(out, tmp_path):
     with pytest.raises(ValueError, match="must lie outside the folder of images .*/pets$"):
         train(recipe, data_dir=tmp_path, out=tmp_path / out)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_smoke_run_looks_at_the_images(tmp_path):
+    recipe = write(tmp_path)
+    done = train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "run", verbose=0)
+    assert done.model.labels == ("cats", "dogs") and set(done.scores) == {"pets/test/top1"}
+    shutil.rmtree(tmp_path / "pets/dogs")
+    with pytest.raises(ValueError, match="two classes or more"):
+        train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
 
 
 @pytest.mark.parametrize(

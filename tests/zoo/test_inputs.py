@@ -1,6 +1,7 @@
 """Images of another range than 0–255 are noticed where they come in, and nothing else is."""
 
 import warnings
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -172,6 +173,7 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
             "`numpy.asarray` makes one of.* Received: x of PIL.Image.Image",
         ),
         ([Image.fromarray(IMAGES[0])], "Received: x of PIL.Image.Image"),
+        ([Path("cat.png")], "`keras_permix.data.read_image` of its file.* x of pathlib.PosixPath"),
         (IMAGES.tobytes(), "`keras_permix.data.read_image` of its file.* Received: x of bytes"),
         ("cat.png", "takes arrays of images, and no texts; `keras_permix.data.read_image`"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
@@ -191,7 +193,8 @@ def test_a_list_of_images_is_classified(compiled):
     """Each of its own size, as if it had come alone."""
     with pytest.raises(ValueError, match=r"`numpy.stack` of several of one size. Received: .*, 3"):
         compiled.predict(list(IMAGES), verbose=0)
-    mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], IMAGES[0]]
+    tensor = keras.ops.convert_to_tensor(IMAGES[0])
+    mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
     alone = [compiled.classify(image[None])[0] for image in mixed]
     for found, wanted in zip(compiled.classify(mixed), alone, strict=True):
         assert [label for label, _ in found] == [label for label, _ in wanted]
