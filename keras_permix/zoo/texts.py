@@ -57,7 +57,8 @@ def make_encoder(model):
         if config["vocabulary_size"] != BYTE_TOKENS or joined:
             raise ValueError(
                 f"Texts need a `tokenizer`, or else a `vocabulary_size` of {BYTE_TOKENS}, which is "
-                "that of bytes, and pairs that are not joined. "
+                "that of bytes, and pairs that are not joined: from Python this model takes arrays "
+                "of token ids. "
                 f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
                 f"use_token_types={joined}, tokenizer=None"
             )

@@ -187,7 +187,7 @@ def test_every_method_takes_texts():
         (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
         (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),
         (dict(vocabulary_size=257, tokenizer=None, use_token_types=True), [("a", "b")],
-         "pairs that are not joined. Received: .*use_token_types=True"),
+         "pairs that are not joined: .* ids. Received: .*use_token_types=True"),
         (dict(vocabulary_size=7), ["a"], "must be that of the `tokenizer` or larger.*=7.* of 8"),
         (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers reads. Received"),
     ],
