@@ -27,7 +27,8 @@ class Run:
         recipe: Name (`"cspvit/cifar10"`) or path of a recipe, or a folder of images.
         option: One of the recipe's named options.
         overrides: Strings `"epochs=2"` that change values of the recipe.
-        smoke: Whether to only try it out: two short epochs of generated data.
+        smoke: Whether to only try it out: two short epochs of generated data, or of a few images
+            of one's own.
 
     Example:
 

@@ -71,7 +71,8 @@ def train(
         overrides: Strings that change values of the recipe: `["epochs=2", "model.width=64"]`.
         out: Folder of the run. `None`: `runs/` and the name of the preset.
         data_dir: Folder with data files.
-        smoke: Whether to only try it out: two short epochs of generated data.
+        smoke: Whether to only try it out: two short epochs of generated data, or of a few images
+            of one's own.
         verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
         callbacks: More Keras callbacks for `fit`.
         distribute: What is divided among several devices or processes: "data", each batch;
