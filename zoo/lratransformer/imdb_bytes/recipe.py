@@ -13,7 +13,7 @@ model = dict(
     max_length=1024,
     num_classes=2,
     width=64,
-    depth=4,
+    depth=2,
     mlp_dim=128,
     mixer=dict(name="butterfly_attention", num_heads=4, block_size=32),
     positions="learned",
@@ -33,7 +33,7 @@ optimizer = dict(
 )
 schedule = dict(name="cosine", warmup_epochs=1)
 batch_size = 32
-epochs = 8
+epochs = 6
 ema = 0.998
 seed = 0
 precision = "float32"
