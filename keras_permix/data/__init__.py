@@ -19,6 +19,7 @@ from keras_permix.data.lra.listops import (
     LISTOPS_VOCABULARY,
     encode_listops,
     generated_listops,
+    listops_tokenizer,
     load_listops,
 )
 from keras_permix.data.lra.pathfinder import generated_pathfinder, load_pathfinder
@@ -51,6 +52,7 @@ __all__ = [
     "generated_listops",
     "generated_pathfinder",
     "listed_images",
+    "listops_tokenizer",
     "load_graphs",
     "load_images",
     "load_listops",

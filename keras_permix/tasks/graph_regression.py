@@ -11,9 +11,11 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, load_graphs
+from keras_permix.data.graphs.flat import FlatGraphs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
+from keras_permix.data.graphs.smiles import ATOMIC_NUMBER
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.task import FILES, Task, check_options, check_set
 
@@ -66,14 +68,31 @@ class GraphRegression(Task):
         return {name: inputs[name] for name in self.model.input}, targets
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
-        """Mean and standard deviation of the training targets, in four digits."""
-        if not {"mean", "std"} <= self.config.keys():
-            return {}
+        """Mean and standard deviation of the training targets, in four digits, and their units."""
         targets = _targets(dataset.train)
         stds = targets.std(axis=0)
-        numbers = {"mean": targets.mean(axis=0), "std": np.where(stds > 0, stds, 1)}
-        rounded = {name: [float(f"{v:.4g}") for v in found] for name, found in numbers.items()}
-        return {name: found[0] if len(found) == 1 else found for name, found in rounded.items()}
+        columns = GRAPH_SETS.get(dataset.name, {})
+        scale: dict[str, list[Any]] = {
+            "mean": [float(f"{v:.4g}") for v in targets.mean(axis=0)],
+            "std": [float(f"{v:.4g}") for v in np.where(stds > 0, stds, 1)],
+            "units": [columns[label][2] if label in columns else "" for label in dataset.labels],
+        }
+        return {
+            name: values[0] if len(values) == 1 else values
+            for name, values in scale.items()
+            if name in self.config
+        }
+
+    def domain(self, dataset: Dataset) -> dict[str, Any]:
+        """Which elements and sizes the training molecules have, and those that a preset had."""
+        graphs = getattr(dataset.train[0], "graphs", None)
+        if "domain" not in self.config or not isinstance(graphs, FlatGraphs):
+            return {}
+        places, atoms = graphs.seen(ATOMIC_NUMBER)
+        before = self.config["domain"] or {"elements": [], "max_atoms": 0}
+        elements = {place + 1 for place in places} | set(before["elements"])
+        most = max(atoms, before["max_atoms"])
+        return {"domain": {"elements": sorted(elements), "max_atoms": most}}
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:
@@ -123,7 +142,12 @@ class GraphRegression(Task):
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
-        return [f"{value:.6g}  {label}" for value, label in zip(output, labels, strict=True)]
+        units = self.config.get("units", "")
+        units = [units] * len(output) if isinstance(units, str) else units
+        return [
+            f"{f'{value:.6g} {unit}'.rstrip()}  {label}"
+            for value, label, unit in zip(output, labels, units, strict=True)
+        ]
 
 
 def _targets(part):

@@ -135,6 +135,10 @@ class Task:
         """Arguments of a model that is to be trained on a data set, such as the targets' mean."""
         return {}
 
+    def domain(self, dataset: Dataset) -> dict[str, Any]:
+        """Arguments of a model that say which inputs it was trained on, to warn of others."""
+        return {}
+
     def loss(self, label_smoothing: float = 0.0) -> Any:
         """The Keras loss."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from keras_permix.data import (
     LISTOPS_VOCABULARY,
     Dataset,
     generated_listops,
+    listops_tokenizer,
     load_listops,
     load_texts,
 )
@@ -64,8 +65,9 @@ class TextClassification(Classification):
 
         Args:
             spec: A dict of the set's "name" and how it is read. "listops" are tokens of their own,
-                from the "source" "generated" (if none is named) or "files", and the rest goes to
-                `generated_listops` or `load_listops` of `keras_permix.data`. What is said of other
+                which a model without a tokenizer gets one for, from the "source" "generated" (if
+                none is named) or "files", and the rest goes to `generated_listops` or
+                `load_listops` of `keras_permix.data`. What is said of other
                 sets goes to `load_texts`; with `tokenizer="bpe"` a model without a tokenizer gets
                 one of as many sub-words as its `vocabulary_size`, made for the texts of the
                 training part.
@@ -86,6 +88,8 @@ class TextClassification(Classification):
                 f"ListOps need a `vocabulary_size` of {len(LISTOPS_VOCABULARY)} or more. "
                 f"Received: vocabulary_size={self.config['vocabulary_size']}"
             )
+        if self.model.tokenizer is None:
+            self.model.tokenizer = listops_tokenizer()
         if check_choice("source", source, tuple(LISTOPS)) == "files":
             return load_listops(self.config["max_length"], data_dir, **numbers)
         return generated_listops(self.config["max_length"], **numbers)

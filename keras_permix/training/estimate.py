@@ -1,4 +1,4 @@
-"""How long a run will take, said after its first steps."""
+"""How long a run will take, said after its first steps, and anew after its first epoch."""
 
 import time
 from typing import Any
@@ -10,15 +10,18 @@ MEASURED = 20  # looks, or what the first epoch has
 
 
 class Estimate(keras.callbacks.Callback):
-    """Print once how long the rest of `fit` will take.
+    """Print how long the rest of `fit` will take.
 
-    It comes after a callback that waits for the loss of each step, as `StopWhereNotFinite` does:
-    backends compute while Python goes on.
+    Once by the first steps, which are all that it counts; and once by the first epoch, with its
+    validation. It comes after a callback that waits for the loss of each step, as
+    `StopWhereNotFinite` does: backends compute while Python goes on.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._looks, self._said = 0, False
+        self._validation: float | None = None
+        self._is_first = True
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
@@ -28,26 +31,64 @@ class Estimate(keras.callbacks.Callback):
         step = self._epoch * self.params["steps"] + batch
         if self._looks <= SKIPPED:
             self._started, self._first = time.perf_counter(), step
-        last = batch + 1 == self.params["steps"] and self._looks > SKIPPED
+            return
+        self._seconds = (time.perf_counter() - self._started) / (step - self._first)
+        last = batch + 1 == self.params["steps"]
         if not self._said and (last or self._looks == SKIPPED + MEASURED):
-            seconds = (time.perf_counter() - self._started) / (step - self._first)
             epochs_left = self.params["epochs"] - self._epoch
             left = epochs_left * self.params["steps"] - (batch + 1)
             if left:  # A new line, since a progress bar may stand in this one.
-                print(f"\n{describe(left, seconds)}", flush=True)
+                print(f"\n{describe(left, self._seconds)}", flush=True)
             self._said = True
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._tested: list[float] = []
+
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._is_first:
+            self._tested.append(time.perf_counter())
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        left, tested = self.params["epochs"] - epoch - 1, getattr(self, "_tested", [])
+        if self._is_first and self._said and left and len(tested) > 1:
+            # The first batch was compiled for.
+            validation = (tested[-1] - tested[0]) * len(tested) / (len(tested) - 1)
+            seconds = self.params["steps"] * self._seconds + validation
+            print(f"{describe_epochs(left, seconds)}", flush=True)
+        self._is_first = False
 
 
 def describe(steps: int, seconds: float) -> str:
-    """The rest of a run in words.
+    """The rest of a run in words, by its steps.
 
     Example:
 
     >>> from keras_permix.training.estimate import describe
     >>> describe(11_700, 0.65)
-    'About 2 h 6 min to come: 11,700 steps of 0.65 s, validation not counted.'
+    'About 2 h 6 min to come: 11,700 steps of 0.65 s; to compile and to validate is not counted.'
     """
-    minutes, rest = divmod(round(steps * seconds), 60)
+    return (
+        f"About {_words(steps * seconds)} to come: {steps:,} steps of {seconds:.3g} s; "
+        "to compile and to validate is not counted."
+    )
+
+
+def describe_epochs(epochs: int, seconds: float) -> str:
+    """The rest of a run in words, by its epochs.
+
+    Example:
+
+    >>> from keras_permix.training.estimate import describe_epochs
+    >>> describe_epochs(9, 290)
+    'About 43 min to come: 9 epochs of 4 min, validation counted.'
+    """
+    return (
+        f"About {_words(epochs * seconds)} to come: {epochs:,} epochs of {_words(seconds)}, "
+        "validation counted."
+    )
+
+
+def _words(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    words = f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
-    return f"About {words} to come: {steps:,} steps of {seconds:.3g} s, validation not counted."
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"

@@ -156,9 +156,9 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
 
 
 def fit_scale(model: Model, recipe: dict[str, Any], dataset: Dataset) -> Model:
-    """The model in the scale of its data, where it answers with numbers (`Task.scale`).
+    """The model in the scale and domain of its data (`Task.scale`, `Task.domain`).
 
-    What the recipe says stays, and what a preset says, if the targets are the preset's own.
+    What the recipe says stays, and the scale of a preset, if the targets are the preset's own.
 
     Args:
         model: The model of the recipe, fresh from `make_model`.
@@ -169,12 +169,15 @@ def fit_scale(model: Model, recipe: dict[str, Any], dataset: Dataset) -> Model:
         The model, or one like it with the same weights.
     """
     names = tuple(dataset.labels)
-    if len(names) != model.output_shape[-1] or recipe["init"] and names == model.labels:
+    if len(names) != model.output_shape[-1]:
         return model
-    found = {k: v for k, v in task_of(model).scale(dataset).items() if k not in recipe["model"]}
+    task, same = task_of(model), recipe["init"] and names == model.labels
+    found = {**task.domain(dataset), **({} if same else task.scale(dataset))}
+    config = model.get_config()
+    found = {k: v for k, v in found.items() if k not in recipe["model"] and v != config[k]}
     if not found:
         return model
-    scaled = type(model).from_config({**model.get_config(), **found})
+    scaled = type(model).from_config({**config, **found})
     scaled.set_weights(model.get_weights())
     transfer_trainable(model, scaled, new_head=False)
     return scaled

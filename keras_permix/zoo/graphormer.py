@@ -1,5 +1,6 @@
 """Graphormer: a Transformer on graphs, which attends or sorts."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
@@ -8,9 +9,22 @@ import keras
 import numpy as np
 
 from keras_permix._typing import MixerSpecs
-from keras_permix.checks import check_choice, check_floats, check_integer, check_named, check_rate
+from keras_permix.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_named,
+    check_names,
+    check_rate,
+)
 from keras_permix.data.graphs.preprocess import batch_graphs
-from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
+from keras_permix.data.graphs.smiles import (
+    ATOM_FEATURES,
+    ATOMIC_NUMBER,
+    BOND_FEATURES,
+    element_symbols,
+    from_smiles,
+)
 from keras_permix.layers.graph.graph_embedding import GraphEmbedding
 from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
@@ -59,6 +73,11 @@ class Graphormer(ZooModel):
         input_dropout: Rate of the dropout on the embedded nodes.
         mean, std: Of the targets that the model is trained on: it predicts `mean + std * output`
             and so in their units. Numbers, or one for each target.
+        units: What these units are called, such as "eV", for people to read: a str, or one for
+            each target.
+        domain: The molecules that the model was trained on, a dict of `"elements"`, their atomic
+            numbers, and `"max_atoms"`, the most atoms of any, as a SMILES writes them. Others warn
+            where SMILES are read. `None`: none do.
         keep_unused_params: Hold 128 matrices of hops, as the released model does; parameter
             counts of the papers include them.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
@@ -100,6 +119,8 @@ class Graphormer(ZooModel):
         input_dropout: float = 0.1,
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
+        units: str | Sequence[str] = "",
+        domain: dict[str, Any] | None = None,
         keep_unused_params: bool = False,
         dtype: Any = None,
         **kwargs: Any,
@@ -123,6 +144,8 @@ class Graphormer(ZooModel):
             "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
+            "units": _check_units(units, targets),
+            "domain": _check_domain(domain),
             "keep_unused_params": keep_unused_params,
         }
         _check_config(config)
@@ -133,9 +156,9 @@ class Graphormer(ZooModel):
 
     @classmethod
     def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Another number of targets has no mean and deviation yet, unless they are given."""
+        """Another number of targets has no mean, deviation and units yet, unless given."""
         same = changes.get("targets", config["targets"]) == config["targets"]
-        return {} if same else {"mean": 0.0, "std": 1.0}
+        return {} if same else {"mean": 0.0, "std": 1.0, "units": ""}
 
     def call(
         self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
@@ -154,6 +177,8 @@ class Graphormer(ZooModel):
     def encode(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """What the model takes of molecules, written as SMILES; see `from_smiles` of the data.
 
+        Molecules outside of the model's `domain` warn.
+
         Raises:
             ValueError: if the model is of other features than molecules have.
         """
@@ -165,7 +190,26 @@ class Graphormer(ZooModel):
                 f"edge_features={config['edge_features']}"
             )
         smiles = check_texts(texts, paired=False, name="smiles")
-        return self._taken(from_smiles(smiles, hops=config["max_hops"]))
+        arrays = self._taken(from_smiles(smiles, hops=config["max_hops"]))
+        if config["domain"]:
+            self._warn_of_strangers(smiles, arrays["x"][..., ATOMIC_NUMBER], config["domain"])
+        return arrays
+
+    def _warn_of_strangers(self, smiles, atoms, domain):
+        """Warn of molecules whose `atoms`, `(molecules, nodes)`, are others than in training."""
+        real = atoms > 0
+        known = np.isin(atoms, 1 + np.array(domain["elements"])) | ~real  # 2 + the index
+        strange = np.flatnonzero(~known.all(1) | (real.sum(1) > domain["max_atoms"]))
+        if len(strange):
+            first = strange[0]
+            elements = element_symbols(np.unique(atoms[first][real[first]]) - 1)
+            warnings.warn(
+                f"{self.name} was trained on molecules of up to {domain['max_atoms']} atoms, of "
+                f"{element_symbols(domain['elements'])}, implied hydrogens aside: what it answers "
+                f"for others is a guess. Received: {len(strange)} of {len(smiles)} beyond that, "
+                f"such as {smiles[first][:60]!r} of {real[first].sum()} atoms, of {elements}",
+                stacklevel=3,
+            )
 
     def check_arrays(self, x: Any) -> None:
         check_graphs(x, self.input)
@@ -252,6 +296,32 @@ def _check_config(config):
         check_integer(key, config[key])
     if np.min(config["std"]) <= 0:
         raise ValueError(f"`std` must be positive. Received: std={config['std']}")
+
+
+def _check_units(units, targets):
+    if isinstance(units, str):
+        return units
+    names = list(units) if isinstance(units, list | tuple) else []
+    if len(names) != targets or not all(isinstance(unit, str) for unit in names):
+        raise ValueError(
+            "`units` must be a str, or one for each target. "
+            f"Received: units={units!r}, targets={targets}"
+        )
+    return names
+
+
+def _check_domain(domain):
+    if domain is None:
+        return None
+    try:
+        check_names("`domain`", domain, ("elements", "max_atoms"))
+        elements = [check_integer("elements", number) for number in domain["elements"]]
+        return {"elements": elements, "max_atoms": check_integer("max_atoms", domain["max_atoms"])}
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "`domain` must be None, or a dict of `elements`, a list of atomic numbers, and "
+            f"`max_atoms`. Received: domain={domain!r}"
+        ) from error
 
 
 def _per_target(argument, value, targets):

@@ -31,6 +31,8 @@ def test_listops(spec, sizes):
     inputs, targets = task.batches(data.train, 2, training=True)[0]
     assert inputs["tokens"].shape == (2, 64) and targets.shape == (2, 10)
     assert set(task.evaluate(data.validation, 2)) == {"accuracy"}
+    (tokens,) = task.read(["[MAX 2 9 [MIN 4 7 ] 0 ]"])["tokens"]
+    assert tokens[:11].tolist() == [12, 3, 10, 11, 5, 8, 15, 1, 15, 0, 0]
 
 
 @pytest.mark.parametrize(

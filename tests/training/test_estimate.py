@@ -21,3 +21,25 @@ def test_steps_are_counted_not_looks(between, monkeypatch, capsys):
         estimate.on_train_batch_end(batch)
     done = 22 * between
     assert f" {400 - done} steps of {1 / between:.3g} s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_validation_is_counted_after_an_epoch_and_compiling_is_not(batches, monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    estimate = Estimate()
+    estimate.set_params({"steps": 10, "epochs": 4})
+    for epoch in range(3):
+        estimate.on_epoch_begin(epoch)
+        for batch in range(10):
+            now[0] += 2 if epoch or batch > 1 else 50
+            estimate.on_train_batch_end(batch)
+        estimate.on_test_begin()
+        for batch in range(batches):
+            now[0] += 3 if batch else 70
+            estimate.on_test_batch_end(batch)
+        estimate.on_epoch_end(epoch)
+    steps, *epochs = capsys.readouterr().out.strip().splitlines()
+    assert steps.startswith("About 1 min to come: 30 steps of 2 s;")
+    said = ["About 1 min to come: 3 epochs of 32 s, validation counted."]
+    assert epochs == (said if batches > 1 else [])

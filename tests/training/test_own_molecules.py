@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from keras_permix.cli import main
+from keras_permix.data import Dataset, GraphSource
+from keras_permix.data.graphs.flat import flat_molecules
+from keras_permix.tasks import task_of
 from keras_permix.training import train
 from keras_permix.zoo import SliceGraphormer
 from tests.zoo.models import weights
@@ -41,6 +44,7 @@ def test_a_preset_takes_the_scale_of_other_targets(recipe):
     done = train(recipe, overrides=["optimizer.learning_rate=0.0"], out="run", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert (config["mean"], config["std"]) == (MEAN, STD)
+    assert config["domain"] == {"elements": [6, 7, 8], "max_atoms": 6}
     preset = SliceGraphormer.from_preset("test")
     for name, array in weights(preset).items():
         np.testing.assert_array_equal(weights(done.model)[name], array)
@@ -70,6 +74,24 @@ def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
     train(recipe, out="second", overrides=["init=first/preset"], verbose=0)
     config = SliceGraphormer.from_preset("second/preset").get_config()
     assert (config["mean"], config["std"]) == (1.5, 2.0)
+
+
+def test_molecules_of_the_preset_s_own_stay_known(recipe, tmp_path):
+    model = SliceGraphormer.from_preset("test", domain=dict(elements=[9], max_atoms=99))
+    model.save_to_preset("known")
+    train(recipe, out="run", overrides=["init=known"], verbose=0)
+    config = SliceGraphormer.from_preset("run/preset").get_config()
+    assert config["domain"] == {"elements": [6, 7, 8, 9], "max_atoms": 99}
+
+
+@pytest.mark.parametrize(
+    ("labels", "units"), [(("gap", "dipole"), ["eV", "D"]), (("gap",), "eV"), (("other",), "")]
+)
+def test_known_targets_have_units(labels, units):
+    task = task_of(SliceGraphormer.from_preset("test", targets=len(labels)))
+    source = GraphSource(flat_molecules("qm9", SMILES), TARGETS[:, : len(labels)])
+    scale = task.scale(Dataset("qm9", (source, None), (source, None), labels))
+    assert scale["units"] == units
 
 
 def test_a_preset_is_measured_on_another_file(recipe, capsys):

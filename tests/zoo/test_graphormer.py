@@ -142,6 +142,32 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
 
 
 @pytest.mark.once
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_molecules_unlike_those_of_the_training_warn():
+    model = tiny("SliceGraphormer", domain=dict(elements=[6, 8], max_atoms=4))
+    inside = ["CCO", "CCOC", "[H]C([H])O"]
+    known = model.predict(inside, verbose=0)
+    for smiles, said in (
+        ("CCN", "'CCN' of 3 atoms, of C, N$"),
+        ("CCCCO", "'CCCCO' of 5 atoms, of C, O$"),
+        ("*C", r"'\*C' of 2 atoms, of C, \*$"),
+    ):
+        with pytest.warns(UserWarning, match=f"up to 4 atoms, of C, O.* 1 of 4 .*{said}"):
+            values = model.predict([*inside, smiles], verbose=0)
+        assert_close(values[:3], known)
+    tiny("SliceGraphormer").predict(["[U]"], verbose=0)
+
+
+@pytest.mark.once
+def test_command_names_the_units(tmp_path, capsys):
+    for units, said in (("eV", ["eV"] * 3), (["eV", "", "bohr³"], ["eV", None, "bohr³"])):
+        tiny("SliceGraphormer", units=units).save_to_preset(tmp_path / "preset")
+        assert main(["predict", str(tmp_path / "preset"), "CCO"]) == 0
+        answers = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+        assert [words[1] if len(words) > 2 else None for words in answers] == said
+
+
+@pytest.mark.once
 def test_mean_and_std_give_the_units():
     plain = tiny("Graphormer", mean=0.0, std=1.0).predict(SMILES, verbose=0)
     both = tiny("Graphormer", mean=7, std=[1, 2, 3]).predict(SMILES, verbose=0)
@@ -150,10 +176,11 @@ def test_mean_and_std_give_the_units():
 
 @pytest.mark.once
 def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
-    tiny("Graphormer").save_to_preset(tmp_path / "preset")
+    tiny("Graphormer", units="eV").save_to_preset(tmp_path / "preset")
     same, other = (Graphormer.from_preset(tmp_path / "preset", targets=n) for n in (3, 5))
     assert same.get_config()["mean"] == [1.0, 2.0, 3.0]
     assert (other.get_config()["mean"], other.get_config()["std"]) == (0.0, 1.0)
+    assert (same.get_config()["units"], other.get_config()["units"]) == ("eV", "")
     for ours, theirs in zip(other.backbone.weights, same.backbone.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
     given = Graphormer.from_preset(tmp_path / "preset", targets=1, mean=4.0)
@@ -223,6 +250,12 @@ def test_other_inputs_are_refused():
         (dict(targets=2, mean=[1.0]), r"`mean` must hold one value per target.*\[1.0\]"),
         (dict(std=np.nan), "`std` must hold one value per target, and finite ones.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
+        (dict(units=5), "`units` must be a str, or one for each target. Received: units=5"),
+        (dict(units=["eV", "D"]), "`units` must be a str, or one for each target.*targets=1"),
+        (dict(domain=[6]), r"`domain` must be None, or a dict .*domain=\[6\]"),
+        (dict(domain=dict(elements=[6])), "`domain` must be None, or a dict .*max_atoms"),
+        (dict(domain=dict(elements=[0], max_atoms=9)), "`elements` must be a positive.*=0"),
+        (dict(domain=dict(atoms=9)), r"`domain` takes the arguments .*\['atoms'\]"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):

@@ -37,6 +37,14 @@ class FlatGraphs:
     def __len__(self) -> int:
         return len(self.chosen)
 
+    def seen(self, feature: int) -> tuple[list[int], int]:
+        """Which values a feature of nodes has in these graphs, and the most nodes of any."""
+        sizes = np.diff(self.ends[:, 0])
+        ours = np.zeros(len(sizes), bool)
+        ours[self.chosen] = True
+        values = np.unique(self.nodes[np.repeat(ours, sizes), feature])
+        return values.tolist(), int(sizes[ours].max(initial=0))
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice | np.ndarray):
             return self._some(index)

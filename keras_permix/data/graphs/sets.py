@@ -22,17 +22,17 @@ FILES = {
     "esol": tuple(Files(file, file) for file in ("esol.csv", "delaney-processed.csv")),
     "qm9": (Files("qm9.csv.xz", "qm9.csv.xz"),),
 }
-# set -> target -> the column of its file, and what that is multiplied by
+# set -> target -> the column of its file, what that is multiplied by, and the unit that this gives
 TARGETS = {
-    "esol": {"log_solubility": ("measured log solubility in mols per litre", 1.0)},
+    "esol": {"log_solubility": ("measured log solubility in mols per litre", 1.0, "log10(mol/l)")},
     "qm9": {
-        "gap": ("HOMO_LUMO_gap_au", HARTREE),
-        "homo": ("HOMO_au", HARTREE),
-        "lumo": ("LUMO_au", HARTREE),
-        "dipole": ("Dipole_debye", 1.0),
-        "polarizability": ("Polarizability_bohr3", 1.0),
+        "gap": ("HOMO_LUMO_gap_au", HARTREE, "eV"),
+        "homo": ("HOMO_au", HARTREE, "eV"),
+        "lumo": ("LUMO_au", HARTREE, "eV"),
+        "dipole": ("Dipole_debye", 1.0, "D"),
+        "polarizability": ("Polarizability_bohr3", 1.0, "bohr³"),
     },
-    **{name: {"gap": ("homolumogap", 1.0)} for name in FOLDERS},
+    **{name: {"gap": ("homolumogap", 1.0, "eV")} for name in FOLDERS},
 }
 
 
@@ -157,7 +157,8 @@ def load_graphs(
     is_split = own or name not in FILES
     rows = [*train, *test] if is_split else train
     graphs = _graphs(name, rows)
-    targets = [[_number(row, *columns.get(y, (y, 1.0))) for y in labels] for row in rows]
+    taken = [columns.get(y, (y, 1.0)) for y in labels]
+    targets = [[_number(row, *column[:2]) for column in taken] for row in rows]
     nodes = max(len(atoms) for atoms, _ in graphs)
     hops = hops or min(max(nodes - 1, 1), MAX_HOPS)
     count = len(rows)

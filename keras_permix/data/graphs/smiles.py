@@ -37,6 +37,7 @@ ATOM_FEATURES = (
     Feature("GetIsAromatic", (False, True)),
     Feature("IsInRing", (False, True)),
 )
+ATOMIC_NUMBER = 0  # its place among them; it counts from 1, and its index from 0
 BOND_FEATURES = (
     Feature("GetBondType", ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"), "BondType"),
     Feature(
@@ -164,6 +165,13 @@ def _indices(answers, features, chem):
         found = column[:, None] == np.array(known, "int16")
         columns.append(np.where(found.any(1), found.argmax(1), len(known)))
     return np.stack(columns, axis=1).astype("uint16")
+
+
+def element_symbols(numbers: Iterable[int]) -> str:
+    """The symbols of atomic numbers, with commas between them; "*" is no element."""
+    table = _rdkit()[0].GetPeriodicTable()
+    last = len(ATOM_FEATURES[ATOMIC_NUMBER].known)
+    return ", ".join(table.GetElementSymbol(int(n)) if n <= last else "*" for n in numbers)
 
 
 def _rdkit():

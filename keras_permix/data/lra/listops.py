@@ -54,6 +54,33 @@ def encode_listops(text: str) -> np.ndarray:
     return np.array([IDS[token] for token in tokens], "uint8")
 
 
+def listops_tokenizer() -> str:
+    """The text of a `tokenizer.json` that reads ListOps as `encode_listops` does.
+
+    Returns:
+        A str, for the `tokenizer` of a model or a `SubwordEncoder`.
+
+    Example:
+
+    >>> from keras_permix.data import SubwordEncoder, listops_tokenizer
+    >>> encode = SubwordEncoder(listops_tokenizer(), max_length=6)
+    >>> encode(["( ( ( [MAX 4 ) 3 ) ] )"], 6)["tokens"].tolist()
+    [[12, 5, 4, 15, 0, 0]]
+    """
+    parts: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": {"type": "Replace", "pattern": {"Regex": "[()]"}, "content": " "},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": IDS, "unk_token": "[UNK]"},  # which is no token
+    }
+    return json.dumps(parts, indent=2)
+
+
 def generated_listops(
     max_length: int,
     *,

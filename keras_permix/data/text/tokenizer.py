@@ -9,6 +9,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
 
 TOKENIZER_FILE = "tokenizer.json"
+FEW = 40  # tokens, which a message can list
 
 
 class SubwordEncoder:
@@ -52,7 +53,7 @@ class SubwordEncoder:
             self._tokenizer.enable_truncation(max_length)
         if not self.joined:
             return encode_texts(texts, max_length, self._ids)
-        found = self._tokenizer.encode_batch(texts)
+        found = self._encode(self._tokenizer.encode_batch, texts)
         types = pad_tokens([one.type_ids for one in found], max_length)["tokens"]
         return {**pad_tokens([one.ids for one in found], max_length), "token_types": types}
 
@@ -65,7 +66,18 @@ class SubwordEncoder:
         )
 
     def _ids(self, text):
-        return self._tokenizer.encode(text).ids
+        return self._encode(self._tokenizer.encode, text).ids
+
+    def _encode(self, method, texts):
+        try:
+            return method(texts)
+        except Exception as error:  # which is all that the library raises
+            known = sorted(self._tokenizer.get_vocab())
+            listed = f" {' '.join(known)}" if len(known) <= FEW else f" {len(known)} tokens"
+            raise ValueError(
+                f"Texts must be of what their `tokenizer` knows, which is{listed}. "
+                f"Received: {str(texts)[:60]!r} ({error})"
+            ) from error
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:

@@ -20,7 +20,7 @@ FITTED = {
     *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
-    *("keep_unused_params", "ragged", "fused"),
+    *("keep_unused_params", "ragged", "fused", "domain"),
 }
 SHOWN = 200  # characters of an argument in a warning
 
@@ -92,7 +92,7 @@ def _check_overrides(cls, config, overrides):
 
 def _warn_of_other_meaning(config, changed):
     """Say which arguments the weights were not trained with, though they fit."""
-    units = {"mean", "std"} if "targets" in config else set()  # of what a model answers
+    units = {"mean", "std", "units"} if "targets" in config else set()  # of what a model answers
     told = [
         key
         for key in changed

@@ -9,10 +9,12 @@ import pytest
 from keras_permix.data import (
     LISTOPS_VOCABULARY,
     Pipeline,
+    SubwordEncoder,
     TokenSource,
     cached,
     encode_listops,
     generated_listops,
+    listops_tokenizer,
     load_listops,
 )
 from keras_permix.data.lra import listops, rounds
@@ -202,6 +204,17 @@ def test_unknown_tokens():
         encode_listops("MIN 1 2 X")
     with pytest.raises(ValueError, match="must be of the tokens"):
         encode_listops("( )")
+
+
+def test_a_tokenizer_reads_the_same():
+    pytest.importorskip("tokenizers")
+    encode = SubwordEncoder(listops_tokenizer(), max_length=64)
+    texts = ["( ( ( [MAX 4 ) 3 ) ] )", "[SM 0 9 [MED 1 2 3 ] [MIN 5 6 ] ]", "7"]
+    arrays = encode(texts, 64)
+    for text, tokens, mask in zip(texts, arrays["tokens"], arrays["mask"], strict=True):
+        assert tokens[mask].tolist() == encode_listops(text).tolist()
+    with pytest.raises(ValueError, match=r"knows, which is 0 1 .*\[SM \]. Received: '\[SM 0 9\]'"):
+        encode(["[SM 0 9]"], 64)
 
 
 def test_a_version_gives_the_same_for_ever():
