@@ -1,5 +1,6 @@
 # make demo   the main job on JAX, in an environment of its own
-# make test   every test on JAX, TensorFlow and PyTorch, in an environment of its own
+# make test   the tests on JAX, TensorFlow and PyTorch, in an environment of its own; most take turns,
+#             each on one of the three; make test ARGS=--thorough runs them all on each
 # make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
 #             allows
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and

@@ -1,13 +1,15 @@
 """Run the test suite once for each Keras backend that is installed.
 
-    python -m tests [BACKEND …] [arguments of pytest …]
+    python -m tests [BACKEND …] [--thorough] [arguments of pytest …]
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
 core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n 0` keeps the tests
 in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`),
-run on the last of them, which starts soonest. Kernels are interpreted by
-`make test-accelerators` alone. On TensorFlow those that compile as users do have a run of their
-own. An `-m EXPRESSION` chooses in place of all this.
+run on the last of them, which starts soonest. Of the others, those that hold a backend to numbers
+(`pytest.mark.everywhere`) run on each, and the rest take turns: each runs on one backend, and at
+the next commit on the next. `--thorough` runs all of them on each, as a single backend does.
+Kernels are interpreted by `make test-accelerators` alone. On TensorFlow those that compile as users
+do have a run of their own. An `-m EXPRESSION` chooses in place of all this but the turns.
 """
 
 import importlib.util
@@ -22,6 +24,7 @@ from pathlib import Path
 BACKENDS = ("jax", "tensorflow", "torch")
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+TURN = "KERAS_PERMIX_TURN"  # which of the tests that take turns run: "0/3" is the first of three
 NO_TESTS = 5  # pytest's exit code where it was given none
 # TensorFlow reads XLA's flags once per process. With these it compiles in a third of the time.
 SOON = {
@@ -39,10 +42,15 @@ def main(arguments):
     if absent or not installed:
         print(f"tests: not installed: {', '.join(absent or BACKENDS)}", file=sys.stderr)
         return 2
-    arguments = [argument for argument in arguments if argument not in BACKENDS]
+    thorough = "--thorough" in arguments
+    arguments = [word for word in arguments if word not in (*BACKENDS, "--thorough")]
     *others, last = asked or installed
     chosen = dict.fromkeys(others, "not interpreted and not once") | {last: "not interpreted"}
-    results = {name: run_all(name, marks, arguments) for name, marks in chosen.items()}
+    turns = [{}] * len(chosen) if thorough else turns_of(len(chosen), commits())
+    results = {
+        name: run_all(name, marks, arguments, turn)
+        for (name, marks), turn in zip(chosen.items(), turns, strict=True)
+    }
     print()
     for name, (code, counts, seconds) in results.items():
         print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")
@@ -51,11 +59,27 @@ def main(arguments):
     return int(any(code for code, _, _ in results.values()))
 
 
-def run_all(backend, marks, arguments):
+def turns_of(backends, start):
+    """What says in the environment of each of so many backends whose turn it is there."""
+    return [{TURN: f"{(number + start) % backends}/{backends}"} for number in range(backends)]
+
+
+def commits():
+    """How many commits led here; 0 where git does not know."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return 0
+    return int(done.stdout or 0)
+
+
+def run_all(backend, marks, arguments, turn):
     """Run the tests on one backend. Returns the exit code, counts of outcomes, and seconds."""
-    runs = [({}, marks)]
+    runs = [(turn, marks)]
     if backend == "tensorflow" and "-m" not in arguments:
-        runs = [(SOON, f"{marks} and not as_users_do"), ({}, f"{marks} and as_users_do")]
+        soon = {**turn, **SOON}
+        runs = [(soon, f"{marks} and not as_users_do"), (turn, f"{marks} and as_users_do")]
     done = [run(backend, flags, ["-m", marks, *arguments]) for flags, marks in runs]
     codes, counts, seconds = zip(*done, strict=True)
     code = max(set(codes) - {NO_TESTS}, default=NO_TESTS)

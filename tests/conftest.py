@@ -2,11 +2,14 @@
 
 import gc
 import os
+import zlib
+from itertools import compress
 
 import keras
 import pytest
 
 from keras_permix.ops.backend import running
+from tests.__main__ import TURN
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
 # Tests that need no backend, or find the same on all, by how their names begin: `python -m tests`
@@ -78,6 +81,17 @@ EACH = (
     "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
+# What holds a backend to others' numbers, or to the bit, or is about backends, by how names begin
+# or by a word in them: it runs on each, and the rest take turns.
+EVERYWHERE = (
+    "tests/export",  # whose cases are each backend's own
+    "tests/ops",
+    "tests/test_backend.py",
+    "tests/test_imports.py",
+    "tests/zoo/presets/test_presets.py",
+)
+WORDS = ("authors", "golden", "numpy", "oracle", "promises")
+
 # What is compiled as users compile it, since it compares bits, or times, or is what they run.
 AS_USERS_DO = ("ops", "accelerators", "export", "test_examples.py")
 
@@ -87,12 +101,26 @@ def pytest_report_header():
     return f"keras: {keras.__version__} on {keras.config.backend()}"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
             item.add_marker("once")
         if as_users_do(item):
             item.add_marker("as_users_do")
+        if item.nodeid.startswith(EVERYWHERE) or any(word in item.name for word in WORDS):
+            item.add_marker("everywhere")
+    turn, turns = map(int, os.environ.get(TURN, "0/1").split("/"))
+    chosen = [turn_of(item, turns) in (turn, None) for item in items]
+    others = [item for item, ours in zip(items, chosen, strict=True) if not ours]
+    config.hook.pytest_deselected(items=others)
+    items[:] = compress(items, chosen)
+
+
+def turn_of(item, turns):
+    """In which of so many turns a test runs; `None`: in each."""
+    if item.get_closest_marker("everywhere") or item.get_closest_marker("once"):
+        return None
+    return zlib.crc32(item.nodeid.encode()) % turns
 
 
 def pytest_collection_finish():

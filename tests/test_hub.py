@@ -4,7 +4,9 @@ import importlib.util
 import re
 import subprocess
 import sys
+import types
 from collections import Counter
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -50,6 +52,35 @@ def test_backbone_is_the_models(models, name, tmp_path):
     inputs = model.make_inputs(3, 2)
     expected = to_numpy(model.features(inputs, layers=[-1])[0])
     np.testing.assert_array_equal(to_numpy(backbone(inputs)), expected)
+
+
+@needs_hub
+@pytest.mark.parametrize(
+    ("handle", "package"),
+    [("hf://me/model", "huggingface_hub"), ("kaggle://me/model/keras/tiny", "kagglehub")],
+)
+def test_handles_are_read(models, folder, handle, package, monkeypatch):
+    """The functions that would go to the network find the files in a folder."""
+    from keras_hub.src.utils import preset_utils
+
+    asked = []
+
+    def download(name, file=None, **kwargs):
+        asked.append(name)
+        file = kwargs.get("filename", file)
+        return str(Path(folder, file)) if file else folder
+
+    hub = types.SimpleNamespace(
+        hf_hub_download=lambda repo_id, filename: download(repo_id, filename),
+        snapshot_download=download,
+        model_download=download,
+    )
+    monkeypatch.setattr(preset_utils, package, hub)
+    monkeypatch.setitem(sys.modules, package, hub)
+    images = tiny().make_inputs(3, 2)
+    classifier = models.ImageClassifier.from_preset(handle)
+    np.testing.assert_array_equal(to_numpy(classifier(images)), logits(tiny()))
+    assert set(asked) == {handle.partition("://")[2]}
 
 
 @needs_hub

@@ -1,4 +1,4 @@
-"""One call, one picture: how a model of the zoo mixes tokens, and what it leaves of them."""
+"""One call: how a model of the zoo mixes tokens, and what it leaves of them."""
 
 from typing import Any, NamedTuple
 

@@ -13,6 +13,7 @@ from keras_permix.analysis import macs
 from keras_permix.cli import main
 from keras_permix.layers import CSP, SoftmaxAttention
 from keras_permix.recipe import find_recipe
+from keras_permix.zoo import MODELS
 from tests.zoo.models import edit_json, tiny
 
 
@@ -79,6 +80,7 @@ def test_list(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["preset", "class", "parameters", "weights", "measured"]
+    assert {line.split()[1] for line in lines[1:]} >= set(MODELS)
     test = next(line for line in lines if line.startswith("cspvit/test"))
     assert test.split() == ["cspvit/test", "CSPViT", "1,187", "yes", "–"]
     untrained = next(line for line in lines if line.startswith("slicevit/dogs_vs_cats"))

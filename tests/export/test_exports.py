@@ -24,9 +24,15 @@ BACKEND = keras.config.backend()
 FOUND = os.environ.get("KERAS_PERMIX_EXPORTS")
 TABLE = ROOT / "benchmarks/epyc/exports.csv"
 USUAL = {
+    ("jax", "SavedModel", "CSPViT"),
+    ("tensorflow", "SavedModel", "CSPViT"),
     ("torch", "ONNX, TorchScript", "ButterflyMixer"),
+    ("torch", "ONNX, TorchScript", "CSPViT"),
     ("torch", "ONNX, TorchScript", "SimpleTRON"),
+    ("torch", "ONNX, TorchScript", "SliceViT"),
+    ("torch", "ONNX, dynamo", "ButterflyMixer"),
     ("torch", "ONNX, dynamo", "CSPViT"),
+    ("torch", "ONNX, dynamo", "SimpleTRON"),
     ("torch", "ONNX, dynamo", "SliceViT"),
     ("torch", "torch.export", "MEGA"),
     ("torch", "torch.export", "SimpleTRON"),

@@ -18,10 +18,12 @@ SIZES = [(8, 2), (8, 4), (8, 8), (12, 4), (27, 3), (32, 4), (64, 8), (20, 10), (
 @pytest.mark.parametrize("name", TABLES)
 def test_orders_are_the_authors(name):
     size, block = map(int, name.split("_"))
-    assert ops.butterfly_stages(size, block) == len(GOLDEN[f"strides_{name}"])
-    for stage, places in enumerate(GOLDEN[f"perm_{name}"]):
+    strides = GOLDEN[f"strides_{name}"]
+    assert ops.butterfly_stages(size, block) == len(strides)
+    for stage, (stride, places) in enumerate(zip(strides, GOLDEN[f"perm_{name}"], strict=True)):
         permuted = to_numpy(ops.butterfly_permute(np.arange(size), block, stage, axis=0))
         np.testing.assert_array_equal(permuted, places)
+        assert permuted[1] - permuted[0] == stride  # of the tokens of a block
         assert oracle.order(size, block, stage) == places.tolist()
 
 

@@ -72,6 +72,7 @@ DOGS = dict(
 )
 IMAGENET = dict(image_size=224, patch_size=16, num_classes=1000, width=384, depth=12, mlp_dim=1536)
 TINY_IMAGENET = {**IMAGENET, "pooling": "cls"}
+OF_200 = {**TINY_IMAGENET, "num_classes": 200}
 
 HEADS = dict(name="attention", num_heads=8, head_dim=64)
 HEADS_WITH_BIAS = dict(name="attention", num_heads=6, head_dim=64, use_qkv_bias=True)
@@ -102,6 +103,13 @@ PAPER_COUNTS = {
     "Slice Dogs vs. Cats": (DOGS, dict(name="slice_sort", inner_dim=512), 1_112_706),
     "Slice Tiny-ImageNet attention": (TINY_IMAGENET, HEADS_WITH_BIAS, 22_050_664),
     "Slice Tiny-ImageNet": (TINY_IMAGENET, {**SORT, "use_value_bias": True}, 18_502_504),
+    "Slice Tiny-ImageNet attention of 200": (OF_200, HEADS_WITH_BIAS, 21_742_664),
+    "Slice Tiny-ImageNet of 200": (OF_200, {**SORT, "use_value_bias": True}, 18_194_504),
+    "Slice Tiny-ImageNet attention as printed": (
+        {**TINY_IMAGENET, "width": 386, "mlp_dim": 1544},
+        dict(name="attention", num_heads=2, head_dim=193, use_qkv_bias=True),
+        22_276_674,
+    ),
 }
 
 

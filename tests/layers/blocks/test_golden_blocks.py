@@ -62,5 +62,4 @@ def test_masked_blocks_with_the_weights_of_bert():
         block.build(tokens.shape)
         load(block, bert_weights(layer))
         tokens = block(tokens, mask=BERT["mask"])
-    real = BERT["mask"]
-    assert_close(to_numpy(tokens)[real], BERT["bert_masked_last"][real])
+    assert_close(to_numpy(tokens), BERT["bert_masked_last"])
