@@ -7,9 +7,10 @@ core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n
 in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`),
 run on the last of them, which starts soonest. Of the others, those that hold a backend to numbers
 (`pytest.mark.everywhere`) run on each, and the rest take turns: each runs on one backend, and at
-the next commit on the next. `--thorough` runs all of them on each, as a single backend does.
-Kernels are interpreted by `make test-accelerators` alone. On TensorFlow those that compile as users
-do have a run of their own. An `-m EXPRESSION` chooses in place of all this but the turns.
+the next commit on the next. None takes turns with `--thorough`, on a single backend, or where
+arguments of pytest choose among them. Kernels are interpreted by `make test-accelerators` alone. On
+TensorFlow those that compile as users do have a run of their own. An `-m EXPRESSION` chooses in
+place of all this.
 """
 
 import importlib.util
@@ -42,8 +43,9 @@ def main(arguments):
     if absent or not installed:
         print(f"tests: not installed: {', '.join(absent or BACKENDS)}", file=sys.stderr)
         return 2
-    thorough = "--thorough" in arguments
-    arguments = [word for word in arguments if word not in (*BACKENDS, "--thorough")]
+    arguments = [word for word in arguments if word not in BACKENDS]
+    thorough = bool(arguments)
+    arguments = [word for word in arguments if word != "--thorough"]
     *others, last = asked or installed
     chosen = dict.fromkeys(others, "not interpreted and not once") | {last: "not interpreted"}
     turns = [{}] * len(chosen) if thorough else turns_of(len(chosen), commits())
