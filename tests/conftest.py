@@ -92,8 +92,13 @@ EVERYWHERE = (
     "tests/zoo/test_models.py::test_model_keeps_its_promises",
 )
 WORDS = ("authors", "golden", "numpy", "oracle")
-# But for these, of many cases each.
-TURNS = ("tests/ops/test_damped_ema.py", "tests/ops/test_masks.py")
+# But for these, which permute nothing, or have a hundred cases of a kind.
+TURNS = (
+    "tests/ops/test_damped_ema.py",
+    "tests/ops/test_masks.py",
+    "tests/ops/test_simple_attention.py",
+    "tests/ops/test_sinkhorn.py",
+)
 
 # What is compiled as users compile it, since it compares bits, or times, or is what they run.
 AS_USERS_DO = ("ops", "accelerators", "export", "test_examples.py")

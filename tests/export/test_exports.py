@@ -40,8 +40,12 @@ USUAL = {
 }
 MODELS = [name for name in TINY if name != "ViT"]
 PRESETS = [
+    "butterflymixer/cifar10",
+    "butterflyvit/cifar10_small",
+    "cspmega/listops_small",
     "cspvit/cifar10_small",
     "lratransformer/imdb",
+    "patchonlymlpmixer/cifar10",
     "simpletron/sst2",
     "slicegraphormer/qm9_gap",
 ]
