@@ -88,7 +88,8 @@ EVERYWHERE = (
     "tests/ops",
     "tests/test_backend.py",
     "tests/test_imports.py",
-    "tests/zoo/presets/test_presets.py",
+    "tests/zoo/presets/test_presets.py::test_a_trained",
+    "tests/zoo/presets/test_presets.py::test_the_test",
     "tests/zoo/test_models.py::test_model_keeps_its_promises",
 )
 WORDS = ("authors", "golden", "numpy", "oracle")
@@ -115,9 +116,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("once")
         if as_users_do(item):
             item.add_marker("as_users_do")
-        if any(word in item.name for word in WORDS) or (
-            item.nodeid.startswith(EVERYWHERE) and not item.nodeid.startswith(TURNS)
-        ):
+        is_asked = item.nodeid.startswith(EVERYWHERE) or any(word in item.name for word in WORDS)
+        if is_asked and not item.nodeid.startswith(TURNS):
             item.add_marker("everywhere")
     turn, turns = map(int, os.environ.get(TURN, "0/1").split("/"))
     chosen = [turn_of(item, turns) in (turn, None) for item in items]
