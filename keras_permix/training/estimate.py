@@ -1,5 +1,7 @@
 """How long a run will take, said after its first steps, and anew after its first epoch."""
 
+import operator
+import statistics
 import time
 from typing import Any
 
@@ -46,14 +48,16 @@ class Estimate(keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._is_first:
+            for value in (logs or {}).values():
+                keras.ops.convert_to_numpy(value)  # which waits for it
             self._tested.append(time.perf_counter())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         left, tested = self.params["epochs"] - epoch - 1, getattr(self, "_tested", [])
-        if self._is_first and self._said and left and len(tested) > 1:
-            # The first batch was compiled for.
-            validation = (tested[-1] - tested[0]) * len(tested) / (len(tested) - 1)
-            seconds = self.params["steps"] * self._seconds + validation
+        if self._is_first and self._said and left and len(tested) > 2:
+            # The first batch was compiled for, and a last one that is shorter.
+            usual = statistics.median_low(map(operator.sub, tested[1:], tested))
+            seconds = self.params["steps"] * self._seconds + usual * len(tested)
             print(f"{describe_epochs(left, seconds)}", flush=True)
         self._is_first = False
 
@@ -83,7 +87,8 @@ def describe_epochs(epochs: int, seconds: float) -> str:
     'About 43 min to come: 9 epochs of 4 min, validation counted.'
     """
     return (
-        f"About {_words(epochs * seconds)} to come: {epochs:,} epochs of {_words(seconds)}, "
+        f"About {_words(epochs * seconds)} to come: {epochs:,} epoch{'s' * (epochs > 1)} of "
+        f"{_words(seconds)}, "
         "validation counted."
     )
 

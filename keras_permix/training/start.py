@@ -52,7 +52,8 @@ def check_data(recipe: dict[str, Any]) -> None:
     if recipe["data"].get("source") in ("folder", "csv") and not TASKS[task].reads_folders:
         raise ValueError(
             "Folders and lists of images are for a model that classifies images; a recipe names "
-            "other data, as in `data = dict(name='mine', train='train.csv', test='test.csv')`. "
+            "other data, as in `data = dict(name='mine', train='train.csv', test='test.csv')`, and "
+            "of molecules the targets as `labels=('logS',)`. "
             "Received: "
             f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
         )

@@ -204,7 +204,8 @@ class Graphormer(ZooModel):
             first = strange[0]
             elements = element_symbols(np.unique(atoms[first][real[first]]) - 1)
             warnings.warn(
-                f"{self.name} was trained on molecules of up to {domain['max_atoms']} atoms, of "
+                f"This {type(self).__name__} was trained on molecules of up to "
+                f"{domain['max_atoms']} atoms, of "
                 f"{element_symbols(domain['elements'])}, implied hydrogens aside: what it answers "
                 f"for others is a guess. Received: {len(strange)} of {len(smiles)} beyond that, "
                 f"such as {smiles[first][:60]!r} of {real[first].sum()} atoms, of {elements}",

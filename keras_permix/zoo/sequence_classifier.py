@@ -131,8 +131,9 @@ class SequenceClassifier(Classifier):
         )
         if self._warned_of_cut:
             warnings.warn(
-                f"Texts were cut to {length} tokens, the `max_length` of {self.name}, which does "
-                "not see what comes after them. Further texts are cut without a word.",
+                f"Texts were cut to {length} tokens, the `max_length` of this "
+                f"{type(self).__name__}, which does not see what comes after them. Further texts "
+                "are cut without a word.",
                 stacklevel=3,
             )
 

@@ -222,6 +222,6 @@ def _number(row, column, factor):
         return factor * number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"Every row must have a number under {column!r}. "
+            f"Every row must have a number under {column!r}; `labels` of the data names others. "
             f"Received: {str(row)[:200]} ({type(error).__name__}: {error})"
         ) from error

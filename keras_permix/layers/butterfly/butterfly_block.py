@@ -9,13 +9,13 @@ from keras import ops
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.checks import check_integer
 from keras_permix.layers.parts.checks import check_blocks
-from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
+from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ButterflyBlock(Composite):
+class ButterflyBlock(OneTensor):
     """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
 
     An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
@@ -54,6 +54,8 @@ class ButterflyBlock(Composite):
 
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
+
+    takes = ("attention_mask",)
 
     def __init__(
         self, block: Layer, block_size: int, stage: int = 0, axis: int = 1, **kwargs: Any
@@ -105,6 +107,11 @@ class ButterflyBlock(Composite):
     def _order(self, x, axis, back=False):
         order = butterfly_unpermute if back else butterfly_permute
         return order(x, self.block_size, self.stage, axis=axis, cyclic=True)
+
+    def _check_mask(self, mask, shape):
+        """Of other axes than tokens and channels the layer knows, which is given the mask."""
+        if len(shape) == 3:
+            super()._check_mask(mask, shape)
 
     def _masks(self, inputs, mask, attention_mask):
         """The masks as the layer takes them, by the names of its arguments."""

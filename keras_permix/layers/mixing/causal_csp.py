@@ -37,8 +37,11 @@ class CausalCSP(TokenMixer):
         group_size: Tokens in a group, `k`. 1 only delays.
         delays: One integer per inner channel, from `group_size - 1` on; or one integer, the
             longest: the channels' delays then run evenly from `group_size - 1` to it.
-        inner_dim, use_value_bias, use_output_projection, dropout: see `TokenMixer`;
-            `inner_dim=None` is the input width.
+        inner_dim: Width of the values. `None`: that of the input.
+        use_value_bias: Whether the projection to values has a bias.
+        use_output_projection: Whether to project back to the width of the input; without it
+            `inner_dim` must be that, and no dropout is applied.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         use_value_projection, use_output_bias: As keywords.
 
     Raises:

@@ -41,8 +41,11 @@ class CSP(TokenMixer):
             on a map of so many columns. What leaves a row goes on in the next.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
-        inner_dim, use_value_bias, use_output_projection, dropout: see the projections above;
-            `inner_dim=None` is the input width.
+        inner_dim: Width of the values. `None`: that of the input.
+        use_value_bias: Whether the projection to values has a bias.
+        use_output_projection: Whether to project back to the width of the input; without it
+            `inner_dim` must be that, and no dropout is applied.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         layer: 0-based index of this layer, used by the power schedules.
         layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.

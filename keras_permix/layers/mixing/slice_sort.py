@@ -26,8 +26,11 @@ class SliceSort(TokenMixer):
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
             "interleave_haar" (the released code's rule per head) or "max_exchange" (swap the
             maximum with the first token instead of sorting).
-        inner_dim, use_value_bias, use_output_projection, dropout: see the projections above;
-            `inner_dim=None` is the input width.
+        inner_dim: Width of the values. `None`: that of the input.
+        use_value_bias: Whether the projection to values has a bias.
+        use_output_projection: Whether to project back to the width of the input; without it
+            `inner_dim` must be that, and no dropout is applied.
+        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         layer: 0-based index of this layer, used by the interleaved orders.
         layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.

@@ -8,6 +8,7 @@ import pytest
 
 from keras_permix.layers import (
     CSP,
+    ButterflyBlock,
     CausalCSP,
     SimpleAttention,
     SinkhornCSP,
@@ -98,3 +99,19 @@ def test_softmax_attention_takes_the_masks_of_attention(fused):
         dict(attention_mask=np.ones((2, 6, 6), bool), use_causal_mask=True),
     ):
         assert_close(to_numpy(layer(X, X, **masks))[:, 1:], np.stack(last, axis=1))
+
+
+@pytest.mark.parametrize("name", ["csp", "softmax attention"])
+def test_butterflies_around_mixers_are_called_so_as_well(name):
+    layer = ButterflyBlock(LAYERS[name](), 2)
+    alone = to_numpy(layer(X))
+    for outputs in (layer(X, X), layer(X, X, X), layer(query=X, value=X, use_causal_mask=False)):
+        np.testing.assert_array_equal(to_numpy(outputs), alone)
+    for message, arguments in (
+        ("`value` must be the first argument itself", dict(value=X + 1)),
+        ("as it was made hears all tokens", dict(use_causal_mask=True)),
+    ):
+        with pytest.raises(TypeError, match=f"ButterflyBlock .*{message}"):
+            layer(X, **arguments)
+    with pytest.raises(ValueError, match=r"`mask` must have the shape .*mask.shape=\(2, 5\)"):
+        layer(X, mask=np.ones((2, 5), bool))
