@@ -91,8 +91,8 @@ def data_of(info, data=None):
             task.check_data({"name": own, **options})
         except ValueError as error:
             raise ValueError(
-                f"`--data` must say what to score {info.name} on, a folder, a file, or the name of a "
-                "set, since it was trained on none that is known. Received: no `--data`"
+                f"`--data` must say what to score {info.name} on, a folder, a file, or the name of "
+                "a set, since it was trained on none that is known. Received: no `--data`"
             ) from error
         return {"name": own, **options}
     try:
