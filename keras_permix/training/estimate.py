@@ -22,8 +22,8 @@ class Estimate(keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self._looks, self._said = 0, False
-        self._validation: float | None = None
         self._is_first = True
+        self._tested: list[float] = []  # when each batch of the first validation was done
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
@@ -43,9 +43,6 @@ class Estimate(keras.callbacks.Callback):
                 print(f"\n{describe(left, self._seconds)}", flush=True)
             self._said = True
 
-    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._tested: list[float] = []
-
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._is_first:
             for value in (logs or {}).values():
@@ -53,12 +50,12 @@ class Estimate(keras.callbacks.Callback):
             self._tested.append(time.perf_counter())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        left, tested = self.params["epochs"] - epoch - 1, getattr(self, "_tested", [])
+        left, tested = self.params["epochs"] - epoch - 1, self._tested
         if self._is_first and self._said and left and len(tested) > 2:
             # The first batch was compiled for, and a last one that is shorter.
             usual = statistics.median_low(map(operator.sub, tested[1:], tested))
             seconds = self.params["steps"] * self._seconds + usual * len(tested)
-            print(f"{describe_epochs(left, seconds)}", flush=True)
+            print(describe_epochs(left, seconds), flush=True)
         self._is_first = False
 
 
@@ -88,8 +85,7 @@ def describe_epochs(epochs: int, seconds: float) -> str:
     """
     return (
         f"About {_words(epochs * seconds)} to come: {epochs:,} epoch{'s' * (epochs > 1)} of "
-        f"{_words(seconds)}, "
-        "validation counted."
+        f"{_words(seconds)}, validation counted."
     )
 
 

@@ -34,7 +34,6 @@ def test_validation_is_counted_after_an_epoch_and_compiling_is_not(batches, monk
         for batch in range(10):
             now[0] += 2 if epoch or batch > 1 else 50
             estimate.on_train_batch_end(batch)
-        estimate.on_test_begin()
         for batch in range(batches):
             now[0] += 3 if 0 < batch < batches - 1 else 70
             estimate.on_test_batch_end(batch)
