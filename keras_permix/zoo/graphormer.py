@@ -1,6 +1,5 @@
 """Graphormer: a Transformer on graphs, which attends or sorts."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
@@ -9,22 +8,9 @@ import keras
 import numpy as np
 
 from keras_permix._typing import MixerSpecs
-from keras_permix.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_named,
-    check_names,
-    check_rate,
-)
+from keras_permix.checks import check_choice, check_floats, check_integer, check_named, check_rate
 from keras_permix.data.graphs.preprocess import batch_graphs
-from keras_permix.data.graphs.smiles import (
-    ATOM_FEATURES,
-    ATOMIC_NUMBER,
-    BOND_FEATURES,
-    element_symbols,
-    from_smiles,
-)
+from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
 from keras_permix.layers.graph.graph_embedding import GraphEmbedding
 from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
@@ -33,6 +19,7 @@ from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.molecules import check_domain, check_units, warn_of_strangers
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
@@ -144,8 +131,8 @@ class Graphormer(ZooModel):
             "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
-            "units": _check_units(units, targets),
-            "domain": _check_domain(domain),
+            "units": check_units(units, targets),
+            "domain": check_domain(domain),
             "keep_unused_params": keep_unused_params,
         }
         _check_config(config)
@@ -192,25 +179,8 @@ class Graphormer(ZooModel):
         smiles = check_texts(texts, paired=False, name="smiles")
         arrays = self._taken(from_smiles(smiles, hops=config["max_hops"]))
         if config["domain"]:
-            self._warn_of_strangers(smiles, arrays["x"][..., ATOMIC_NUMBER], config["domain"])
+            warn_of_strangers(type(self).__name__, smiles, arrays["x"], config["domain"])
         return arrays
-
-    def _warn_of_strangers(self, smiles, atoms, domain):
-        """Warn of molecules whose `atoms`, `(molecules, nodes)`, are others than in training."""
-        real = atoms > 0
-        known = np.isin(atoms, 1 + np.array(domain["elements"])) | ~real  # 2 + the index
-        strange = np.flatnonzero(~known.all(1) | (real.sum(1) > domain["max_atoms"]))
-        if len(strange):
-            first = strange[0]
-            elements = element_symbols(np.unique(atoms[first][real[first]]) - 1)
-            warnings.warn(
-                f"This {type(self).__name__} was trained on molecules of up to "
-                f"{domain['max_atoms']} atoms, of "
-                f"{element_symbols(domain['elements'])}, implied hydrogens aside: what it answers "
-                f"for others is a guess. Received: {len(strange)} of {len(smiles)} beyond that, "
-                f"such as {smiles[first][:60]!r} of {real[first].sum()} atoms, of {elements}",
-                stacklevel=3,
-            )
 
     def check_arrays(self, x: Any) -> None:
         check_graphs(x, self.input)
@@ -297,32 +267,6 @@ def _check_config(config):
         check_integer(key, config[key])
     if np.min(config["std"]) <= 0:
         raise ValueError(f"`std` must be positive. Received: std={config['std']}")
-
-
-def _check_units(units, targets):
-    if isinstance(units, str):
-        return units
-    names = list(units) if isinstance(units, list | tuple) else []
-    if len(names) != targets or not all(isinstance(unit, str) for unit in names):
-        raise ValueError(
-            "`units` must be a str, or one for each target. "
-            f"Received: units={units!r}, targets={targets}"
-        )
-    return names
-
-
-def _check_domain(domain):
-    if domain is None:
-        return None
-    try:
-        check_names("`domain`", domain, ("elements", "max_atoms"))
-        elements = [check_integer("elements", number) for number in domain["elements"]]
-        return {"elements": elements, "max_atoms": check_integer("max_atoms", domain["max_atoms"])}
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            "`domain` must be None, or a dict of `elements`, a list of atomic numbers, and "
-            f"`max_atoms`. Received: domain={domain!r}"
-        ) from error
 
 
 def _per_target(argument, value, targets):
