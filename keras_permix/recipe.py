@@ -79,8 +79,10 @@ def find_recipe(recipe: StrPath) -> Path:
             return folder / recipe / "recipe.py"
     if is_images(Path(path)):
         return path
-    close = difflib.get_close_matches(str(recipe), list_recipes(), n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
+    known = list_recipes()
+    family = [name for name in known if name.startswith(f"{recipe}/")]
+    close = family or difflib.get_close_matches(str(recipe), known, n=1)
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
     raise ValueError(
         "`recipe` must be the path of a recipe or of a folder of images, or the name of a recipe, "
         f"which presets with random weights have none of.{hint} Received: {str(recipe)!r}"

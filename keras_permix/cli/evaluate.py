@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
+from keras_permix.words import counted
 
 
 def add_parser(subparsers):
@@ -61,7 +62,7 @@ def run(arguments):
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
-    print(f"scored: {size_of(dataset.test[0]):,} samples")
+    print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}")
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from keras_permix.cli.errors import say_error
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
+from keras_permix.words import counted
 
 ALL = ("listops", "text", "retrieval", "image", "pathfinder")
 GUESSING = {
@@ -118,7 +119,7 @@ def measure(run, results, arguments):
     append_result(results, row)
     print(
         f"{called}: {100 * row['score']:.2f} %, {row['parameters']:,} parameters, "
-        f"{row['steps']:,} steps in {row['seconds']:,} s",
+        f"{counted(row['steps'], 'step')} in {row['seconds']:,} s",
         flush=True,
     )
 

@@ -3,6 +3,7 @@
 import shlex
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
+from keras_permix.words import counted
 
 # What a run leaves in its folder. (A smoke run has no card.)
 WRITTEN = {
@@ -75,7 +76,7 @@ def run(arguments):
     if asked.values["init"]:
         trained_preset(asked.values["init"])
     epochs = asked.values["epochs"]
-    length = f"{epochs} epoch" + "s" * (epochs != 1)
+    length = counted(epochs, "epoch")
     check_folder("--out", folder)
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else _nothing

@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from keras_permix.words import counted
+
 
 def add_parser(subparsers):
     parser = subparsers.add_parser("verify", help="check presets", description=__doc__)
@@ -49,7 +51,7 @@ def run(arguments):
     ]
     rows, problems = [], []
     for backend in arguments.backends or installed:
-        number = f"{len(presets)} preset" + "s" * (len(presets) != 1)
+        number = counted(len(presets), "preset")
         print(f"{backend}: {number}", file=sys.stderr, flush=True)
         for count, result in enumerate(verify_on(backend, presets), 1):
             progress = f"{backend} {count}/{len(presets)}: {result['preset']} is done"

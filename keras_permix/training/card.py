@@ -7,6 +7,7 @@ from keras_permix.data import Dataset
 from keras_permix.data.dataset import size_of
 from keras_permix.scores import format_score
 from keras_permix.training.run import Run
+from keras_permix.words import counted
 
 
 def write_card(
@@ -34,7 +35,7 @@ def write_card(
     return f"""# {run.name}
 
 `{class_name}`{_mixed(model)}, {model.count_params():,} parameters, \
-{_counted(len(rows), "epoch")} of {dataset.name}.
+{counted(len(rows), "epoch")} of {dataset.name}.
 
 ```python
 from keras_permix.zoo import {class_name}
@@ -72,15 +73,11 @@ def _mixed(model):
     return f", mixed by {', '.join(f'`{name}`' for name in names)}" if names else ""
 
 
-def _counted(count, noun):
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def _duration(seconds):
     """Minutes where there are two or more, else seconds."""
     minutes = round(seconds / 60)
     return (
-        _counted(minutes, "minute") if minutes > 1 else _counted(max(round(seconds), 1), "second")
+        counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
     )
 
 
@@ -94,7 +91,7 @@ def _tested(values, dataset):
     count = size_of(dataset.test[0])
     if values["test_samples"]:
         return f"{count:,} samples, evenly out of the test set"
-    return f"the whole test set, {_counted(count, 'sample')}"
+    return f"the whole test set, {counted(count, 'sample')}"
 
 
 def _in_words(description):

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from keras_permix.words import counted, duration
+
 SKIPPED = 2  # looks at the loss in which the backend compiles
 MEASURED = 20  # looks, or what the first epoch has
 
@@ -66,10 +68,10 @@ def describe(steps: int, seconds: float) -> str:
 
     >>> from keras_permix.training.estimate import describe
     >>> describe(11_700, 0.65)
-    'About 2 h 6 min to come: 11,700 steps of 0.65 s; to compile and to validate is not counted.'
+    'About 2 h 7 min to come: 11,700 steps of 0.65 s; to compile and to validate is not counted.'
     """
     return (
-        f"About {_words(steps * seconds)} to come: {steps:,} steps of {seconds:.3g} s; "
+        f"About {duration(steps * seconds)} to come: {counted(steps, 'step')} of {seconds:.3g} s; "
         "to compile and to validate is not counted."
     )
 
@@ -81,15 +83,9 @@ def describe_epochs(epochs: int, seconds: float) -> str:
 
     >>> from keras_permix.training.estimate import describe_epochs
     >>> describe_epochs(9, 290)
-    'About 43 min to come: 9 epochs of 4 min, validation counted.'
+    'About 44 min to come: 9 epochs of 4 min 50 s, validation counted.'
     """
     return (
-        f"About {_words(epochs * seconds)} to come: {epochs:,} epoch{'s' * (epochs > 1)} of "
-        f"{_words(seconds)}, validation counted."
+        f"About {duration(epochs * seconds)} to come: {counted(epochs, 'epoch')} of "
+        f"{duration(seconds)}, validation counted."
     )
-
-
-def _words(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"

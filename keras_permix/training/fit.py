@@ -15,6 +15,7 @@ from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.progress import Progress
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
+from keras_permix.words import counted
 
 
 def fit_recipe(
@@ -126,8 +127,8 @@ def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None)
     more = f", which leave {left_out:,} others out" if left_out else ""
     tested = f"{watched}{size_of(dataset.test[0]):,} to test on"
     return (
-        f"{dataset.name}: {count:,} samples, {tested}{names}; "
-        f"{steps or count // size:,} steps of {size:,} in an epoch{more}"
+        f"{dataset.name}: {counted(count, 'sample')}, {tested}{names}; "
+        f"{counted(steps or count // size, 'step')} of {size:,} in an epoch{more}"
     )
 
 

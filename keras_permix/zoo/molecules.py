@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_permix.checks import check_integer, check_names
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, element_symbols
+from keras_permix.words import counted
 
 
 def warn_of_strangers(model, smiles, x, domain):
@@ -25,10 +26,11 @@ def warn_of_strangers(model, smiles, x, domain):
         first = strange[0]
         elements = element_symbols(np.unique(atoms[first][real[first]]) - 1)
         warnings.warn(
-            f"This {model} was trained on molecules of up to {domain['max_atoms']} atoms, of "
-            f"{element_symbols(domain['elements'])}, implied hydrogens aside: what it answers for "
-            f"others is a guess. Received: {len(strange)} of {len(smiles)} beyond that, such as "
-            f"{smiles[first][:60]!r} of {real[first].sum()} atoms, of {elements}",
+            f"This {model} was trained on molecules of up to "
+            f"{counted(domain['max_atoms'], 'atom')}, of {element_symbols(domain['elements'])}, "
+            "implied hydrogens aside: what it answers for others is a guess. "
+            f"Received: {len(strange)} of {len(smiles)} beyond that, such as "
+            f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
             stacklevel=4,
         )
 

@@ -40,5 +40,5 @@ def test_validation_is_counted_after_an_epoch_and_compiling_is_not(batches, monk
         estimate.on_epoch_end(epoch)
     steps, *epochs = capsys.readouterr().out.strip().splitlines()
     assert steps.startswith("About 1 min to come: 30 steps of 2 s;")
-    said = ["About 1 min to come: 3 epochs of 35 s, validation counted."]
+    said = ["About 1 min 45 s to come: 3 epochs of 35 s, validation counted."]
     assert epochs == (said if batches > 2 else [])

@@ -92,6 +92,8 @@ def test_an_unknown_recipe_is_answered_by_the_nearest():
         ValueError, match="Did you mean cspvit/cifar10_small.*'cspvit/cifar10_smal'"
     ):
         load_recipe("cspvit/cifar10_smal")
+    with pytest.raises(ValueError, match=r"Did you mean slicevit/\w+ or .* Received: 'slicevit'"):
+        load_recipe("slicevit")
 
 
 def test_unknown_model_class(tmp_path):

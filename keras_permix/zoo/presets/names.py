@@ -173,7 +173,8 @@ def _unknown(preset, name, cls):
     same = [n for n in known if n.split("/")[-1] == preset]
     if cls is None:
         names, hint = "as `permix list` prints them", ""
-        close = same or difflib.get_close_matches(name, known, n=1)
+        family = [n for n in known if n.startswith(f"{preset.lower()}/")]
+        close = same or family or difflib.get_close_matches(name, known, n=1)
     else:
         own = [n for n in known if n.startswith(f"{cls.__name__.lower()}/")]
         names = ", ".join(own)
