@@ -77,7 +77,7 @@ test-exports: $(EXPORTS)/.installed
 		tests/surgery
 
 test-oldest: $(OLDEST)/.installed
-	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests $(OLDEST_TESTS) $(ARGS)
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax $(OLDEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .

@@ -12,7 +12,7 @@ from keras_permix.layers import CSP, SinkhornCSP
 import keras
 import numpy as np
 
-TOKENS, WIDTH, GROUP, CLASSES, EPOCHS = 32, 32, 8, 4, 5
+TOKENS, WIDTH, GROUP, CLASSES, EPOCHS = 32, 16, 8, 4, 5
 WARM, COLD = 10.0, 1e-3
 
 

@@ -22,8 +22,8 @@ def value_and_gradient(function, x, cotangent, whole=True):
     return {"tensorflow": _tensorflow, "torch": _torch}[BACKEND](function, x, cotangent)
 
 
-def compiled(function):
-    """`function` compiled as the backend compiles."""
+def compiled(function, whole=False):
+    """`function` compiled as the backend compiles; by PyTorch in one graph, if `whole`."""
     if BACKEND == "jax":
         import jax
 
@@ -34,7 +34,7 @@ def compiled(function):
         return tf.function(function, jit_compile=True)
     import torch
 
-    return torch.compile(function)
+    return torch.compile(function, fullgraph=whole)
 
 
 def quick(function):

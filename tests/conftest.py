@@ -9,7 +9,7 @@ import keras
 import pytest
 
 from keras_permix.ops.backend import running
-from tests.__main__ import TURN
+from tests.__main__ import AS_USERS_DO, TURN
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
 # Tests that need no backend, or find the same on all, by how their names begin: `python -m tests`
@@ -101,10 +101,6 @@ TURNS = (
     "tests/ops/test_sinkhorn.py",
 )
 
-# What is compiled as users compile it, since it compares bits, or times, or is what they run.
-AS_USERS_DO = ("ops", "accelerators", "export", "test_examples.py")
-
-
 def pytest_report_header():
     """Which of the Keras versions that may be installed side by side this run uses."""
     return f"keras: {keras.__version__} on {keras.config.backend()}"
@@ -114,7 +110,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
             item.add_marker("once")
-        if as_users_do(item):
+        if item.nodeid.startswith(AS_USERS_DO):
             item.add_marker("as_users_do")
         is_asked = item.nodeid.startswith(EVERYWHERE) or any(word in item.name for word in WORDS)
         if is_asked and not item.nodeid.startswith(TURNS):
@@ -138,10 +134,6 @@ def pytest_collection_finish():
     keras.utils.set_random_seed(0)  # It imports TensorFlow where that is installed.
     gc.collect()
     gc.freeze()
-
-
-def as_users_do(item):
-    return item.path.relative_to(item.config.rootpath).parts[1] in AS_USERS_DO
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -170,15 +162,16 @@ def _own_cache(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _fresh_session(request):
+def _fresh_session():
     """Graphs, compiled functions and layer names of one file do not outlive it."""
-    compile_soon(not as_users_do(request.node))
     yield
     keras.utils.clear_session()
     forget_compiled()
+    gc.freeze()  # what is left stays, too
 
 
 @pytest.fixture(autouse=True)
-def _same_seed():
-    """Weights and data do not depend on which tests ran before."""
+def _same_start(request):
+    """Weights, data and programs do not depend on which tests ran before."""
     keras.utils.set_random_seed(0)
+    compile_soon(not request.node.get_closest_marker("as_users_do"))

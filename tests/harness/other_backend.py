@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.__main__ import SOON
 from tests.backends import BACKEND
 from tests.harness.layers import functional
 from tests.harness.processes import environment
@@ -51,7 +52,8 @@ def check_models_elsewhere(models, kind="layer"):
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         command = [sys.executable, "-m", "tests.reload", folder]
-        subprocess.run(command, env=environment(backend), cwd=ROOT, check=True)
+        variables = environment(backend, **SOON, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+        subprocess.run(command, env=variables, cwd=ROOT, check=True)
         for name, output in outputs.items():
             assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)
 

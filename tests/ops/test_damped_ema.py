@@ -165,10 +165,12 @@ def test_stream_is_the_recurrence():
 
 # PyTorch's own compiler warns of what PyTorch deprecates.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of Keras, cached
 @pytest.mark.parametrize("truncation", [None, 100])
 def test_compiled(truncation):
     x, *parameters = make(193, 2)
-    function = compiled(lambda t: ops.damped_ema(t, *parameters, truncation=truncation))
+    tensors = [keras.ops.convert_to_tensor(parameter) for parameter in parameters]
+    function = compiled(lambda t: ops.damped_ema(t, *tensors, truncation=truncation), whole=True)
     wanted = oracle.damped_ema(x, *in_float64(parameters), truncation)
     assert_close(to_numpy(function(keras.ops.convert_to_tensor(x))), wanted, kind="ema")
 

@@ -7,7 +7,6 @@ later, the tap of that lag. Inside, channels come first and tokens last.
 import math
 from functools import wraps
 
-import numpy as np
 from keras import ops
 
 from keras_permix.ops.reference.chunks import cut, join
@@ -98,9 +97,9 @@ def _powers(log_decay, lags):
 
 def _block(distance, weight, log_decay, size, truncation, backward):
     """Taps from every token of a chunk to every token of one `distance` chunks on."""
-    lags = distance * size + np.arange(1 - size, size) * (-1 if backward else 1)
-    counts = (lags >= 0) & (lags < (truncation or math.inf))
-    powers = _powers(log_decay, np.maximum(lags, 0))
+    lags = distance * size + ops.arange(1 - size, size) * (-1 if backward else 1)
+    counts = lags >= 0 if truncation is None else (lags >= 0) & (lags < truncation)
+    powers = _powers(log_decay, ops.maximum(lags, 0))
     taps = ops.sum(weight[..., None] * powers, axis=1)
     return toeplitz(taps * ops.cast(counts, taps.dtype))
 
@@ -114,7 +113,7 @@ def _carried(x, weight, log_decay, reach, most, backward):
     """What the `reach` chunks before each of `most` or fewer add to it, by way of their states."""
     channels, batch, chunks, size = ops.shape(x)
     dim = weight.shape[1]
-    lags = np.arange(size) if backward else np.arange(size)[::-1]
+    lags = ops.arange(size) if backward else ops.arange(size - 1, -1, -1)
     states = ops.einsum("ans,abcs->anbc", _powers(log_decay, lags), x)
     states = ops.reshape(states, (channels * dim, batch, chunks))
     decay = ops.reshape(size * log_decay, (-1, 1))
@@ -165,7 +164,7 @@ def by_fft(x, weight, log_decay, omega, truncation):
 def _taps(weight, log_decay, tokens, truncation):
     """Taps of lags 0 … tokens - 1, (channels, tokens), from products of short and long lags."""
     long = weight[..., None] * _powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
-    short = _powers(log_decay, np.arange(CHUNK))
+    short = _powers(log_decay, ops.arange(CHUNK))
     taps = ops.einsum("ans,ant->ast", long, short)  # `matmul` would lose float64 on PyTorch
     taps = ops.reshape(taps, (weight.shape[0], -1))[:, :tokens]
     if truncation is None:

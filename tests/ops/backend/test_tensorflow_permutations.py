@@ -1,5 +1,7 @@
 """Permutations on TensorFlow: whatever is known while tracing, gradients of any order, edges."""
 
+import logging
+
 import keras
 import numpy as np
 import pytest
@@ -206,6 +208,18 @@ def test_models_learn(tokens, jit_compile):
     slope = 2 * (oracle.values(X, sources) - COTANGENT) / X.size
     expected = 1 - (X * oracle.gradient(slope, sources)).sum(axis=(0, 1))
     assert_close(model.weights[0].numpy(), expected)
+
+
+def test_many_plans_each_traced_once_are_not_warned_of():
+    told, handler = [], logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    logging.getLogger("tensorflow").addHandler(handler)
+    try:
+        for step in range(14):
+            ops.csp(X, (step, 5, 4, 40 + step), 7)
+    finally:
+        logging.getLogger("tensorflow").removeHandler(handler)
+    assert not told
 
 
 @pytest.mark.parametrize("kinds, traced", [(["CPU"], "cpu"), (["CPU", "GPU"], "unknown")])

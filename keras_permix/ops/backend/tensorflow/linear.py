@@ -4,9 +4,19 @@ Everything is compiled by XLA, also in a call that is not: op by op, a sorting n
 slower than the sort it replaces.
 """
 
+from functools import partial
+
 import tensorflow as tf
 
-compiled = tf.function(jit_compile=True, autograph=False, reduce_retracing=False)
+
+def compiled(function):
+    """`function`, compiled by XLA for each shape.
+
+    TensorFlow counts how often a function is traced by its code. Plans share theirs, and many of
+    them, each traced once, would be warned of as one that is traced all the time; a partial is
+    counted by itself.
+    """
+    return tf.function(partial(function), jit_compile=True, autograph=False, reduce_retracing=False)
 
 
 def linear(function, transpose):
