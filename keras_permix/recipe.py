@@ -241,7 +241,8 @@ def _check_keys(values, path):
         found = {"unknown": unknown, "missing": missing}
         told = " and ".join(f"{kind} keys {keys}" for kind, keys in found.items() if keys)
         raise ValueError(
-            f"A recipe sets {', '.join(REQUIRED)} and any of {', '.join(sorted(DEFAULTS))}.{hint} "
+            f"A recipe sets {', '.join(REQUIRED)} and any of "
+            f"{', '.join(sorted(DEFAULTS.keys() - set(REQUIRED)))}.{hint} "
             f"Received: {path} with {told}"
         )
 

@@ -94,6 +94,8 @@ def run(arguments):
         "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
+    if arguments.out:
+        check_replaced(arguments.out, [*bench.COLUMNS, *about])
     rows = []
     with (
         keras.device(arguments.device) if arguments.device else nullcontext(),
@@ -108,6 +110,22 @@ def run(arguments):
     if arguments.out:
         bench.plot(rows, arguments.out.with_suffix(".png"))
     return 0
+
+
+def check_replaced(path, columns):
+    """Raise unless what lies where results and their drawing go is of an earlier measurement."""
+    drawing = path.with_suffix(".png")
+    if path.is_file():
+        with open(path, encoding="utf-8", errors="replace") as file:
+            first = file.readline().strip()
+        ours, found = first in ("", ",".join(columns)), f"{path}, which begins with {first[:60]!r}"
+    else:
+        ours, found = not drawing.exists(), f"{path}, beside which lies {drawing.name}"
+    if not ours:
+        raise ValueError(
+            "`--out` must be a new file, or one of an earlier measurement of these, which is "
+            f"replaced. Received: {found}"
+        )
 
 
 @contextmanager

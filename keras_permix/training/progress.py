@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Model
+from keras_permix.ops.backend import running
 from keras_permix.zoo.presets.weights import load_weights_content, weights_content
 
 
@@ -64,7 +65,7 @@ def _seed(model, seed, stream):
     of batches from the seed of all: layers alone differ between processes.
     """
     rng = np.random.default_rng(seed)
-    keras.utils.set_random_seed(int(rng.integers(2**31)))
+    running.seed_again(int(rng.integers(2**31)))
     if stream:
         rng = np.random.default_rng((*seed, *stream))
     for layer in model._flatten_layers():

@@ -1,5 +1,6 @@
 """What every model of the zoo is: a Keras model that knows its configuration and its features."""
 
+import functools
 import inspect
 from collections.abc import Iterable
 from typing import Any, Self
@@ -9,11 +10,16 @@ import keras
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.checks import check_flags
 from keras_permix.layers.parts.composite import policy_at, policy_of
+from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch.dispatch import REFERENCE, forced
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.upload import upload_preset
 from keras_permix.zoo.presets.writer import save_preset
+
+# Formats of Keras that have no operations for sorts by the bits of floats.
+WITHOUT_OUR_SORTS = ("litert", "onnx", "openvino")
 
 
 class ZooModel(CheckedInputs, keras.Model):
@@ -165,6 +171,49 @@ class ZooModel(CheckedInputs, keras.Model):
             one = outputs[0] if len(outputs) == 1 else outputs
             self._feature_models[layers] = keras.Model(self.input, one)
         return self._feature_models[layers]
+
+    def export(
+        self,
+        filepath: StrPath,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write the model to a file that runs without this package, as Keras' `export` does.
+
+        ONNX, OpenVINO and LiteRT have no operations for our sorts, and get those of the reference;
+        they take images, tokens and graphs of one size, that of `make_inputs`, in batches of any.
+        ONNX is written by PyTorch's exporter of today where that runs, which Keras does not call.
+
+        Args:
+            filepath: The file, or folder, to write.
+            format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
+                Keras'.
+            verbose: Whether to say where it lies.
+            input_signature: Shapes and dtypes of the inputs, instead of these; Keras writes.
+            **kwargs: What else Keras takes for the format; Keras writes.
+
+        Raises:
+            ImportError: where a package is missing that the format needs.
+        """
+        if format == "onnx" and not (input_signature or kwargs) and running.exports():
+            running.exports().write_onnx(self, self.make_inputs(0, 2), filepath)
+            return
+        export = functools.partial(super().export, filepath, format, verbose)
+        if format not in WITHOUT_OUR_SORTS:
+            export(input_signature=input_signature, **kwargs)
+            return
+        with forced(REFERENCE):
+            export(input_signature=input_signature or self._signature(), **kwargs)
+
+    def _signature(self):
+        """Shapes of the inputs, of which but the batch is known."""
+
+        def spec(tensor, array):
+            return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
+
+        return [keras.tree.map_structure(spec, self.input, self.make_inputs(0, 1))]
 
     def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}

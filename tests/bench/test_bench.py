@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import re
 
 import keras
 import numpy as np
@@ -272,6 +273,15 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
     assert f"`{arguments[0]}` must be" in capsys.readouterr().err
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["mine.csv", "mine.png"])
+def test_a_file_of_others_stays(name, tmp_path, capsys):
+    (tmp_path / name).write_text("mine")
+    assert main(["bench", "ops", "--out", str(tmp_path / "mine.csv")]) == 2
+    assert re.search(r"`--out` must be a new file.* Received: .*mine", capsys.readouterr().err)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_runners_give_gradients_of_a_layer():

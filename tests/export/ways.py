@@ -4,12 +4,9 @@ A batch may have any size; sides of images, tokens and nodes are those of `make_
 """
 
 from importlib.util import find_spec
-from unittest import mock
 
 import keras
 import numpy as np
-
-from keras_permix.ops.dispatch import dispatch
 
 
 def saved_model(model, folder):
@@ -33,8 +30,7 @@ def litert(model, folder):
     from ai_edge_litert.interpreter import Interpreter
 
     path = folder / "model.tflite"
-    with reference():
-        model.export(str(path), format="litert", verbose=False, input_signature=signature(model))
+    model.export(str(path), format="litert", verbose=False)
     interpreter = Interpreter(str(path))
 
     def run(inputs):
@@ -51,18 +47,16 @@ def litert(model, folder):
 
 
 def onnx(model, folder):
-    """ONNX, by Keras."""
+    """ONNX, by Keras; on PyTorch by its exporter of today."""
     path = str(folder / "model.onnx")
-    with reference():
-        model.export(path, format="onnx", verbose=False, input_signature=signature(model))
+    model.export(path, format="onnx", verbose=False)
     return run_onnx(path)
 
 
 def openvino(model, folder):
     """OpenVINO, by Keras."""
     path = str(folder / "model.xml")
-    with reference():
-        model.export(path, format="openvino", verbose=False, input_signature=signature(model))
+    model.export(path, format="openvino", verbose=False)
     return run_openvino(path)
 
 
@@ -70,32 +64,24 @@ def torch_export(model, folder):
     """`torch.export`: a program of PyTorch's own operations."""
     import torch
 
-    torch.export.save(_program(model), folder / "model.pt2")
+    from keras_permix.ops.backend.torch.exports import program, tensors
+
+    torch.export.save(program(model, model.make_inputs(0, 2)), folder / "model.pt2")
     run = torch.export.load(folder / "model.pt2").module()
-    return lambda inputs: run(*_tensors(model, inputs)).detach().numpy()
-
-
-def onnx_dynamo(model, folder):
-    """ONNX, by PyTorch of today."""
-    import torch
-
-    path = str(folder / "model.onnx")
-    names = [tensor.name for tensor in model.inputs]
-    torch.onnx.export(
-        _program(model), f=path, input_names=names, dynamo=True, verbose=False, external_data=False
-    )
-    return run_onnx(path)
+    return lambda inputs: run(*tensors(model, inputs)).detach().numpy()
 
 
 def onnx_script(model, folder):
     """ONNX, by PyTorch's older exporter, which traces what `torch.export` made."""
     import torch
 
+    from keras_permix.ops.backend.torch.exports import tensors
+
     path = str(folder / "model.onnx")
     names = [tensor.name for tensor in model.inputs]
     torch.onnx.export(
         _script(model),
-        _tensors(model, model.make_inputs(0, 2)),
+        tensors(model, model.make_inputs(0, 2)),
         path,
         input_names=names,
         dynamic_axes={name: {0: "batch"} for name in names},
@@ -110,19 +96,12 @@ def openvino_onnx(model, folder):
     return run_openvino(str(folder / "model.onnx"))
 
 
-def _program(model):
-    import torch
-
-    inputs = _tensors(model, model.make_inputs(0, 2))
-    free = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
-    with torch.no_grad():
-        return torch.export.export(_flat(model), inputs, dynamic_shapes=(free,), strict=False)
-
-
 def _script(model):
     import torch
 
-    module = _program(model).module(check_guards=False)
+    from keras_permix.ops.backend.torch.exports import program
+
+    module = program(model, model.make_inputs(0, 2)).module(check_guards=False)
     module._forward_pre_hooks.clear()  # which compare sizes that the tracer has no numbers of
     for node in module.graph.nodes:
         if node.target is torch.ops.aten.sym_size.int:
@@ -147,34 +126,6 @@ def _script(model):
 def _size(tensor, axis):
     """A size that the tracer sees."""
     return tensor.shape[axis]
-
-
-def _flat(model):
-    """The model as a module of PyTorch that takes its inputs one by one."""
-    import torch
-
-    class Flat(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = model
-
-        def forward(self, *inputs):
-            packed = keras.tree.pack_sequence_as(self.model.input, list(inputs))
-            return self.model(packed, training=False)
-
-    return Flat().eval()
-
-
-def _tensors(model, inputs):
-    import torch
-
-    pairs = zip(model.inputs, keras.tree.flatten(inputs), strict=True)
-    return tuple(torch.from_numpy(array.astype(tensor.dtype)) for tensor, array in pairs)
-
-
-def reference():
-    """The reference in place of sorts by the bits of floats, for which many have no operation."""
-    return mock.patch.object(dispatch, "FORCED", "reference")  # as KERAS_PERMIX_IMPLEMENTATION
 
 
 def signature(model):
@@ -242,7 +193,7 @@ WAYS = {
     },
     "torch": {
         "torch.export": (torch_export, ()),
-        "ONNX, dynamo": (onnx_dynamo, (*ONNX, "onnxscript")),
+        "ONNX, dynamo": (onnx, (*ONNX, "onnxscript")),
         "ONNX, TorchScript": (onnx_script, ONNX),
         "OpenVINO, from ONNX": (openvino_onnx, (*ONNX, "openvino")),
     },

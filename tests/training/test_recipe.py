@@ -64,6 +64,7 @@ def test_overrides_are_literals_or_words(tmp_path):
         (MINIMAL + "image_size = 48", {}, r"Did you mean `model.image_size`\?.* .*unknown keys"),
         (MINIMAL + "learning_rate = 1", {}, r"`optimizer.learning_rate`\?.*\['learning_rate'\]$"),
         (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\?.* unknown keys \['epoch'\]"),
+        (MINIMAL + "epoch = 3", {}, r"sets model, data and any of augmentation, batch_size, ema"),
         (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
         (MINIMAL, {"overrides": ["batch_size=0"]}, "`batch_size` must.*batch_size=0"),
         (MINIMAL, {"overrides": ["precision=float8"]}, "`precision` must be one of .*'float8'"),

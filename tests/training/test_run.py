@@ -77,13 +77,17 @@ def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("part", ["labels", "train", "test"])
-def test_run_of_other_data_is_not_resumed(finished, part):
-    """A class more, a sample less, or targets that were changed."""
+@pytest.mark.parametrize("change", ["class more", "sample less", "other targets", "other input"])
+def test_run_of_other_data_is_not_resumed(finished, change):
     images = runs.make_images()
     (x, y), (held_out, answers) = images.train, images.test
-    other = {"labels": (*"abcd",), "train": (x[1:], y[1:]), "test": (held_out, answers[::-1])}
-    changed = dataclasses.replace(images, **{part: other[part]})
+    part, value = {
+        "class more": ("labels", (*"abcd",)),
+        "sample less": ("train", (x[1:], y[1:])),
+        "other targets": ("test", (held_out, answers[::-1])),
+        "other input": ("train", (np.concatenate([x[:1] ^ 1, x[1:]]), y)),
+    }[change]
+    changed = dataclasses.replace(images, **{part: value})
     with pytest.raises(ValueError, match=f"data it began with.*where {part} differ"):
         train(runs.RECIPE, changed, finished[0], verbose=0)
 

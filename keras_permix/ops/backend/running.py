@@ -1,9 +1,11 @@
 """The backend that runs. Keras chooses it when it is imported, and it stays."""
 
 import contextlib
+import random
 from importlib import import_module
 
 import keras
+import numpy as np
 
 BACKENDS = ("jax", "tensorflow", "torch")
 
@@ -21,6 +23,11 @@ def version():
 def fuses_steps():
     """Whether Keras has several training steps run as one program."""
     return name() != "torch"
+
+
+def exports():
+    """What of the backend writes models to files that Keras fails to write, or `None`."""
+    return module("exports") if name() == "torch" else None
 
 
 def cpu():
@@ -52,6 +59,19 @@ def call_for_shapes(function, inputs):
         return
     with keras.StatelessScope():
         import_module("jax").eval_shape(function, inputs)
+
+
+def seed_again(seed):
+    """Give the random numbers of this process a seed, between two epochs.
+
+    On TensorFlow all but those of `tf.random`, which Keras' layers do not draw: with their seed
+    TensorFlow forgets all that it has compiled.
+    """
+    if name() == "tensorflow":
+        random.seed(seed)
+        np.random.seed(seed)
+    else:
+        keras.utils.set_random_seed(seed)
 
 
 def has_data(x):

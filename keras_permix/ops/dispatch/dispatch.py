@@ -6,6 +6,7 @@ of these is imported. The first row that accepts the static facts of a call serv
 choice is made while tracing and costs nothing in a compiled function.
 """
 
+import contextlib
 import os
 
 import keras
@@ -21,6 +22,17 @@ VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
 NATIVE = running.module("rows")
 REFERENCE = "reference"
+
+
+@contextlib.contextmanager
+def forced(implementation):
+    """Meanwhile an implementation serves wherever it can, as `VARIABLE` says for a process."""
+    global FORCED
+    before, FORCED = FORCED, implementation
+    try:
+        yield
+    finally:
+        FORCED = before
 
 
 def dispatch(
