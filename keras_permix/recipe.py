@@ -80,7 +80,7 @@ def find_recipe(recipe: StrPath) -> Path:
     if is_images(Path(path)):
         return path
     known = list_recipes()
-    family = [name for name in known if name.startswith(f"{recipe}/")]
+    family = [name for name in known if name.startswith(f"{recipe}/".lower())]
     close = family or difflib.get_close_matches(str(recipe), known, n=1)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     raise ValueError(

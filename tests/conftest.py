@@ -101,6 +101,7 @@ TURNS = (
     "tests/ops/test_sinkhorn.py",
 )
 
+
 def pytest_report_header():
     """Which of the Keras versions that may be installed side by side this run uses."""
     return f"keras: {keras.__version__} on {keras.config.backend()}"
@@ -172,6 +173,6 @@ def _fresh_session():
 
 @pytest.fixture(autouse=True)
 def _same_start(request):
-    """Weights, data and programs do not depend on which tests ran before."""
+    """Weights and data do not depend on which tests ran before, and hardly a program."""
     keras.utils.set_random_seed(0)
     compile_soon(not request.node.get_closest_marker("as_users_do"))

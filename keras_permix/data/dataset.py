@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 LOOKED_AT = 256  # samples of a part by which data are told from others
+READ_AT_ONCE = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +99,14 @@ def warn_of_missing(name, labels, found, aim, stacklevel):
 def _told(inputs, targets):
     size = size_of(inputs)
     some = np.linspace(0, size - 1, min(size, LOOKED_AT)).astype(int)
-    if targets is None:
-        inputs, targets = inputs.read(some, 0, 0)
-    else:
-        inputs, targets = _chosen(inputs, some), np.asarray(targets)[some]
-    checksum = _checksum([inputs, np.asarray(targets, "float64")])
+    checksum = 0
+    for start in range(0, len(some), READ_AT_ONCE):
+        batch = some[start : start + READ_AT_ONCE]
+        if targets is None:
+            x, y = inputs.read(batch, 0, 0)
+        else:
+            x, y = _chosen(inputs, batch), np.asarray(targets)[batch]
+        checksum = _checksum([x, np.asarray(y, "float64")], checksum)
     return f"{size} samples, {checksum:08x}"
 
 
@@ -112,13 +116,16 @@ def _chosen(inputs, some):
     return [inputs[int(index)] for index in some]
 
 
-def _checksum(values, before=0):
-    """The checksum of arrays, or of lists, tuples or dicts of some."""
+def _checksum(values, before):
+    """The checksum of numbers, texts or arrays, or of lists, tuples or dicts of some."""
     if isinstance(values, dict):
-        values = list(values.values())
-    if isinstance(values, list | tuple):
-        return functools.reduce(lambda total, value: _checksum(value, total), values, before)
-    return zlib.crc32(np.ascontiguousarray(values).tobytes(), before)
+        values = [part for item in sorted(values.items()) for part in item]
+    array = values if isinstance(values, list | tuple) else np.asarray(values)
+    if isinstance(array, np.ndarray) and array.dtype != object:
+        array = np.ascontiguousarray(array)
+        before = zlib.crc32(f"{array.dtype.str} {array.shape}".encode(), before)
+        return zlib.crc32(array.tobytes(), before)
+    return functools.reduce(lambda total, value: _checksum(value, total), array, before)
 
 
 def size_of(inputs):

@@ -186,9 +186,16 @@ class Graphormer(ZooModel):
         check_graphs(x, self.input)
 
     def make_inputs(self, seed: int, batch: int) -> dict[str, np.ndarray]:
+        return self._padded_inputs(seed, batch, NODES)
+
+    def _example(self, batch):
+        domain = self.get_config()["domain"]
+        return self._padded_inputs(0, batch, max(NODES, domain["max_atoms"] if domain else 0))
+
+    def _padded_inputs(self, seed, batch, nodes):
         config, rng = self.get_config(), np.random.default_rng(seed)
         graphs = [_random_graph(rng, config) for _ in range(batch)]
-        return self._taken(batch_graphs(graphs, NODES, config["max_hops"]))
+        return self._taken(batch_graphs(graphs, nodes, config["max_hops"]))
 
     def describe_input(self) -> dict[str, int]:
         config = self.get_config()

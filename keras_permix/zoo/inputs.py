@@ -171,11 +171,10 @@ class CheckedInputs:
         _refuse_encoded(x, takes_images=self.preprocessor is not None)
         x = self.encoded(x)
         if isinstance(x, list | tuple) and _are_numbers(x):
-            strings = "image" not in (self.task or "image")  # but texts, or molecules
-            what = "a list of str, or arrays," if strings else "arrays"
-            hint = "" if strings else "; `numpy.asarray` makes them of lists"
+            what = "arrays" if self.preprocessor else "texts or the like, or arrays,"
             raise ValueError(
-                f"`x` must be {what} of one sample or more{hint}. Received: x={str(x)[:200]}"
+                f"`x` must be {what} of one sample or more; `numpy.asarray` makes arrays of lists. "
+                f"Received: x={str(x)[:200]}"
             )
         if isinstance(x, np.ndarray) and x.dtype.kind not in "biufV":
             raise ValueError(f"`x` must hold numbers. Received: x of {x.dtype}, shape {x.shape}")

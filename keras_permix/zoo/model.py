@@ -1,11 +1,12 @@
 """What every model of the zoo is: a Keras model that knows its configuration and its features."""
 
-import functools
 import inspect
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Self
 
 import keras
+import numpy as np
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.checks import check_flags
@@ -18,8 +19,7 @@ from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.upload import upload_preset
 from keras_permix.zoo.presets.writer import save_preset
 
-# Formats of Keras that have no operations for sorts by the bits of floats.
-WITHOUT_OUR_SORTS = ("litert", "onnx", "openvino")
+OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in any batch
 
 
 class ZooModel(CheckedInputs, keras.Model):
@@ -182,38 +182,49 @@ class ZooModel(CheckedInputs, keras.Model):
     ) -> None:
         """Write the model to a file that runs without this package, as Keras' `export` does.
 
-        ONNX, OpenVINO and LiteRT have no operations for our sorts, and get those of the reference;
-        they take images, tokens and graphs of one size, that of `make_inputs`, in batches of any.
-        ONNX is written by PyTorch's exporter of today where that runs, which Keras does not call.
+        ONNX, OpenVINO and LiteRT take images, texts and graphs of one size in a batch of any:
+        images and texts of that of the model, graphs of as many nodes as the largest of `domain`
+        has, or 8. On JAX and TensorFlow they have no operations for our sorts, and get those of
+        the reference. On PyTorch ONNX is written by `torch.onnx.export(dynamo=True)`, with a free
+        batch, which Keras does not ask of it; LiteRT has batches of one there.
 
         Args:
             filepath: The file, or folder, to write.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
                 Keras'.
             verbose: Whether to say where it lies.
-            input_signature: Shapes and dtypes of the inputs, instead of these; Keras writes.
-            **kwargs: What else Keras takes for the format; Keras writes.
+            input_signature: Shapes and dtypes of the inputs, where others are wanted, in a list: a
+                `keras.InputSpec`, or a dict of some, as the model takes them.
+            **kwargs: What else Keras takes for the format, or on PyTorch `torch.onnx.export`.
 
         Raises:
             ImportError: where a package is missing that the format needs.
+            ValueError: for an `input_signature` without sizes where these are not free.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> model.export("test.onnx", format="onnx", verbose=False)  # doctest: +SKIP
         """
-        if format == "onnx" and not (input_signature or kwargs) and running.exports():
-            running.exports().write_onnx(self, self.make_inputs(0, 2), filepath)
+        ours, signature = running.exports(), input_signature
+        if signature is None and format in OF_ONE_SIZE:
+            signature = [keras.tree.map_structure(_spec, self.input, self._example(1))]
+        if format == "onnx" and ours:
+            inputs = self._example(2) if input_signature is None else _zeros(input_signature)
+            ours.write_onnx(self, inputs, filepath, **kwargs)
+            if verbose is not False:
+                print(f"Saved artifact at '{filepath}'.")
             return
-        export = functools.partial(super().export, filepath, format, verbose)
-        if format not in WITHOUT_OUR_SORTS:
-            export(input_signature=input_signature, **kwargs)
-            return
-        with forced(REFERENCE):
-            export(input_signature=input_signature or self._signature(), **kwargs)
+        sorts = forced(REFERENCE) if format in OF_ONE_SIZE and not ours else nullcontext()
+        with sorts:
+            super().export(
+                str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs
+            )
 
-    def _signature(self):
-        """Shapes of the inputs, of which but the batch is known."""
-
-        def spec(tensor, array):
-            return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
-
-        return [keras.tree.map_structure(spec, self.input, self.make_inputs(0, 1))]
+    def _example(self, batch):
+        """Inputs of the size that a file takes which takes one."""
+        return self.make_inputs(0, batch)
 
     def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
@@ -324,3 +335,22 @@ class ZooModel(CheckedInputs, keras.Model):
             ConnectionError: if the hub cannot be reached or refuses.
         """
         upload_preset(self, handle, **metadata)
+
+
+def _spec(tensor, array):
+    """The shape and dtype of an input, of which but the batch is known."""
+    return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
+
+
+def _zeros(signature):
+    """A batch of two of what a signature describes."""
+
+    def zeros(spec):
+        if None in spec.shape[1:]:
+            raise ValueError(
+                "`input_signature` must give all sizes but that of the batch here. "
+                f"Received: shape={spec.shape}"
+            )
+        return np.zeros((2, *spec.shape[1:]), keras.backend.standardize_dtype(spec.dtype))
+
+    return keras.tree.map_structure(zeros, signature)

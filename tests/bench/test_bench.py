@@ -19,6 +19,7 @@ from keras_permix.bench import ops as bench_ops
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.runners import runners
 from keras_permix.cli import main
+from keras_permix.cli.bench import check_replaced
 from keras_permix.ops.backend import running
 from keras_permix.training.record import current_commit
 from keras_permix.zoo import CSPViT, ViT
@@ -273,6 +274,18 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
     assert f"`{arguments[0]}` must be" in capsys.readouterr().err
+
+
+@pytest.mark.once
+def test_a_file_of_results_is_replaced(tmp_path):
+    columns = ["case", "function", "milliseconds", "commit"]
+    for content in ("", "case,function,milliseconds\n1,2,3\n", "milliseconds,case"):
+        (tmp_path / "old.csv").write_text(content)
+        check_replaced(tmp_path / "old.csv", columns)
+    for content in ("\nmine", "case,function,mine\n"):
+        (tmp_path / "old.csv").write_text(content)
+        with pytest.raises(ValueError, match="must be a new file"):
+            check_replaced(tmp_path / "old.csv", columns)
 
 
 @pytest.mark.once

@@ -55,7 +55,7 @@ def onnx(model, folder):
 
 def openvino(model, folder):
     """OpenVINO, by Keras."""
-    path = str(folder / "model.xml")
+    path = folder / "model.xml"
     model.export(path, format="openvino", verbose=False)
     return run_openvino(path)
 

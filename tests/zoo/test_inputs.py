@@ -160,7 +160,7 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([IMAGES[0].tolist()], "`numpy.asarray` makes them of lists"),
+        ([IMAGES[0].tolist()], "must be arrays of one .*; `numpy.asarray` makes arrays of lists"),
         (list(IMAGES[..., 0]), r"Received: images.shape=\(8, 8\)"),
         (IMAGES[0], r"`images\[None\]` makes a batch of one, .*Received: .*=\(8, 8, 3\)"),
         (IMAGES[..., 0], r"Gray ones are `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),

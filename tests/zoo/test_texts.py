@@ -201,7 +201,7 @@ def test_wrong_texts_and_models_without_texts(arguments, texts, message):
 def test_arrays_are_named_as_the_model_takes_them():
     with pytest.raises(ValueError, match="`x` must be texts, or a dict of .*shape .1, 10"):
         tiny("SimpleTRON").predict(np.ones((1, 10), "int32"))
-    with pytest.raises(ValueError, match="`x` must be a list of str, or arrays, of one sample"):
+    with pytest.raises(ValueError, match="`x` must be texts or the like, or arrays, of one s"):
         tiny("SimpleTRON").predict([None])
     with pytest.raises(ValueError, match="texts are str, which `bytes.decode` makes. .* x of byte"):
         tiny("SimpleTRON").classify([b"a text"])

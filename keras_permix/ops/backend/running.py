@@ -64,8 +64,8 @@ def call_for_shapes(function, inputs):
 def seed_again(seed):
     """Give the random numbers of this process a seed, between two epochs.
 
-    On TensorFlow all but those of `tf.random`, which Keras' layers do not draw: with their seed
-    TensorFlow forgets all that it has compiled.
+    On TensorFlow those of Python and NumPy alone: when it gets a seed itself, it forgets all that
+    it has compiled. Layers draw from generators of their own, which have states.
     """
     if name() == "tensorflow":
         random.seed(seed)

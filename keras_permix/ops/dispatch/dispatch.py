@@ -26,7 +26,7 @@ REFERENCE = "reference"
 
 @contextlib.contextmanager
 def forced(implementation):
-    """Meanwhile an implementation serves wherever it can, as `VARIABLE` says for a process."""
+    """Meanwhile an implementation serves wherever it can, in all threads, as by `VARIABLE`."""
     global FORCED
     before, FORCED = FORCED, implementation
     try:

@@ -6,39 +6,39 @@ import keras
 import torch
 
 
-def write_onnx(model, inputs, path):
+def write_onnx(model, inputs, path, **options):
     """Write a functional model as ONNX, for a batch of any size.
 
     Args:
         model: The model.
         inputs: NumPy arrays that it takes, of two samples or more; their other sizes stay.
         path: The file to write.
+        **options: Others of `torch.onnx.export`.
     """
     if missing := [name for name in ("onnx", "onnxscript") if not find_spec(name)]:
         raise ImportError(
-            f"`export` to ONNX needs {' and '.join(missing)}: pip install {' '.join(missing)}"
+            'To write ONNX, `pip install "keras_permix[export]"`, or what is missing of it. '
+            f"Received: no {', no '.join(missing)}"
         )
     names = [tensor.name for tensor in model.inputs]
+    options = {"verbose": False, "external_data": False, **options}
     torch.onnx.export(
-        program(model, inputs),
-        f=str(path),
-        input_names=names,
-        dynamo=True,
-        verbose=False,
-        external_data=False,
+        program(model, inputs), f=str(path), input_names=names, dynamo=True, **options
     )
 
 
 def program(model, inputs):
     """A program of `torch.export` that takes the inputs of a model one by one; see `write_onnx`."""
-    given, trains = tensors(model, inputs), model.training
+    given = tensors(model, inputs)
     free = tuple({0: torch.export.Dim.DYNAMIC} for _ in given)
+    training = [part for part in model.modules() if part.training]
     try:
         with torch.no_grad():
             flat = _Flat(model).eval()
             return torch.export.export(flat, given, dynamic_shapes=(free,), strict=False)
     finally:
-        model.train(trains)
+        for part in training:
+            part.training = True
 
 
 def tensors(model, inputs):

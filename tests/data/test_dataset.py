@@ -1,0 +1,61 @@
+"""Data are told from others, of whatever kind they are."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from keras_permix.data import Dataset, RecordSource
+from keras_permix.data.dataset import fingerprint
+from keras_permix.data.graphs.flat import flat_molecules
+
+pytestmark = pytest.mark.once
+
+LABELS = np.arange(40) % 2
+PIXELS = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), "uint8")
+
+
+def arrays(pixels):
+    return pixels, LABELS
+
+
+def named(pixels):
+    return {"pixels": pixels, "ones": np.ones((40, 2), "int32")}, LABELS
+
+
+def source(pixels):
+    records = zip(pixels, LABELS, strict=True)
+    return RecordSource([{"image": image, "label": label} for image, label in records]), None
+
+
+def texts(pixels):
+    return [str(image.sum()) for image in pixels], LABELS
+
+
+def graphs(pixels):
+    smiles = ["C" * (1 + int(image.sum()) % 9) for image in pixels]
+    return flat_molecules("mine", smiles), LABELS.astype("float32")
+
+
+@pytest.mark.parametrize("make", [arrays, named, source, texts, graphs])
+@pytest.mark.parametrize("part", ["train", "test", "validation"])
+def test_one_sample_that_differs_is_seen(make, part):
+    if make is graphs:
+        pytest.importorskip("rdkit")
+    data = Dataset("mine", make(PIXELS), make(PIXELS), ("a", "b"), make(PIXELS))
+    changed = PIXELS.copy()
+    changed[37] = 255 - changed[37]
+    told = fingerprint(data)
+    assert fingerprint(dataclasses.replace(data, **{part: make(PIXELS.copy())})) == told
+    other = fingerprint(dataclasses.replace(data, **{part: make(changed)}))
+    assert {name for name in told if told[name] != other[name]} == {part}
+
+
+def test_names_and_shapes_count_and_their_order_does_not():
+    def told(**inputs):
+        return fingerprint(Dataset("mine", (inputs, LABELS), (inputs, LABELS), ("a", "b")))["test"]
+
+    ones, zeros = np.ones((40, 6)), np.zeros((40, 6))
+    assert told(a=ones, b=zeros) == told(b=zeros, a=ones)
+    assert told(a=ones, b=zeros) != told(a=zeros, b=ones)
+    assert told(a=ones) != told(b=ones) and told(a=ones) != told(a=ones.reshape(40, 2, 3))

@@ -1,0 +1,97 @@
+"""What `export` asks of Keras; `tests/export` runs what comes out."""
+
+import importlib.util
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch import dispatch
+from tests.zoo.models import tiny
+
+OURS = running.exports()  # which writes ONNX
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What Keras' own `export` is called with, and which implementation is forced meanwhile."""
+
+    def export(self, filepath, **arguments):
+        calls.append((filepath, arguments, dispatch.FORCED))
+        if str(filepath) == "broken":
+            raise RuntimeError("broken")
+
+    calls = []
+    monkeypatch.setattr(keras.Model, "export", export)
+    return calls
+
+
+@pytest.mark.parametrize("name", ["CSPViT", "LRATransformer", "SimpleTRON", "SliceGraphormer"])
+def test_litert_has_one_size_and_sorts_that_it_knows(name, asked, tmp_path):
+    model, before = tiny(name), dispatch.FORCED
+    model.export(tmp_path / "model.tflite", format="litert")
+    ((path, arguments, forced),) = asked
+    assert path == str(tmp_path / "model.tflite") and dispatch.FORCED == before
+    assert forced == (before if OURS else "reference")
+    (signature,) = arguments["input_signature"]
+    shapes = keras.tree.map_structure(lambda spec: tuple(spec.shape), signature)
+    inputs = model.make_inputs(0, 1)
+    assert shapes == keras.tree.map_structure(lambda array: (None, *array.shape[1:]), inputs)
+
+
+def test_graphs_have_room_for_the_largest_of_the_training(asked):
+    model = tiny("SliceGraphormer", domain=dict(elements=[6], max_atoms=23))
+    model.export("model.tflite", format="litert")
+    ((_, arguments, _),) = asked
+    assert arguments["input_signature"][0]["x"].shape[:2] == (None, 23)
+
+
+def test_saved_model_and_signatures_of_users_are_left_alone(asked):
+    model, mine = tiny(), [keras.InputSpec("float32", (4, 16, 16, 3))]
+    model.export("folder")
+    model.export("model.tflite", format="litert", input_signature=mine, some=1)
+    (_, first, forced), (_, second, _) = asked
+    assert (first["input_signature"], forced) == (None, dispatch.FORCED)
+    assert second["input_signature"] is mine and second["some"] == 1
+
+
+def test_what_was_forced_comes_back_after_an_error(asked):
+    before = dispatch.FORCED
+    with pytest.raises(RuntimeError, match="broken"):
+        tiny().export("broken", format="openvino")
+    assert dispatch.FORCED == before
+
+
+@pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
+@pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="ONNX Runtime is absent")
+def test_onnx_of_another_size(tmp_path, capsys):
+    import onnxruntime
+
+    model = tiny("LRATransformer")
+    (block,) = [layer for layer in model.layers if layer.name == "block_0"]
+    block.training = True  # a part that trains, of a model that does not
+    modes = [part.training for part in model.modules()]
+    specs = {name: keras.InputSpec(given.dtype, (None, 5)) for name, given in model.input.items()}
+    model.export(tmp_path / "model.onnx", format="onnx", input_signature=[specs])
+    assert str(tmp_path / "model.onnx") in capsys.readouterr().out
+    assert [part.training for part in model.modules()] == modes
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    texts = {
+        name: array[:, :5].astype(model.input[name].dtype)
+        for name, array in model.make_inputs(1, 3).items()
+    }
+    asked = {found.name: texts[found.name] for found in session.get_inputs()}
+    (logits,) = session.run(None, asked)
+    np.testing.assert_allclose(logits, model.predict(texts, verbose=0), atol=1e-4)
+    specs["mask"] = keras.InputSpec("bool", (None, None))
+    with pytest.raises(ValueError, match=r"all sizes but that of the batch.*\(None, None\)"):
+        model.export(tmp_path / "other.onnx", format="onnx", input_signature=[specs])
+
+
+@pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(OURS, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"keras_permix\[export\].*no onnx, no onnxscript"):
+        tiny().export("model.onnx", format="onnx")
