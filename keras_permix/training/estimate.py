@@ -16,19 +16,27 @@ MEASURED = 20  # looks, or what the first epoch has
 class Estimate(keras.callbacks.Callback):
     """Print how long the rest of `fit` will take.
 
-    Once by the first steps, which are all that it counts; and once by the first epoch, with its
-    validation. It comes after a callback that waits for the loss of each step, as
-    `StopWhereNotFinite` does: backends compute while Python goes on.
+    Once by the first steps, which are all that it counts; and once when the second epoch begins, by
+    the first, with its validation and the time to keep it. It comes after a callback that waits for
+    the loss of each step, as `StopWhereNotFinite` does: backends compute while Python goes on.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._looks, self._said = 0, False
-        self._is_first = True
+        self._is_first, self._is_second = True, False
         self._tested: list[float] = []  # when each batch of the first validation was done
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
+        left, tested = self.params["epochs"] - epoch, self._tested
+        if self._is_second and self._said and len(tested) > 2:
+            # The first batch was compiled for, and a last one that is shorter.
+            usual = statistics.median_low(map(operator.sub, tested[1:], tested))
+            kept = time.perf_counter() - tested[-1]
+            seconds = self.params["steps"] * self._seconds + usual * len(tested) + kept
+            print(describe_epochs(left, seconds), flush=True)
+        self._is_second = False
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._looks += 1  # one for several steps, where `compile` was told so
@@ -52,13 +60,7 @@ class Estimate(keras.callbacks.Callback):
             self._tested.append(time.perf_counter())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        left, tested = self.params["epochs"] - epoch - 1, self._tested
-        if self._is_first and self._said and left and len(tested) > 2:
-            # The first batch was compiled for, and a last one that is shorter.
-            usual = statistics.median_low(map(operator.sub, tested[1:], tested))
-            seconds = self.params["steps"] * self._seconds + usual * len(tested)
-            print(describe_epochs(left, seconds), flush=True)
-        self._is_first = False
+        self._is_first, self._is_second = False, self._is_first
 
 
 def describe(steps: int, seconds: float) -> str:
