@@ -9,6 +9,7 @@ from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAt
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.masks import with_first
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 
@@ -29,7 +30,7 @@ def embed(inputs, tokens, mask, config, dtype):
         embedding = keras.layers.Embedding(config["token_types"], **table, name="type_embedding")
         x = x + embedding(types)
     if config["use_class_token"]:
-        mask = ops.concatenate([ops.ones_like(mask[:, :1]), mask], axis=1)
+        mask = with_first(mask)
     position = PositionEmbedding(
         use_class_token=config["use_class_token"],
         max_tokens=config["max_length"],

@@ -18,6 +18,7 @@ from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
+from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.molecules import check_domain, check_units, warn_of_strangers
 from keras_permix.zoo.presets.config import check_arguments
@@ -254,7 +255,7 @@ def _read_out(tokens, config, dtype):
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
     head = make_dense(config["targets"], config["depth"], dtype=dtype, name="head")
     units = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
-    return units(head(x[:, 0]))
+    return units(head(pool_tokens(x, "cls")))
 
 
 def _random_graph(rng, config):

@@ -258,4 +258,4 @@ def _ids(images, size):
 def join_pairs(pooled):
     """The two vectors of every pair, `(2 * batch, channels)`: two tensors `(batch, channels)`."""
     both = ops.reshape(pooled, (-1, 2, pooled.shape[-1]))
-    return both[:, 0], both[:, 1]
+    return ops.unstack(both, axis=1)

@@ -15,6 +15,7 @@ from keras_permix.layers.mixers import check_mixer_or_none, check_mixers
 from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.bert_layers import classify, embed, make_block
+from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
@@ -148,7 +149,7 @@ class SimpleTRON(SequenceClassifier):
         for index in range(depth):
             x = make_block(config, index, dtype)(x, mask=mask)
             feature_maps.append(x)
-        logits = classify(x[:, 0], config, dtype)
+        logits = classify(pool_tokens(x, "cls"), config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod

@@ -9,6 +9,7 @@ from keras import ops
 from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.composite import Composite, policy_at
+from keras_permix.layers.parts.masks import with_first
 
 POSITIONS = (None, "sinusoid", "learned")
 
@@ -100,8 +101,7 @@ class TokenEmbedding(Composite):
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         if previous_mask is None or not self.use_class_token:
             return previous_mask
-        first = ops.ones_like(previous_mask[:, :1])
-        return ops.concatenate([first, previous_mask], axis=1)
+        return with_first(previous_mask)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, tokens = input_shape

@@ -10,6 +10,7 @@ from keras_permix.checks import check_integer
 from keras_permix.graph_tables import ROWS
 from keras_permix.layers.graph.graphormer_bias import look_up
 from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.masks import with_first
 
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 
@@ -75,8 +76,7 @@ class GraphEmbedding(Composite):
         return ops.concatenate([virtual, nodes], axis=1)
 
     def compute_mask(self, graphs: dict[str, Tensor], mask: Any = None) -> Tensor:
-        real = ops.any(graphs["x"] > 0, axis=-1)
-        return ops.concatenate([ops.ones_like(real[:, :1]), real], axis=1)
+        return with_first(ops.any(graphs["x"] > 0, axis=-1))
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, nodes, _ = input_shape["x"]

@@ -20,6 +20,14 @@ def visible_keys(allowed):
     return ops.logical_or(allowed, blind)
 
 
+def with_first(mask):
+    """The mask `(batch, 1 + tokens)` of tokens that follow one that is real, as a class token is.
+
+    It takes no slice: JAX 0.8 cannot rematerialize one in the graph of a Keras model.
+    """
+    return ops.concatenate([ops.ones_like(ops.any(mask, axis=1, keepdims=True)), mask], axis=1)
+
+
 def masked_softmax(scores, allowed=None):
     """The softmax of scores over the `visible_keys` of booleans that broadcast to them."""
     if allowed is not None:
