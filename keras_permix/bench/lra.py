@@ -44,7 +44,7 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
 
     Yields:
         A dict with the keys `COLUMNS`, as soon as it is measured. `peak_mb` is the memory of a
-        training step in MB above what was there, of the host alone. A model that does not fit into
+        training step in MB above what was there (`peak_megabytes`). A model that does not fit into
         memory has "OOM" for its numbers.
 
     Source: Yuan & Xu, "Sliceformer", 2023, table 3.

@@ -7,16 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from keras_permix.ops.backend import running
+
 
 def peak_megabytes(function: Callable[[], Any]) -> float | None:
-    """Resident memory of this process at its peak during a call, above what it had before, in MB.
+    """Memory at its peak during a call, above what was held before it, in MB.
 
-    Linux counts it; elsewhere this is None. What the backend had in a pool of its own is not in it,
-    nor is memory of an accelerator.
+    On a GPU it is that of the device, as PyTorch and TensorFlow count it; `None` with JAX.
+    Elsewhere it is resident memory of this process, as Linux counts it (`None` on other systems),
+    without what the backend had in a pool of its own.
     """
+    device = running.module("device")
+    function()  # Compile first.
+    if device.chip():
+        peak = device.peak_bytes(function)
+        return None if peak is None else peak / 1e6
     if sys.platform != "linux":
         return None
-    function()  # Compile first.
     # Twice, since a backend may free what a call before has left only after the count has begun.
     return max(_peak(function) for _ in range(2))
 

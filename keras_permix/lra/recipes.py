@@ -87,8 +87,8 @@ MEGA = {  # table 7 of the paper of CSP, and its code
     "pathx": (60, 125, 1000, 1e-2, 25000, 1e-2, 0.5, 64, 128, 32, 4, "batchnorm"),
 }
 CSP_IN_MEGA = {
-    "image": {"name": "circular_shift"},
-    "pathfinder": {"name": "csp", "group_size": 2},
+    "image": {"name": "circular_shift", "shift": "linear_head"},
+    "pathfinder": {"name": "csp", "group_size": 2, "shift": "linear_head"},
     "pathx": {"name": "csp", "group_size": 2, "shift": "power_code"},
 }
 # Where the paper of MEGA has other values for MEGA itself.
@@ -97,7 +97,7 @@ OF_MEGA: dict[str, dict[str, Any]] = {
     "pathfinder": dict(
         optimizer=dict(learning_rate=1e-2), batch_size=128, model=dict(dropout=0.0)
     ),
-    "pathx": dict(model=dict(dropout=0.0)),
+    "pathx": dict(batch_size=16, model=dict(dropout=0.0)),
 }  # fmt: skip
 
 

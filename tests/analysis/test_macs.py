@@ -181,6 +181,11 @@ def test_models_of_the_zoo_are_counted_whole():
         assert count_macs(tiny(class_name)).uncounted == {}, class_name
 
 
+@pytest.mark.parametrize("class_name", ["LRATransformer", "MEGA", "SimpleTRON"])
+def test_pairs_are_counted_whole(class_name):
+    assert count_macs(tiny(class_name, pairs=True)).uncounted == {}
+
+
 def test_a_text_is_a_sample():
     model = tiny("SimpleTRON")
     assert count_macs(model, ["a text"]) == count_macs(model, model.encode(["a text"]))

@@ -316,6 +316,29 @@ def test_peak_memory_is_that_of_the_call():
     assert 95 < peak < 130
 
 
+def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
+    device = running.module("device")
+    monkeypatch.setattr(device, "chip", lambda: "NVIDIA H100")
+    monkeypatch.setattr(device, "peak_bytes", lambda call: 2_500_000)
+    assert peak_megabytes(lambda: None) == 2.5
+    monkeypatch.setattr(device, "peak_bytes", lambda call: None)  # as on JAX
+    assert peak_megabytes(lambda: None) is None
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="counted by PyTorch")
+def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
+    held = {"now": 70, "peak": 900}  # before the call, of a call before
+
+    def call():
+        held.update(peak=max(held["peak"], held["now"] + 40))
+
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: held.update(peak=70))
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: held["now"])
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: held["peak"])
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    assert running.module("device").peak_bytes(call) == 40
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("case", bench_models.CASES)
 def test_contenders_of_a_case_are_of_one_kind(case):

@@ -48,6 +48,7 @@ PAPERS = {
     ("image", "csp_mega"): (50, 180000, 1e-2, 9000, 2e-2, 160, 8),
     ("retrieval", "mega"): (64, 20000, 3e-3, 10000, 4e-2, 128, 6),
     ("pathx", "csp_mega"): (60, 125000, 1e-2, 25000, 1e-2, 64, 4),
+    ("pathx", "mega"): (16, 125000, 1e-2, 25000, 1e-2, 64, 4),
 }
 
 
@@ -64,6 +65,14 @@ def test_recipes_have_the_papers_values(task, model):
         sizes["width"],
         sizes["depth"],
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "shift"),
+    [("image", "linear_head"), ("pathfinder", "linear_head"), ("pathx", "power_code")],
+)
+def test_pixels_move_as_in_the_code(task, shift):
+    assert lra_recipe(task, "csp_mega", "paper")["model"]["mixer"]["shift"] == shift
 
 
 # Of the authors' models, the blocks alone. MEGA's have biases for each distance of 2002 or 4002.

@@ -18,6 +18,10 @@ def seconds(call):
     return perf_counter() - start
 
 
+def peak_bytes(call):
+    """`None`: JAX tells the peak since the process began, and not that of a call."""
+
+
 def full_precision():
     """Products of float32 are exact to float32 within: no TF32, and no bfloat16 on a TPU."""
     return jax.default_matmul_precision("highest")

@@ -22,6 +22,15 @@ def seconds(call):
     return perf_counter() - start
 
 
+def peak_bytes(call):
+    """Memory of the first GPU at its peak during a call, above what was held before it."""
+    tf.config.experimental.reset_memory_stats("GPU:0")
+    before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+    call()
+    tf.test.experimental.sync_devices()
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
+
+
 @contextlib.contextmanager
 def full_precision():
     """Products of float32 are exact to float32 within, and no TF32."""

@@ -25,6 +25,15 @@ def seconds(call):
     return start.elapsed_time(end) / 1e3
 
 
+def peak_bytes(call):
+    """Memory of the GPU at its peak during a call, above what was held before it."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
 @contextlib.contextmanager
 def full_precision():
     """Products of float32 are exact to float32 within, and no TF32."""
