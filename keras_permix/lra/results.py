@@ -12,7 +12,7 @@ from keras_permix.scores import SHARES
 
 COLUMNS = (
     "task", "model", "scale", "seed", "changes", "score", "steps", "seconds", "parameters",
-    "backend", "keras", "keras_permix", "machine", "date",
+    "backend", "backend_version", "keras", "keras_permix", "commit", "machine", "date",
 )  # fmt: skip
 # What a run is; the others are what it gave.
 KEYS = ("task", "model", "scale", "seed", "changes")
@@ -82,8 +82,10 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
         "seconds": round(seconds),
         "parameters": metadata["parameter_count"],
         "backend": record["backend"],
+        "backend_version": record["backend_version"],
         "keras": record["keras"],
         "keras_permix": record["version"],
+        "commit": " ".join(record["commits"]),
         "machine": record["machine"],
         "date": record["date"],
     }

@@ -57,7 +57,8 @@ model = {class_name}.from_preset({preset}
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
-{record["keras"]} on {record["backend"]}, {values["precision"]}, \
+{record["keras"]} on {record["backend"]} {record["backend_version"]}, \
+{values["precision"]}, seed {values["seed"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.

@@ -24,8 +24,8 @@ class Recorder(keras.callbacks.Callback):
 
     The model's assets, such as its tokenizer, are kept beside it.
 
-    Date, machine, Keras and backend are those of the last epoch; the commit is that of this
-    process's code. A run that another commit goes on with has both.
+    Date, machine, and the versions of Keras and backend are those of the last epoch; the commit is
+    that of this process's code. A run that another commit goes on with has both.
 
     Args:
         folder: The run folder.
@@ -55,6 +55,7 @@ class Recorder(keras.callbacks.Callback):
             "machine": machine(),
             "keras": keras.__version__,
             "backend": running.name(),
+            "backend_version": running.version(),
         }
         write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
         for name, content in self.model.assets().items():

@@ -6,6 +6,8 @@ import pytest
 
 from keras_permix.cli import main
 from keras_permix.lra.results import append_result, read_results
+from keras_permix.ops.backend import running
+from keras_permix.training.record import current_commit
 
 TINY = (
     "model.width=8", "model.depth=1", "model.mlp_dim=8", "model.max_length=16", "epochs=2",
@@ -35,6 +37,8 @@ def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
         ("csp", "0", "6"), ("slice", "0", "6")
     ]  # fmt: skip
     assert all(row["changes"] == " ".join(TINY) for row in rows)
+    trained = {(row["commit"], row["backend_version"]) for row in rows}
+    assert trained == {(current_commit() or "", running.version())}
     assert all(0 <= float(row["score"]) <= 1 and int(row["parameters"]) > 0 for row in rows)
     (log,) = tmp_path.glob("lra_small/listops_csp_0_*/log.csv")  # and a digest of the changes
     with open(log, newline="") as file:

@@ -170,10 +170,12 @@ def test_card(recipe, made, tmp_path, commit):
 )
 def test_a_card_counts(recipe, made, seconds, epochs, time):
     run, rows = Run(str(recipe)), [{"seconds": number} for number in seconds]
-    record = dict(date="today", machine="here", keras="3", backend="torch", version="0", commits=[])
+    versions = dict(keras="3", backend="torch", backend_version="2", version="0")
+    record = dict(date="today", machine="here", **versions, commits=[])
     card = write_card(make_model(run.values), run, made, {}, rows, record)
     assert f" parameters, {epochs} of made.\n" in card
     assert f"* Trained today in {time} of wall time on here, " in card
+    assert ", Keras 3 on torch 2, float32, seed 0, keras_permix 0.\n" in card
 
 
 class Stop(keras.callbacks.Callback):
