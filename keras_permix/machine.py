@@ -9,6 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
+# What errors say, each backend's its own.
+TOO_MUCH = (
+    "out of memory", "resource_exhausted", "resource exhausted", "unable to allocate",
+    "can't allocate memory", "oom when allocating",
+)  # fmt: skip
 
 
 def machine() -> str:
@@ -34,6 +39,11 @@ def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
         return f"libtpu {version('libtpu')}"
     except PackageNotFoundError:
         return ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory, of the host or of a device, does not suffice."""
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in TOO_MUCH)
 
 
 def keep_freed_memory() -> None:

@@ -197,7 +197,7 @@ def _read(path):
         )
     try:
         found = runpy.run_path(str(path))
-    except Exception as error:  # Whatever a file may hold that is no recipe.
+    except (Exception, SystemExit) as error:  # Whatever a file may hold that is no recipe.
         raise ValueError(
             "A recipe must be a Python file of plain values. "
             f"Received: {path} ({type(error).__name__}: {error})"

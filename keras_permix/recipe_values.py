@@ -58,6 +58,10 @@ def _number(low, high):
     return lambda value: _is(Real, value) and low <= value < high
 
 
+def _above_zero(value):
+    return _is(Real, value) and 0 < value < float("inf")
+
+
 def _is(kind, value):
     return isinstance(value, kind) and not isinstance(value, bool)
 
@@ -76,10 +80,22 @@ OF_THE_ARENA = ("cosine_cycles", "rsqrt")
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear", *OF_THE_ARENA)
 PRECISIONS = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64")
 
+# Arguments of Keras' optimizers, which takes them as they come.
+OF_OPTIMIZERS = {
+    **dict.fromkeys(
+        ("beta_1", "beta_2", "momentum", "rho"), ("a number from 0 to 1, 1 excluded", _number(0, 1))
+    ),
+    "epsilon": ("a number above 0", _above_zero),
+    **dict.fromkeys(
+        ("clipnorm", "clipvalue", "global_clipnorm"),
+        ("a number above 0, or None", _or_none(_above_zero)),
+    ),
+}
 # Key -> the rule in words, and whether a value obeys it. A dict comes before what it holds.
 RULES = {
     **dict.fromkeys(("model", "data", "augmentation", "optimizer", "schedule"), ("a dict", _dict)),
     "model.class_name": ("the name of a class of keras_permix.zoo", _string),
+    "model.trainable": ("True or False", _flag),
     "model.dtype": ("left out, since `precision` says it", lambda value: value is None),
     "data.name": ("the name of a data set", _string),
     "data.path": ("the path of a folder, or None", _or_none(_string)),
@@ -103,6 +119,7 @@ RULES = {
         "a number, 0 or more, and given anew with another `optimizer.name`",
         _number(0, float("inf")),
     ),
+    **{f"optimizer.{name}": rule for name, rule in OF_OPTIMIZERS.items()},
     "optimizer.weight_decay": ("a number, 0 or more, or None", _or_none(_number(0, float("inf")))),
     "schedule.name": _one_of(SCHEDULES),
     "schedule.warmup_epochs": ("a number, 0 or more", _number(0, float("inf"))),
@@ -125,7 +142,9 @@ RULES = {
 }
 OPTIONAL = (
     "model.class_name",
+    "model.trainable",
     *(key for key in RULES if key.startswith("data.") and key != "data.name"),
+    *(f"optimizer.{name}" for name in OF_OPTIMIZERS),
     "optimizer.weight_decay",
     *(key for key in RULES if key.startswith("schedule.warmup_")),
     "schedule.total_steps",

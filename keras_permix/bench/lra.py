@@ -8,6 +8,7 @@ from keras_permix._typing import StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.models import TEXT, make
 from keras_permix.bench.timing import medians
+from keras_permix.machine import is_out_of_memory
 
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
 BATCH, HEADS, WARMUP = 4, 4, 5
@@ -15,7 +16,6 @@ BLOCK = 64  # of the butterfly; divides all lengths, and is the square root of t
 COLUMNS = (
     "tokens", "mixer", "parameters", "batch", "train_steps_per_s", "infer_steps_per_s", "peak_mb",
 )  # fmt: skip
-TOO_MUCH = ("out of memory", "resource_exhausted", "resource exhausted", "unable to allocate")
 
 
 def mixers() -> dict[str, dict[str, Any]]:
@@ -58,7 +58,7 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
         try:
             yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
         except Exception as error:  # Each backend has exceptions of its own.
-            if not any(words in str(error).lower() for words in TOO_MUCH):
+            if not is_out_of_memory(error):
                 raise
             yield {**dict.fromkeys(COLUMNS, "OOM"), **row}
 

@@ -36,6 +36,13 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
         say_error(error)
         return 2
+    except Exception as error:  # Each backend has exceptions of its own.
+        from keras_permix.machine import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        say_error(f"Memory must suffice for model and batch. Received: {str(error)[:200]}")
+        return 2
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)
         return STOPPED

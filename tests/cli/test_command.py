@@ -239,6 +239,19 @@ def test_an_empty_file_is_no_recipe(tmp_path, capsys):
 
 
 @pytest.mark.once
+def test_a_recipe_that_ends_the_process(tmp_path, capsys):
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)")
+    error = error_of(["train", str(tmp_path / "ends.py")], capsys)
+    assert "must be a Python file of plain values" in error and "(SystemExit: 0)" in error
+
+
+@pytest.mark.once
+def test_more_memory_than_there_is(capsys):
+    error = error_of(["info", "CSPViT", "--set", f"width={10**12}"], capsys)
+    assert error.startswith("permix: error: Memory must suffice for model and batch. Received: ")
+
+
+@pytest.mark.once
 def test_a_picture_is_no_recipe(capsys):
     error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
     rule = r"must be a Python file \(.py\).* images to train on lie in a folder.*csp.png\n"
@@ -255,6 +268,11 @@ def test_a_picture_is_no_recipe(capsys):
         ("model=3", "`model` must be a dict. Received: model=3"),
         ("optimizer=adam", "Received: optimizer='adam'"),
         ("optimizer.learning_rate=x", "Received: optimizer.learning_rate='x'"),
+        ("optimizer.beta_1=x", "`optimizer.beta_1` must be a number from 0 to 1, 1 excluded. R"),
+        ("optimizer.beta_2=7", "Received: optimizer.beta_2=7"),
+        ("optimizer.clipnorm=-1", "`optimizer.clipnorm` must be a number above 0, or None. R"),
+        ("optimizer.epsilon=0", "`optimizer.epsilon` must be a number above 0. Received: "),
+        ("model.trainable=3", "`model.trainable` must be True or False. Received: "),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
         ("ema=2", "`ema` must be a number from 0 to 1"),
