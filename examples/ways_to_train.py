@@ -138,11 +138,11 @@ def main():
     found = costs(models, images, labels, arguments.rounds)
     first, _ = found[models[0][0]]
     for way, model in models:
-        learnt = sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
+        trained = sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
         took, peak = found[way]
         memory = "" if peak is None else f", {peak:.0f} MB"
         print(
-            f"{way}: {learnt:,} weights learn, {scores[way]:.1f} % right, "
+            f"{way}: {trained:,} weights learn, {scores[way]:.1f} % right, "
             f"a step {took / first:.2f} times that of {models[0][0]}{memory}"
         )
 

@@ -101,9 +101,11 @@ def opens_text(call):
 
 
 def test_the_host_runs_what_the_repository_says():
-    """Continuous integration has one script, and PyTorch's CPU build by pip's own settings."""
+    """A commit has one script, a week all cases; PyTorch's CPU build is by pip's own settings."""
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    assert re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE) == ["bash .ci/run"]
+    commit, *week = re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE)
+    assert commit == "bash .ci/run"
+    assert week == ["make test ARGS=--thorough", "make test-accelerators"]
     assert (ROOT / ".ci" / "run").is_file()
     (setting,) = re.findall(r"^ +(PIP_\w+): https://\S+/cpu$", workflow, re.MULTILINE)
     assert setting in makefile()

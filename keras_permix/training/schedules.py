@@ -36,7 +36,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A warm-up, then a decay, mostly to zero.
 
     Args:
-        name: "constant", "cosine", "linear"; "cosine_epochs", a cosine that changes once an epoch,
+        name: "constant", "cosine", "linear"; "cosine_epochs", a cosine that changes once per epoch,
             as the papers' code has it; or, of the Long Range Arena, "rsqrt", `peak` divided by the
             root of the step, that of the warm-up's last step until then, and "cosine_cycles", a
             cosine of `total_steps` after the warm-up that begins anew.

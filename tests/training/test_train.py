@@ -142,7 +142,7 @@ def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path
     assert metadata["data_options"] is None
 
 
-def test_card(recipe, made, tmp_path, commit):
+def test_card(recipe, made, tmp_path, commit, monkeypatch):
     done = train(recipe, "wide", out=tmp_path / "run", verbose=0)
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     lines = card.splitlines()
@@ -150,6 +150,10 @@ def test_card(recipe, made, tmp_path, commit):
     count = done.model.count_params()
     assert lines[2] == f"`CSPViT`, mixed by `csp`, {count:,} parameters, 2 epochs of made."
     assert 'model = CSPViT.from_preset("preset")  # beside this card' in lines
+    monkeypatch.chdir(tmp_path / "run")
+    shown: dict = {}
+    exec(card.split("```python\n")[1].split("```")[0], shown)
+    assert shown["model"].count_params() == count
     score = done.scores["made/test/top1"]
     assert f"| made/test/top1 | {100 * score:.2f} % | 12.34 % |" in lines
     assert "A paper that says so." in lines

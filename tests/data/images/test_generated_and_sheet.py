@@ -25,7 +25,7 @@ def test_generated_images_depend_on_the_seed():
     assert not np.array_equal(first, other)
 
 
-def test_generated_classes_can_be_learnt():
+def test_generated_classes_can_be_learned():
     data = generated_images((16, 16, 3), num_classes=10, count=100)
     (x, y), (test_x, test_y) = data.train, data.test
     means = np.stack([x[y == label].mean(0) for label in range(10)])

@@ -79,13 +79,16 @@ def test_new_image_size(preset, side):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("side", [24, 40, 48])
-def test_what_was_learned_holds_at_another_size_of_image(side):
-    """Of the 400 images some 70 % or more stay right; with the steps of 32 pixels 24 to 30 do."""
+@pytest.mark.parametrize(("side", "least"), [(24, 0.65), (40, 0.65), (48, 0.65), (64, 0.38)])
+def test_what_was_learned_holds_at_another_size_of_image(side, least):
+    """Of the 400 images some 70 % or more stay right, at 64 pixels, twice their own, some 44.
+
+    With the steps of 32 pixels 20 to 30 do.
+    """
     images, classes, _ = load_sheet(ROOT / "examples/images/cifar10_test.png")
     model = zoo.CSPViT.from_preset("cifar10_small", image_size=side)
     right = model.predict(images, batch_size=100, verbose=0).argmax(-1) == classes
-    assert right.mean() > 0.65
+    assert right.mean() > least
 
 
 def steps_of(model):

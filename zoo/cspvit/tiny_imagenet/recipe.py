@@ -9,7 +9,7 @@ in half the time per step. Three learning rates of Muon and two of AdamW were tr
 
 The options are for a GPU: four times the tokens, and 120 epochs. The twin `vit/tiny_imagenet` has
 another mixer and all else alike. Augmentation runs on the CPU beside the GPU. On PyTorch, on a busy
-AMD EPYC, one core gave 14,000 images a second for crop and flip alone, 4,300 with erasing, 11,000
+AMD EPYC, one core gave 14,000 images per second for crop and flip alone, 4,300 with erasing, 11,000
 with mixing and 2,700 with RandAugment (process time, November 2026), so this has its own option.
 """
 
