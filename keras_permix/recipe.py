@@ -86,6 +86,7 @@ def find_recipe(recipe: StrPath) -> Path:
     raise ValueError(
         "`recipe` must be the path of a recipe or of a folder of images, or the name of a recipe, "
         f"which presets with random weights have none of.{hint} Received: {str(recipe)!r}"
+        f"{'' if path.exists() else ', which does not exist'}"
     )
 
 

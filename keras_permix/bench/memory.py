@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_permix.ops.backend import running
-
 
 def peak_megabytes(function: Callable[[], Any]) -> float | None:
     """Memory at its peak during a call, above what was held before it, in MB.
@@ -17,11 +15,14 @@ def peak_megabytes(function: Callable[[], Any]) -> float | None:
     Elsewhere it is resident memory of this process, as Linux counts it (`None` on other systems),
     without what the backend had in a pool of its own.
     """
+    from keras_permix.ops.backend import running  # Keras comes with it
+
     device = running.module("device")
     function()  # Compile first.
     if device.chip():
         peak = device.peak_bytes(function)
-        return None if peak is None else peak / 1e6
+        if peak != 0:  # else it ran on the host beside it
+            return None if peak is None else peak / 1e6
     if sys.platform != "linux":
         return None
     # Twice, since a backend may free what a call before has left only after the count has begun.

@@ -70,11 +70,11 @@ def describe(steps: int, seconds: float) -> str:
 
     >>> from keras_permix.training.estimate import describe
     >>> describe(11_700, 0.65)
-    'About 2 h 7 min to come: 11,700 steps of 0.65 s; to compile and to validate is not counted.'
+    'About 2 h 7 min to come: 11,700 steps of 0.65 s; to compile, validate and test is not counted.'
     """
     return (
         f"About {duration(steps * seconds)} to come: {counted(steps, 'step')} of {seconds:.3g} s; "
-        "to compile and to validate is not counted."
+        "to compile, validate and test is not counted."
     )
 
 
@@ -85,9 +85,9 @@ def describe_epochs(epochs: int, seconds: float) -> str:
 
     >>> from keras_permix.training.estimate import describe_epochs
     >>> describe_epochs(9, 290)
-    'About 44 min to come: 9 epochs of 4 min 50 s, validation counted.'
+    'About 44 min to come: 9 epochs of 4 min 50 s, and then the test.'
     """
     return (
         f"About {duration(epochs * seconds)} to come: {counted(epochs, 'epoch')} of "
-        f"{duration(seconds)}, validation counted."
+        f"{duration(seconds)}, and then the test."
     )

@@ -89,6 +89,7 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
 def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
     device = running.module("device")
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
+    monkeypatch.setattr(device, "peak_bytes", lambda call: 2_500_000)
     monkeypatch.setattr("keras_permix.machine.driver", lambda: "NVIDIA 570.133.20")
     monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
     huge = {name: bench_ops.CASES[name] for name in bench_ops.OF_ACCELERATORS}
@@ -96,6 +97,7 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
     rows = bench("ops", tmp_path / "ops.csv")
     assert [row["case"] for row in rows] == list(bench_ops.OF_ACCELERATORS)
     assert {row["vs_attention"] for row in rows} == {""}
+    assert {row["peak_mb"] for row in rows} == {"2"}
     named = {(row["chip"], row["driver"]) for row in rows}
     assert named == {("NVIDIA H100", "NVIDIA 570.133.20")}
     assert "NVIDIA H100\n" in capsys.readouterr().out
@@ -103,6 +105,7 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
 
 def test_a_cpu_beside_an_accelerator_has_no_chip(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running.module("device"), "chip", lambda number=0: "NVIDIA H100")
+    monkeypatch.setattr(running.module("device"), "peak_bytes", lambda call: 0)
     rows = bench("ops", tmp_path / "ops.csv", "--device", "cpu:0", "--cases", "channel shift")
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
 

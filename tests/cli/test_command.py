@@ -184,7 +184,7 @@ def error_of(arguments, capsys):
     ],
 )
 def test_the_nearest_name_is_named(arguments, name, capsys):
-    assert f"Did you mean {name}? Received: {arguments[1]!r}\n" in error_of(arguments, capsys)
+    assert f"Did you mean {name}? Received: {arguments[1]!r}" in error_of(arguments, capsys)
 
 
 @pytest.mark.once
@@ -342,7 +342,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     assert printed.startswith("generated: 32 samples, 8 to test on, 10 classes; 4 steps of 8 in an")
     assert f"\ncspvit/mnist: 2 epochs, kept in {tmp_path / 'run'}; after a" in printed
     # After the first epoch of four steps, of which two were timed.
-    assert re.search(r"\nAbout \S+ s to come: 4 steps of \S+ s; to compile and to val", printed)
+    assert re.search(r"\nAbout \S+ s to come: 4 steps of \S+ s; to compile, val", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
     for line in (*(f"{key}: " for key in scores), f"preset: {tmp_path / 'run' / 'preset'}\n"):
         assert f"\n{line}" in printed

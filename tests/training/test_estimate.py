@@ -41,5 +41,5 @@ def test_validation_is_counted_after_an_epoch_and_compiling_is_not(batches, monk
         estimate.on_epoch_end(epoch)
     steps, *epochs = capsys.readouterr().out.strip().splitlines()
     assert steps.startswith("About 1 min to come: 30 steps of 2 s;")
-    said = ["About 1 min 57 s to come: 3 epochs of 39 s, validation counted."]
+    said = ["About 1 min 57 s to come: 3 epochs of 39 s, and then the test."]
     assert epochs == (said if batches > 2 else [])

@@ -201,7 +201,7 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
             '{"text": "a", "label": "good"}\n' * 2,
             BOTH,
             ValueError,
-            r"two classes or more for training.*Received: name='mine', \['good'\] for training",
+            r"two classes or more, .*Received: name='mine', \['good'\] for training",
         ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
