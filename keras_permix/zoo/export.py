@@ -1,0 +1,91 @@
+"""From models to files that run without this package."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_permix._typing import StrPath
+from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch.dispatch import REFERENCE, forced
+
+OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in any batch
+
+
+class Exported:
+    """What a Keras model is mixed with to choose what a format asks for."""
+
+    # `self: Any` is a Keras model, of which no type tells.
+    def export(
+        self: Any,
+        filepath: StrPath,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write the model to a file that runs without this package, as Keras' `export` does.
+
+        ONNX, OpenVINO and LiteRT take images, texts and graphs of one size in a batch of any:
+        images and texts of that of the model, graphs of as many nodes as the largest of `domain`
+        has, or 8. On JAX and TensorFlow they have no operations for our sorts, and get those of
+        the reference. On PyTorch ONNX is written by `torch.onnx.export(dynamo=True)`, with a free
+        batch, which Keras does not ask of it; LiteRT has batches of one there.
+
+        Args:
+            filepath: The file, or folder, to write.
+            format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
+                Keras'.
+            verbose: Whether to say where it lies.
+            input_signature: Shapes and dtypes of the inputs, where others are wanted, in a list: a
+                `keras.InputSpec`, or a dict of some, as the model takes them.
+            **kwargs: What else Keras takes for the format, or on PyTorch `torch.onnx.export`.
+
+        Raises:
+            ImportError: where a package is missing that the format needs.
+            ValueError: for an `input_signature` without sizes where these are not free.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> model.export("test.onnx", format="onnx", verbose=False)  # doctest: +SKIP
+        """
+        ours, signature = running.exports(), input_signature
+        if signature is None and format in OF_ONE_SIZE:
+            signature = [keras.tree.map_structure(_spec, self.input, self._example(1))]
+        if format == "onnx" and ours:
+            inputs = self._example(2) if input_signature is None else _zeros(input_signature)
+            ours.write_onnx(self, inputs, filepath, **kwargs)
+            if verbose is not False:
+                print(f"Saved artifact at '{filepath}'.")
+            return
+        sorts = forced(REFERENCE) if format in OF_ONE_SIZE and not ours else nullcontext()
+        with sorts:
+            super().export(  # type: ignore[misc]  # of the model
+                str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs
+            )
+
+    def _example(self, batch):
+        """Inputs of the size that a file takes which takes one."""
+        return self.make_inputs(0, batch)
+
+
+def _spec(tensor, array):
+    """The shape and dtype of an input, of which but the batch is known."""
+    return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
+
+
+def _zeros(signature):
+    """A batch of two of what a signature describes."""
+
+    def zeros(spec):
+        if None in spec.shape[1:]:
+            raise ValueError(
+                "`input_signature` must give all sizes but that of the batch here. "
+                f"Received: shape={spec.shape}"
+            )
+        return np.zeros((2, *spec.shape[1:]), keras.backend.standardize_dtype(spec.dtype))
+
+    return keras.tree.map_structure(zeros, signature)
