@@ -182,6 +182,6 @@ def _unknown(preset, name, cls):
         close = difflib.get_close_matches(name, own, n=1)
     hint += f" Did you mean {' or '.join(close)}?" if close else ""
     return (
-        f"`preset` must be a name ({names}), a folder, or a handle like hf://… or "
+        f"`preset` must be a name ({names}), a folder that exists, or a handle like hf://… or "
         f"https://….{hint} Received: {preset!r}"
     )
