@@ -12,7 +12,8 @@ TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
 # What errors say, each backend's its own.
 TOO_MUCH = (
     "out of memory", "resource_exhausted", "resource exhausted", "unable to allocate",
-    "can't allocate memory", "oom when allocating",
+    "can't allocate memory", "oom when allocating", "failed to allocate", "alloc_failed",
+    "bad_alloc",
 )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ OF_THE_ARENA = ("cosine_cycles", "rsqrt")
 SCHEDULES = ("constant", "cosine", "cosine_epochs", "linear", *OF_THE_ARENA)
 PRECISIONS = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64")
 
-# Arguments of Keras' optimizers, which takes them as they come.
+# Some arguments of Keras' optimizers, which takes them as they come.
 OF_OPTIMIZERS = {
     **dict.fromkeys(
         ("beta_1", "beta_2", "momentum", "rho"), ("a number from 0 to 1, 1 excluded", _number(0, 1))

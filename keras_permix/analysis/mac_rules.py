@@ -214,5 +214,6 @@ FREE = (
 FREE_OPERATIONS = (
     "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",
     "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply", "OnesLike", "Reshape", "Round",
-    "Subtract", "Sum", "Take", "Transpose", "TrueDivide", "Unstack", "Where", "ZerosLike",
+    "Split", "Squeeze", "Subtract", "Sum", "Transpose", "TrueDivide", "Unstack",
+    "Where", "ZerosLike",
 )  # fmt: skip

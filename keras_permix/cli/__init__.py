@@ -41,7 +41,8 @@ def main(argv: list[str] | None = None) -> int:
 
         if not is_out_of_memory(error):
             raise
-        say_error(f"Memory must suffice for model and batch. Received: {str(error)[:200]}")
+        said = str(error)[:200] or repr(error)
+        say_error(f"Memory must suffice for model and batch. Received: {said}")
         return 2
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)

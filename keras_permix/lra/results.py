@@ -82,7 +82,7 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
         "seconds": round(seconds),
         "parameters": metadata["parameter_count"],
         "backend": record["backend"],
-        "backend_version": record["backend_version"],
+        "backend_version": record.get("backend_version", ""),
         "keras": record["keras"],
         "keras_permix": record["version"],
         "commit": " ".join(record["commits"]),

@@ -57,12 +57,17 @@ model = {class_name}.from_preset({preset}
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
-{record["keras"]} on {record["backend"]} {record["backend_version"]}, \
+{record["keras"]} on {_backend(record)}, \
 {values["precision"]}, seed {values["seed"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.
 """
+
+
+def _backend(record):
+    """The backend with its version, which older runs do not tell."""
+    return f"{record['backend']} {record.get('backend_version', '')}".strip()
 
 
 def _mixed(model):

@@ -22,7 +22,7 @@ def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
         A tensor `(batch, channels)`.
     """
     if pooling == "cls":
-        return ops.take(tokens, 0, axis=1)  # no slice, as in `with_first`
+        return ops.squeeze(ops.split(tokens, [1], axis=1)[0], axis=1)  # no slice, as `with_first`
     if mask is None:
         return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
     real = ops.expand_dims(visible_keys(mask), axis=-1)
