@@ -83,8 +83,11 @@ PRECISIONS = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16
 # Some arguments of Keras' optimizers, which takes them as they come.
 OF_OPTIMIZERS = {
     **dict.fromkeys(
-        ("beta_1", "beta_2", "momentum", "rho"), ("a number from 0 to 1, 1 excluded", _number(0, 1))
+        ("beta_1", "beta_2", "ema_momentum", "momentum", "rho"),
+        ("a number from 0 to 1, 1 excluded", _number(0, 1)),
     ),
+    **dict.fromkeys(("amsgrad", "centered", "nesterov", "use_ema"), ("True or False", _flag)),
+    "gradient_accumulation_steps": ("an integer, 2 or more, or None", _or_none(_integer(2))),
     "epsilon": ("a number above 0", _above_zero),
     **dict.fromkeys(
         ("clipnorm", "clipvalue", "global_clipnorm"),

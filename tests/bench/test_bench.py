@@ -342,6 +342,16 @@ def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
     assert running.module("device").peak_bytes(call) == 40
 
 
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="counted by TensorFlow")
+def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
+    of = "tensorflow.config.experimental"
+    held = {"current": 70, "peak": 900}  # before the call, of a call before
+    monkeypatch.setattr(f"{of}.reset_memory_stats", lambda device: held.update(peak=70))
+    monkeypatch.setattr(f"{of}.get_memory_info", lambda device: dict(held))
+    peak = running.module("device").peak_bytes(lambda: held.update(peak=max(held["peak"], 110)))
+    assert peak == 40
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("case", bench_models.CASES)
 def test_contenders_of_a_case_are_of_one_kind(case):

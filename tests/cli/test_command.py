@@ -271,6 +271,12 @@ def test_a_picture_is_no_recipe(capsys):
         ("optimizer.beta_1=x", "`optimizer.beta_1` must be a number from 0 to 1, 1 excluded. R"),
         ("optimizer.beta_2=7", "Received: optimizer.beta_2=7"),
         ("optimizer.clipnorm=-1", "`optimizer.clipnorm` must be a number above 0, or None. R"),
+        ("optimizer.nesterov=3", "`optimizer.nesterov` must be True or False. Received: "),
+        ("optimizer.ema_momentum=7", "Received: optimizer.ema_momentum=7"),
+        (
+            "optimizer.gradient_accumulation_steps=0",
+            "`optimizer.gradient_accumulation_steps` must be an integer, 2 or more, or None. R",
+        ),
         ("optimizer.epsilon=0", "`optimizer.epsilon` must be a number above 0. Received: "),
         ("model.trainable=3", "`model.trainable` must be True or False. Received: "),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
