@@ -17,6 +17,7 @@ from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
 from keras_permix.layers.mega.norms import ScaleNorm
 from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.first_token import FirstToken
 
 
 def _dense(layer, x, y):
@@ -208,6 +209,7 @@ FREE = (
     ours.SimpleAttentionBlock,
     ours.SliceSort,
     ours.TokenEmbedding,
+    FirstToken,
     SplitPairs,
 )
 # Operations of functional models that do the same, by the names of their classes.

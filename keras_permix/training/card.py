@@ -57,7 +57,7 @@ model = {class_name}.from_preset({preset}
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
-{record["keras"]} on {_backend(record)}, \
+{record["keras"]} on {_framework(record)}, \
 {values["precision"]}, seed {values["seed"]}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
@@ -65,7 +65,7 @@ for decisions about people or safety.
 """
 
 
-def _backend(record):
+def _framework(record):
     """The backend with its version, which older runs do not tell."""
     return f"{record['backend']} {record.get('backend_version', '')}".strip()
 

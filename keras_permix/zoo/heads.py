@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.mixers import is_causal
+from keras_permix.layers.parts.first_token import FirstToken
 from keras_permix.layers.parts.masks import visible_keys
 
 
@@ -22,7 +23,7 @@ def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
         A tensor `(batch, channels)`.
     """
     if pooling == "cls":
-        return ops.squeeze(ops.split(tokens, [1], axis=1)[0], axis=1)  # no slice, as `with_first`
+        return FirstToken(dtype=tokens.dtype, name="first_token")(tokens)
     if mask is None:
         return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
     real = ops.expand_dims(visible_keys(mask), axis=-1)
