@@ -158,7 +158,7 @@ def test_graphormer(mixer):
     assert macs.total == block + nodes * 8 + 8 * 3 and not macs.uncounted
 
 
-# With a softmax fused into the products, for which Keras on JAX has but one size of heads, or apart.
+# With a softmax fused into the products, whose heads Keras on JAX wants of one size, or apart.
 @pytest.mark.parametrize(("value_dim", "dropout"), [(3, 0.0), (2, 0.5)])
 def test_attention_of_keras(value_dim, dropout):
     queries, keys = keras.Input((10, 4)), keras.Input((7, 5))
