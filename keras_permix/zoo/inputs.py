@@ -16,7 +16,7 @@ import numpy as np
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
-from keras_permix.ops.backend.running import weights_kept
+from keras_permix.ops.backend.running import tensorflow_datasets, weights_kept
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
 
@@ -32,7 +32,8 @@ def _checked(name):
         beside, *targets = held_out if isinstance(held_out, tuple | list) else (held_out,)
         if x is None or isinstance(x, dict) and not x:
             raise ValueError(f"`x` must be what the model takes. Received: {name} of x={x}")
-        (x, first), (beside, other) = self.opened(x), self.opened(beside)
+        watches = contextlib.ExitStack()
+        (x, first), (beside, other) = self.opened(x, watches), self.opened(beside, watches)
         # One batch is no more than a step, for which a tensor would leave its device.
         whole = not name.endswith("_on_batch")
         for seen in (first, other):
@@ -47,9 +48,8 @@ def _checked(name):
             if y is None and are_arrays(x) and needs_targets(self):
                 raise ValueError(f"`y` must be the targets of `x`. Received: {name} of x alone")
             for data, seen in ((x, first), (beside, other)):
-                # A batch of data, of which targets are a part.
-                if data is not seen and isinstance(seen, tuple | list) and len(seen) > 1:
-                    checked_targets(seen[1], self)
+                if data is not seen:
+                    self.check_targets(seen)
         call.arguments["x"] = x
         if y is not None and (whole or not keras.ops.is_tensor(y)):
             call.arguments["y"] = checked_targets(y, self)
@@ -57,7 +57,7 @@ def _checked(name):
             targets[0] = checked_targets(targets[0], self)
         if held_out is not None:
             call.arguments["validation_data"] = (beside, *targets) if targets else beside
-        with weights_kept(self) if whole else contextlib.nullcontext():
+        with watches, weights_kept(self) if whole else contextlib.nullcontext():
             return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
     return method
@@ -140,10 +140,10 @@ class CheckedInputs:
     """What a Keras model is mixed with to look at the arrays that people give it.
 
     Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
-    and `predict` get, the first batch of a generator or a `keras.utils.PyDataset`, and the first
-    sample that a `DataLoader` could give, each with its targets. Of other tensors a call looks at
-    the shape alone, and at the values of the first images that come outside of a compiled step. Of
-    a `tf.data.Dataset` nothing is read: that may lose a batch, or change their order.
+    and `predict` get, the first batch of a generator, a `keras.utils.PyDataset` or a
+    `tf.data.Dataset`, and the first sample that a `DataLoader` could give, each with its targets.
+    Of other tensors a call looks at the shape alone, and at the values of the first images that
+    come outside of a compiled step.
     """
 
     # `self: Any` is a Keras model, of which no type tells.
@@ -166,8 +166,11 @@ class CheckedInputs:
                 self.preprocessor.check(tensor)
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
-    def opened(self: Any, x: Any) -> tuple[Any, Any]:
-        """Inputs for a method of Keras, with texts encoded, and what can be seen of them."""
+    def opened(self: Any, x: Any, watches: contextlib.ExitStack) -> tuple[Any, Any]:
+        """Inputs for a method of Keras, with texts encoded, and what can be seen of them.
+
+        What is seen once the method runs, its errors are told by a context that `watches` gets.
+        """
         _refuse_encoded(x, takes_images=self.preprocessor is not None)
         x = self.encoded(x)
         if isinstance(x, list | tuple) and _are_numbers(x):
@@ -189,6 +192,10 @@ class CheckedInputs:
                 "those that `keras_permix.data.read_image` reads of files, or the model's `encode` "
                 f"makes of texts. Received: x of {x.element_spec}"
             )
+        if hasattr(x, "element_spec") and (datasets := tensorflow_datasets()).is_dataset(x):
+            watched = datasets.Watched(x, self._check_batch)
+            watches.enter_context(watched.told())
+            return watched.dataset, None
         if self.preprocessor is not None and not are_arrays(x):
             first = _first_of(x)
             return x, x if first is None else first
@@ -219,6 +226,15 @@ class CheckedInputs:
         if isinstance(x, tuple | list) and x:
             x = x[0]
         self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
+
+    def check_targets(self: Any, batch: Any) -> None:
+        """Check the targets of a batch of data, `(x, y)` or more, as `checked_targets` does."""
+        if isinstance(batch, tuple | list) and len(batch) > 1:
+            checked_targets(batch[1], self)
+
+    def _check_batch(self, batch):
+        self.check_inputs(batch)
+        self.check_targets(batch)
 
     def check_arrays(self: Any, x: Any) -> None:
         """Check an array or tensor, or a dict of these; what else comes is not looked at."""

@@ -1,6 +1,7 @@
 """Images of another range than 0–255 are noticed where they come in, and nothing else is."""
 
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import keras
@@ -121,6 +122,61 @@ def test_a_loader_is_looked_at(way, compiled, monkeypatch):
         method(as_loader(IMAGES, batch_size=2), **arguments)
 
 
+def as_dataset(*arrays):
+    tensorflow = pytest.importorskip("tensorflow")
+    return tensorflow.data.Dataset.from_tensor_slices(arrays if len(arrays) > 1 else arrays[0])
+
+
+@pytest.mark.parametrize("way", ["fit", "evaluate", "predict", "validation"])
+def test_a_dataset_of_tensorflow_is_looked_at(way, compiled, monkeypatch):
+    def run(images):
+        data = as_dataset(images, LABELS).batch(2)
+        if way == "validation":
+            return compiled.fit(IMAGES, LABELS, validation_data=data, verbose=0)
+        if way == "fit":
+            return compiled.fit(data, shuffle=False, verbose=0)
+        return getattr(compiled, way)(data, verbose=0)
+
+    monkeypatch.setattr(compiled, "_warned", False)
+    with pytest.warns(UserWarning, match="0–255, and seems to be scaled already"):
+        run(SCALED["0–1"].astype("float32"))
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*from 0 to 6") as caught:
+        run(IMAGES.astype("float32") * 257)
+    assert caught.value.__suppress_context__
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "`x` must hold images")
+        run(IMAGES)
+
+
+def test_targets_in_a_dataset_of_tensorflow(compiled):
+    with pytest.raises(ValueError, match="`y` must hold classes from 0 to 2"):
+        compiled.fit(as_dataset(IMAGES, LABELS + 1).batch(4), shuffle=False, verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
+def test_no_batch_of_a_dataset_of_tensorflow_is_lost(compiled):
+    """What can be drawn but once gives all its batches, and a shuffle gives what it would have."""
+    tensorflow = pytest.importorskip("tensorflow")
+    expected, images = to_numpy(compiled(IMAGES)), iter(IMAGES)
+    spec = tensorflow.TensorSpec(IMAGES.shape[1:], "uint8")
+    once = tensorflow.data.Dataset.from_generator(lambda: images, output_signature=spec)
+    assert_close(compiled.predict(once.batch(3), verbose=0), expected, kind="model")
+    order = list(as_dataset(np.arange(4)).shuffle(4, seed=1).as_numpy_iterator())
+    shuffled = as_dataset(np.arange(4)).shuffle(4, seed=1)
+    data = shuffled.map(lambda place: tensorflow.gather(IMAGES, place)).batch(4)
+    assert_close(compiled.predict(data, verbose=0), expected[order], kind="model")
+
+
+def test_a_dataset_of_inputs_by_name():
+    model = tiny("SimpleTRON")
+    inputs = model.make_inputs(0, 4)
+    data = as_dataset(inputs).batch(2)
+    assert_close(model.predict(data, verbose=0), model.predict(inputs, verbose=0), kind="model")
+    broken = as_dataset({**inputs, "tokens": inputs["tokens"] + 1000}).batch(2)
+    with pytest.raises(ValueError, match="tokens"):
+        model.predict(broken, verbose=0)
+
+
 def loaders():
     """Ways to load that have no first sample, or where it may be none of what comes."""
     torch = pytest.importorskip("torch")
@@ -143,12 +199,13 @@ def loaders():
 def test_every_loader_that_keras_takes_is_taken(compiled):
     expected = to_numpy(compiled(IMAGES))
     for loader, steps in loaders():
-        assert compiled.opened(loader)[0] is loader
+        assert compiled.opened(loader, ExitStack())[0] is loader
         if steps:
             answers = compiled.predict(loader, verbose=0, steps=steps)
             assert_close(answers, expected[: 2 * steps - (steps < 2)])
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
 def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
     tensorflow = pytest.importorskip("tensorflow")
     batches = iter([(IMAGES[:2], LABELS[:2]), (IMAGES[2:], LABELS[2:])])
@@ -252,11 +309,12 @@ def test_lists_of_numbers_are_no_arrays(x, compiled):
         compiled.predict(x)
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
 def test_no_batch_of_a_generator_is_lost(compiled):
     batches = [(IMAGES[:1],), (IMAGES[1:3],), (IMAGES[3:],)]
     expected = to_numpy(compiled(IMAGES))
     assert_close(compiled.predict((batch for batch in batches), verbose=0, steps=3), expected)
-    assert compiled.opened(batch for batch in ())[1] is None
+    assert compiled.opened((batch for batch in ()), ExitStack())[1] is None
 
 
 def test_a_generator_goes_on_after_a_call(compiled):

@@ -74,6 +74,11 @@ def seed_again(seed):
         keras.utils.set_random_seed(seed)
 
 
+def tensorflow_datasets():
+    """What knows a `tf.data.Dataset`, which can be given where another backend runs."""
+    return import_module("keras_permix.ops.backend.tensorflow.datasets")
+
+
 def has_data(x):
     """Whether numbers can be read from a tensor now: not while a step is compiled or exported."""
     return module("tracing").has_data(x)

@@ -1,0 +1,54 @@
+"""`tf.data.Dataset`, which every backend of Keras trains on."""
+
+import contextlib
+
+import tensorflow as tf
+
+
+def is_dataset(x):
+    """Whether this is a `tf.data.Dataset` of tensors alone, none of them sparse or ragged."""
+    if not isinstance(x, tf.data.Dataset):
+        return False
+    return all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(x.element_spec))
+
+
+class Watched:
+    """The same batches of a data set, of which the first is looked at when it is drawn.
+
+    No batch is drawn for that: a generator has it but once, and a shuffle gives another then.
+
+    Args:
+        dataset: As `is_dataset` takes it.
+        look: What is called with the first batch, of NumPy arrays, each time that the data set
+            is begun.
+    """
+
+    def __init__(self, dataset, look):
+        self.dataset = dataset.scan(tf.constant(True), self._handed_on)
+        self._look, self._structure, self._error = look, dataset.element_spec, None
+
+    @contextlib.contextmanager
+    def told(self):
+        """Raise what `look` raised, in place of what TensorFlow makes of it."""
+        try:
+            yield
+        except Exception:
+            if self._error is None:
+                raise
+            raise self._error from None
+
+    def _handed_on(self, is_first, batch):
+        arrays = tf.nest.flatten(batch)
+        seen = tf.cond(
+            is_first, lambda: tf.numpy_function(self._seen, arrays, tf.bool), lambda: True
+        )
+        with tf.control_dependencies([seen]):
+            return tf.constant(False), tf.nest.map_structure(tf.identity, batch)
+
+    def _seen(self, *arrays):
+        try:
+            self._look(tf.nest.pack_sequence_as(self._structure, arrays))
+        except ValueError as error:
+            self._error = error
+            raise
+        return True
