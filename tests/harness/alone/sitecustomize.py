@@ -1,6 +1,7 @@
 """Has Python find one framework alone, that of `KERAS_BACKEND`, as where no other is installed.
 
-Keras imports what is installed, which takes seconds in each process that a test starts.
+Keras imports what is installed, scikit-learn too, which takes seconds in each process that a test
+starts.
 """
 
 import os
@@ -9,11 +10,11 @@ from importlib.machinery import PathFinder
 
 FRAMEWORKS = {"jax", "tensorflow", "torch"}
 ONE = {os.environ.get("KERAS_BACKEND")} & FRAMEWORKS
-OTHERS = FRAMEWORKS - ONE if ONE else set()
+OTHERS = {"sklearn", *FRAMEWORKS} - ONE if ONE else set()
 
 
 class Finder(PathFinder):
-    """Where Python looks for modules, but for those of other frameworks."""
+    """Where Python looks for modules, but for those of others."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
