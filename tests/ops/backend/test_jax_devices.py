@@ -67,14 +67,32 @@ def test_masked_gradients_for_any_batch(group_size):
     np.testing.assert_array_equal(program.call(x, mask, cotangent)[0], expected)
 
 
-STEPS = (3, -1, 2)
+STEPS = (3, -(10**12), 2)
 OF_ANY_LENGTH = {
     "shift": (
-        lambda x, **how: ops.channel_shift(x, STEPS, **how),
-        lambda x: oracle.csp(x, STEPS, 1),
+        lambda x, mask, **how: ops.channel_shift(x, STEPS, mask=mask, **how),
+        lambda x, mask: oracle.csp(x, STEPS, 1, mask=mask),
     ),
-    "sort": (lambda x, **how: ops.slice_sort(x, **how), lambda x: oracle.csp(x, (0, 0, 0), None)),
-    "pairs": (lambda x, **how: ops.csp(x, STEPS, 2, **how), lambda x: oracle.csp(x, STEPS, 2)),
+    "sort": (
+        lambda x, mask, **how: ops.slice_sort(x, (False, True, False), mask=mask, **how),
+        lambda x, mask: oracle.slice_sort(x, np.array([False, True, False]), mask=mask),
+    ),
+    "maxima": (
+        lambda x, mask, **how: ops.max_exchange(x, mask=mask, **how),
+        lambda x, mask: oracle.max_exchange(x, mask=mask),
+    ),
+    **{
+        f"groups of {size}, {align}": (
+            lambda x, mask, size=size, align=align, **how: ops.csp(
+                x, STEPS, size, align=align, ragged=True, mask=mask, **how
+            ),
+            lambda x, mask, size=size, align=align: oracle.csp(
+                x, STEPS, size, align=align, mask=mask
+            ),
+        )
+        for size in (2, 3, None)
+        for align in ("independent", "reference")
+    },
 }
 
 
@@ -92,23 +110,33 @@ def test_averages_exported_for_any_number_of_tokens():
     assert_close(program.call(x), mega.damped_ema(x, *weights, omega), kind="ema")
 
 
+@pytest.mark.parametrize(
+    ("masked", "dtype"), [(False, "float32"), (True, "bfloat16")], ids=["all", "masked"]
+)
 @pytest.mark.parametrize("op", OF_ANY_LENGTH)
-def test_export_for_any_number_of_tokens(op):
-    """Which the native rows refuse, as `explain` says, and the reference serves."""
+def test_export_for_any_number_of_tokens(op, masked, dtype):
+    """By the native rows, with the gradient."""
     import jax
     from jax import export
 
     function, expected = OF_ANY_LENGTH[op]
     explained = []
 
-    def traced(x):
-        explained.append(function(x, implementation=EXPLAIN))
-        return function(x)
+    def traced(x, mask, cotangent):
+        mask = mask if masked else None
+        explained.append(function(x, mask, implementation=EXPLAIN).chosen)
+        out, gradient = jax.vjp(lambda x: function(x, mask), x)
+        return out, *gradient(cotangent)
 
-    batch, half = export.symbolic_shape("batch, half")
-    program = export.export(jax.jit(traced))(jax.ShapeDtypeStruct((batch, 2 * half, 3), "float32"))
-    assert explained[0].chosen == "reference"
-    assert explained[0].objections["native"] == "it needs a known number of tokens"
-    for tokens in (2, 8, 10):
-        x = np.random.default_rng(tokens).normal(size=(2, tokens, 3)).astype("float32")
-        np.testing.assert_array_equal(program.call(x), oracle.values(x, expected(x)))
+    sizes = export.symbolic_shape("batch, tokens")
+    x = jax.ShapeDtypeStruct((*sizes, 3), dtype)
+    program = export.export(jax.jit(traced))(x, jax.ShapeDtypeStruct(sizes, "bool"), x)
+    assert explained == ["native"]
+    for tokens in (1, 11):
+        rng = np.random.default_rng(tokens)
+        x, cotangent = rng.integers(-4, 5, (2, 2, tokens, 3)).astype(dtype)
+        mask = rng.random((2, tokens)) < 0.6
+        source = expected(x, mask if masked else None)
+        out, gradient = map(np.asarray, program.call(x, mask, cotangent))
+        np.testing.assert_array_equal(out, oracle.values(x, source))
+        np.testing.assert_array_equal(gradient, oracle.gradient(cotangent, source))

@@ -5,7 +5,8 @@ of the values. When a gradient is wanted, the integers carry the places below th
 makes the sort stable and tells where everything came from.
 
 With a mask the real tokens are in front: `length` is their number, and `steps` are those of the
-sample. The others sort behind them, and stay where they are.
+sample. The others sort behind them, and stay where they are. So it is where `jax.export` leaves the
+number of tokens open; a group of all of them, for which there is no network then, XLA sorts.
 """
 
 from functools import partial
@@ -83,7 +84,8 @@ def _values_and_trace(x, steps=None, length=None, *, plan):
     out, place = _sort_with_places(_shift(x, plan, steps, length), plan, length)
     out, place = (_align(array, x, plan, length) for array in (out, place))
     place = _unshifted(place, plan, steps, length)
-    return out, place.astype(small_integer(len(x)))
+    tokens = x.shape[0]
+    return out, place.astype(small_integer(tokens) if isinstance(tokens, int) else "int32")
 
 
 def _take(x, trace):
@@ -112,7 +114,7 @@ def _unshifted(place, plan, steps, length):
 
 
 def _tokens(x):
-    return jnp.arange(len(x), dtype="int32")[:, None]
+    return jnp.arange(x.shape[0], dtype="int32")[:, None]
 
 
 def _align(x, unsorted, plan, length):
@@ -129,17 +131,18 @@ def _sort_with_places(x, plan, length):
     bits = to_bits(x)
     signs = mirror(bits, is_floating(x.dtype))
     key = to_key(bits, signs)
-    token = np.arange(len(x), dtype="int32")[:, None]
-    narrow = key.dtype.itemsize <= 2 and plan.group_size <= 1 << 15
+    token, size = _tokens(x), plan.group_size
+    narrow = key.dtype.itemsize <= 2 and size is not None and size <= 1 << 15
     wide, half = ("int32", 16) if narrow else ("int64", 32)
     # -0.0 is to equal 0.0; a bit below the place remembers its sign.
     minus = is_minus_zero(key, signs)
     with jax.enable_x64(not narrow or jax.config.jax_enable_x64):
-        low = 2 * (token % plan.group_size).astype(wide) + minus.astype(wide)
+        inside = token if size is None else token % size
+        low = 2 * inside.astype(wide) + minus.astype(wide)
         packed = _sort(((key + minus).astype(wide) << half) | low, plan, length)
         low, key = packed & ((1 << half) - 1), (packed >> half).astype(key.dtype)
         minus, place = (low & 1).astype(key.dtype), (low >> 1).astype("int32")
-    place += token // plan.group_size * plan.group_size
+    place += token - inside
     if length is not None:
         place = jnp.where(token < length, place, token)
     return from_bits(to_key(key - minus, signs), x.dtype), place
@@ -153,5 +156,7 @@ def _sort(key, plan, length):
     turned = key ^ turn
     if length is not None:
         turned = jnp.where(_tokens(key) < length, turned, largest)
+    if size is None:
+        return lax.sort(turned, dimension=0, is_stable=False) ^ turn
     runs = fill_up(cut(turned, size, largest), power_of_two(size), 1, largest)
     return join(network.sort(runs, alone_on_cpu())[:, :size], tokens) ^ turn

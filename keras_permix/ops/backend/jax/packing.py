@@ -55,7 +55,7 @@ def _steps(plan, lengths, most):
     """Steps of every sample. Channel 0 of an aligned plan is its own leader: it is not shifted."""
     if plan.steps is None:
         return None
-    steps = steps_modulo(plan.steps, lengths[:, None], most)
+    steps = steps_modulo(plan.steps, lengths[:, None], most if isinstance(most, int) else None)
     return steps.at[:, 0].set(0) if plan.aligned else steps
 
 

@@ -12,6 +12,7 @@ are real (None for all), and `trace` is what was found in the data:
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from keras_permix.ops.backend.jax import groups, pairs, shift
@@ -22,11 +23,20 @@ from keras_permix.ops.backend.jax.packing import find_real
 
 @partial(jax.jit, static_argnames="plan")
 def permute(x, mask, plan):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
-    real, plan = mask if mask is None else find_real(mask, plan), plan.at(x.shape[1])
-    if plan.group_size == 1:
-        return permute_as(shift, x, real, plan)
-    return permute_as(pairs if plan.in_pairs(x.shape[1]) else groups, x, real, plan)
+    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says.
+
+    Where `jax.export` leaves their number open, it is found when it runs, like that of real ones.
+    """
+    tokens, in_pairs = x.shape[1], False
+    if isinstance(tokens, int):
+        real, plan = mask if mask is None else find_real(mask, plan), plan.at(tokens)
+        in_pairs = plan.in_pairs(tokens)
+    else:
+        real = find_real(jnp.ones(x.shape[:2], bool) if mask is None else mask, plan)
+        if not isinstance(plan.group_size, int):
+            plan = plan._replace(group_size=None)  # all tokens
+    kind = shift if plan.group_size == 1 else pairs if in_pairs else groups
+    return permute_as(kind, x, real, plan)
 
 
 def permute_as(kind, x, real, plan):

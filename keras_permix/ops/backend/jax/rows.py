@@ -42,7 +42,7 @@ def permuting(op):
     for device, name, way, facts in ways:
         function = partial(accelerators.permute, way=way)
         yield Row(op, name, function, (device,), dtypes=SORTABLE, ragged=True, **facts)
-    yield Row(op, "native", permute, dtypes=dtypes, masks=True, ragged=True)
+    yield Row(op, "native", permute, dtypes=dtypes, masks=True, ragged=True, dynamic=True)
 
 
 ROWS = (
@@ -50,6 +50,6 @@ ROWS = (
     Row("damped_ema", "chunked", damped_ema, masks=True),
     Row("damped_ema", "fft", ema.fft, masks=True),
     Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, dynamic=True),
-    Row("max_exchange", "native", max_exchange, masks=True),
+    Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
     Row("sinkhorn", "loop", sinkhorn, dynamic=True),
 )
