@@ -92,7 +92,7 @@ def check_integer(name, value, least=1, or_none=""):
 
 
 def check_positive_or_none(argument, value):
-    """Return `value` if it is None or an integer of at least 1."""
+    """Return `value` if it is None or a positive integer."""
     return None if value is None else check_integer(argument, value, or_none=" or None")
 
 

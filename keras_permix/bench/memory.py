@@ -11,22 +11,29 @@ from typing import Any
 def peak_megabytes(function: Callable[[], Any]) -> float | None:
     """Memory at its peak during a call, above what was held before it, in MB.
 
-    On a GPU it is that of the device, as PyTorch and TensorFlow count it; `None` with JAX.
-    Elsewhere it is resident memory of this process, as Linux counts it (`None` on other systems),
-    without what the backend had in a pool of its own.
+    Where tensors are made on an accelerator, it is that of the device, as PyTorch and TensorFlow
+    count it; `None` with JAX. Elsewhere it is resident memory of this process, as Linux counts it
+    (`None` on other systems), without what the backend had in a pool of its own.
     """
     from keras_permix.ops.backend import running  # Keras comes with it
 
-    device = running.module("device")
     function()  # Compile first.
-    if device.chip():
-        peak = device.peak_bytes(function)
-        if peak != 0:  # else it ran on the host beside it
-            return None if peak is None else peak / 1e6
+    number = accelerator()
+    if number is not None:
+        peak = running.module("device").peak_bytes(function, number)
+        return None if peak is None else peak / 1e6
     if sys.platform != "linux":
         return None
     # Twice, since a backend may free what a call before has left only after the count has begun.
     return max(_peak(function) for _ in range(2))
+
+
+def accelerator() -> int | None:
+    """The number of the GPU or TPU on which tensors are made now, `None` for a CPU."""
+    import keras
+
+    found = re.search(r"(?:cuda|gpu|tpu)[:_](\d+)", str(keras.ops.zeros(1).device).lower())
+    return int(found[1]) if found else None
 
 
 def _peak(function):

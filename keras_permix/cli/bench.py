@@ -54,12 +54,12 @@ def run(arguments):
     import keras
 
     from keras_permix._version import __version__
+    from keras_permix.checks import check_integer, check_positive_or_none
     from keras_permix.machine import driver, machine
     from keras_permix.ops.backend import running
     from keras_permix.training.record import current_commit
 
-    if arguments.repeats < 1:
-        raise ValueError(f"`--repeats` must be at least 1. Received: {arguments.repeats}")
+    check_integer("--repeats", arguments.repeats)
     bench = WHAT[arguments.what]
     if arguments.device:
         check_device(arguments.device)
@@ -68,12 +68,9 @@ def run(arguments):
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
-    batch = getattr(arguments, "batch", None)
-    if batch is not None and (batch < 1 or bench is not bench_lra):
-        raise ValueError(
-            "`--batch` must be at least 1, and is of lra alone. "
-            f"Received: {batch} for {arguments.what}"
-        )
+    batch = check_positive_or_none("--batch", getattr(arguments, "batch", None))
+    if batch is not None and bench is not bench_lra:
+        raise ValueError(f"`--batch` must be left to lra. Received: {batch} for {arguments.what}")
     own = {} if batch is None else {"batch": batch}
     if arguments.out:
         check_file("--out", arguments.out)

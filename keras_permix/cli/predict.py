@@ -19,12 +19,12 @@ def run(arguments):
     """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
     import keras
 
+    from keras_permix.checks import check_integer
     from keras_permix.cli.presets import trained_preset
     from keras_permix.tasks import task_of
     from keras_permix.zoo.presets.load import load_preset
 
-    if arguments.top < 1:
-        raise ValueError(f"`--top` must be at least 1. Received: {arguments.top}")
+    check_integer("--top", arguments.top)
     task = task_of(load_preset(None, trained_preset(arguments.preset)))
     code = 0
     for group in grouped(arguments.inputs, task.arguments_per_input):

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_permix.checks import check_integer, check_positive_or_none
 from keras_permix.data.dataset import size_of
 
 # From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
@@ -194,10 +195,8 @@ def _take(inputs, chosen):
 
 
 def _check_sizes(inputs, batch_size, drop_remainder, steps):
-    if steps is not None and steps < 1:
-        raise ValueError(f"`steps` must be a positive integer, or None. Received: steps={steps}")
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be a positive integer. Received: {batch_size}")
+    check_positive_or_none("steps", steps)
+    check_integer("batch_size", batch_size)
     if not size_of(inputs):
         raise ValueError("`inputs` must hold one sample or more. Received: none")
     if drop_remainder and size_of(inputs) < batch_size:

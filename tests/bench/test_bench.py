@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import re
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.bench.memory import peak_megabytes
+from keras_permix.bench.memory import accelerator, peak_megabytes
 from keras_permix.bench.runners import runners
 from keras_permix.cli import main
 from keras_permix.cli.bench import check_replaced
@@ -89,7 +90,8 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
 def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
     device = running.module("device")
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
-    monkeypatch.setattr(device, "peak_bytes", lambda call: 2_500_000)
+    monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 0)
+    monkeypatch.setattr(device, "peak_bytes", lambda call, number: 2_500_000)
     monkeypatch.setattr("keras_permix.machine.driver", lambda: "NVIDIA 570.133.20")
     monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
     huge = {name: bench_ops.CASES[name] for name in bench_ops.OF_ACCELERATORS}
@@ -105,7 +107,6 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
 
 def test_a_cpu_beside_an_accelerator_has_no_chip(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running.module("device"), "chip", lambda number=0: "NVIDIA H100")
-    monkeypatch.setattr(running.module("device"), "peak_bytes", lambda call: 0)
     rows = bench("ops", tmp_path / "ops.csv", "--device", "cpu:0", "--cases", "channel shift")
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
 
@@ -171,10 +172,12 @@ def test_a_gpu_is_timed_by_its_events(monkeypatch):
             assert told[-1] == "waited" and end is not self
             return 1500.0
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    place = torch.device("cuda:1")
+    monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=place))
+    monkeypatch.setattr(torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "Event", Event)
     assert running.module("device").seconds(lambda: told.append("called")) == 1.5
-    assert told == ["made", "made", "recorded", "called", "recorded", "waited"]
+    assert told == [place, "made", "made", "recorded", "called", "recorded", "waited"]
 
 
 def test_layers_and_attention_in_short_cases_only(small, tmp_path):
@@ -320,12 +323,33 @@ def test_peak_memory_is_that_of_the_call():
 
 
 def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
-    device = running.module("device")
-    monkeypatch.setattr(device, "chip", lambda: "NVIDIA H100")
-    monkeypatch.setattr(device, "peak_bytes", lambda call: 2_500_000)
-    assert peak_megabytes(lambda: None) == 2.5
-    monkeypatch.setattr(device, "peak_bytes", lambda call: None)  # as on JAX
-    assert peak_megabytes(lambda: None) is None
+    """Of that on which tensors are made: the second of two here."""
+    device, on = running.module("device"), []
+
+    def peak_bytes(call, number):
+        on.append(number)
+        return None if keras.config.backend() == "jax" else 2_500_000
+
+    monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 1)
+    monkeypatch.setattr(device, "peak_bytes", peak_bytes)
+    assert peak_megabytes(lambda: None) == (None if keras.config.backend() == "jax" else 2.5)
+    assert on == [1]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("device", "number"),
+    [
+        ("cuda:1", 1),  # PyTorch, and JAX
+        ("/job:localhost/replica:0/task:0/device:GPU:0", 0),
+        ("TPU_2(process=0,(0,1,0,0))", 2),
+        ("cpu", None),
+        ("TFRT_CPU_0", None),
+    ],
+)
+def test_which_accelerator_tensors_are_made_on(device, number, monkeypatch):
+    monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=device))
+    assert accelerator() == number
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="counted by PyTorch")
@@ -335,11 +359,11 @@ def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
     def call():
         held.update(peak=max(held["peak"], held["now"] + 40))
 
-    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: held.update(peak=70))
-    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: held["now"])
-    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: held["peak"])
-    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    assert running.module("device").peak_bytes(call) == 40
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda number: held.update(peak=70))
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda number: held["now"])
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda number: held["peak"])
+    monkeypatch.setattr("torch.cuda.synchronize", lambda number: None)
+    assert running.module("device").peak_bytes(call, 1) == 40
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="counted by TensorFlow")
@@ -348,8 +372,8 @@ def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
     held = {"current": 70, "peak": 900}  # before the call, of a call before
     monkeypatch.setattr(f"{of}.reset_memory_stats", lambda device: held.update(peak=70))
     monkeypatch.setattr(f"{of}.get_memory_info", lambda device: dict(held))
-    peak = running.module("device").peak_bytes(lambda: held.update(peak=max(held["peak"], 110)))
-    assert peak == 40
+    device, more = running.module("device"), lambda: held.update(peak=max(held["peak"], 110))
+    assert device.peak_bytes(more, 1) == 40
 
 
 @pytest.mark.once

@@ -98,7 +98,7 @@ def test_one_bad_image_costs_no_answers(tmp_path, capsys, pixels):
 
 def test_predict_nothing(capsys):
     assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
-    assert "`--top` must be at least 1. Received: 0" in capsys.readouterr().err
+    assert "`--top` must be a positive integer. Received: --top=0" in capsys.readouterr().err
 
 
 @pytest.fixture

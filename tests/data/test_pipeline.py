@@ -164,7 +164,7 @@ def test_any_sequence_of_images_will_do():
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        (dict(batch_size=0), "`batch_size` must be a positive integer. Received: 0"),
+        (dict(batch_size=0), "`batch_size` must be a positive integer. Received: batch_size=0"),
         (dict(batch_size=64, drop_remainder=True), "whole batches. Received: .*=64, 50 samples"),
         (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must hold one sample or more"),
         (dict(labels=LABELS[1:]), "must be of one length.*50 inputs, 49 targets"),

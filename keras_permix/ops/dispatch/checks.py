@@ -94,7 +94,7 @@ def check_ema(x, *, omega, **parameters):
 
 
 def check_truncation(truncation):
-    """Return `truncation` as an integer of at least 1, or None."""
+    """Return `truncation` as a positive integer, or None."""
     return None if truncation is None else check_integer("truncation", truncation)
 
 

@@ -18,7 +18,7 @@ def seconds(call):
     return perf_counter() - start
 
 
-def peak_bytes(call):
+def peak_bytes(call, number):
     """`None`: JAX tells the peak since the process began, and not that of a call."""
 
 

@@ -22,13 +22,14 @@ def seconds(call):
     return perf_counter() - start
 
 
-def peak_bytes(call):
-    """Memory of the first GPU at its peak during a call, above what was held before it."""
-    tf.config.experimental.reset_memory_stats("GPU:0")
-    before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+def peak_bytes(call, number):
+    """Memory of a GPU at its peak during a call, above what was held before it."""
+    gpu = f"GPU:{number}"
+    tf.config.experimental.reset_memory_stats(gpu)
+    before = tf.config.experimental.get_memory_info(gpu)["current"]
     call()
     tf.test.experimental.sync_devices()
-    return tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
+    return tf.config.experimental.get_memory_info(gpu)["peak"] - before
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 from time import perf_counter
 
+import keras
 import torch
 
 
@@ -12,26 +13,31 @@ def chip(number=0):
 
 
 def seconds(call):
-    """How long a call takes: by events on a GPU, so that no waiting of this process is in it."""
-    if not torch.cuda.is_available():
+    """How long a call takes: by events on a GPU, so that no waiting of this process is in it.
+
+    Which device that is, is where Keras makes tensors now.
+    """
+    place = keras.ops.zeros(1).device
+    if place.type != "cuda":
         start = perf_counter()
         call()
         return perf_counter() - start
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    call()
-    end.record()
-    end.synchronize()
+    with torch.cuda.device(place):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
     return start.elapsed_time(end) / 1e3
 
 
-def peak_bytes(call):
-    """Memory of the GPU at its peak during a call, above what was held before it."""
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+def peak_bytes(call, number):
+    """Memory of a GPU at its peak during a call, above what was held before it."""
+    torch.cuda.reset_peak_memory_stats(number)
+    before = torch.cuda.memory_allocated(number)
     call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    torch.cuda.synchronize(number)
+    return torch.cuda.max_memory_allocated(number) - before
 
 
 @contextlib.contextmanager
