@@ -174,7 +174,9 @@ def test_a_gpu_is_timed_by_its_events(monkeypatch):
 
     place = torch.device("cuda:1")
     monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=place))
-    monkeypatch.setattr(torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext())
+    monkeypatch.setattr(
+        torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext()
+    )
     monkeypatch.setattr(torch.cuda, "Event", Event)
     assert running.module("device").seconds(lambda: told.append("called")) == 1.5
     assert told == [place, "made", "made", "recorded", "called", "recorded", "waited"]
