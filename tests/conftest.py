@@ -66,6 +66,8 @@ ONCE = (
     "tests/zoo/presets/test_saving.py",
     "tests/zoo/test_vit.py::test_parameters_are_the_papers",
 )
+# Of these, what takes minutes: a third of it runs at each commit.
+SELDOM = "tests/test_examples.py"
 # But for those that augment, in Keras, and those that train.
 EACH = (
     "tests/data/images/test_augment.py",
@@ -118,7 +120,8 @@ def pytest_collection_modifyitems(config, items):
 
 def turn_of(item, turns):
     """In which of so many turns a test runs; `None`: in each."""
-    if item.get_closest_marker("everywhere") or item.get_closest_marker("once"):
+    is_settled = item.get_closest_marker("everywhere") or item.get_closest_marker("once")
+    if is_settled and not item.nodeid.startswith(SELDOM):
         return None
     return zlib.crc32(item.nodeid.encode()) % turns
 

@@ -71,15 +71,15 @@ def test_backends_take_turns_from_commit_to_commit(runs, words, turns, monkeypat
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_each_test_has_its_turn(turns):
-    def item(number, *marks):
-        return SimpleNamespace(
-            nodeid=f"tests/test_x.py::test[{number}]", get_closest_marker=marks.count
-        )
+    def item(number, *marks, file="tests/test_x.py"):
+        return SimpleNamespace(nodeid=f"{file}::test[{number}]", get_closest_marker=marks.count)
 
     chosen = {conftest.turn_of(item(number), turns) for number in range(99)}
     assert chosen == set(range(turns))
     for mark in ("once", "everywhere"):
         assert conftest.turn_of(item(0, mark), turns) is None
+    examples = (item(number, "once", file=conftest.SELDOM) for number in range(99))
+    assert {conftest.turn_of(example, turns) for example in examples} == set(range(turns))
 
 
 def test_workers_share_the_cores(monkeypatch):
