@@ -4,13 +4,13 @@
 
 Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
 core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n 0` keeps the tests
-in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`),
-run on the last of them, which starts soonest. Of the others, those that hold a backend to numbers
+in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`), run
+on the last of them, which starts soonest. Of the others, those that hold a backend to numbers
 (`pytest.mark.everywhere`) run on each, and the rest take turns: each runs on one backend, and at
-the next commit on the next; examples that need one backend run at every third commit. None takes turns with `--thorough`, on a single backend, or where
-arguments of pytest choose among them. Kernels are interpreted by `make test-accelerators` alone. On
-TensorFlow those that compile as users do have a run of their own. An `-m EXPRESSION` chooses in
-place of all this.
+the next commit on the next; examples that need one backend run at every third commit. None takes
+turns with `--thorough`, on a single backend, or where arguments of pytest choose among them.
+Kernels are interpreted by `make test-accelerators` alone. On TensorFlow those that compile as users
+do have a run of their own. An `-m EXPRESSION` chooses in place of all this.
 """
 
 import importlib.util
