@@ -85,7 +85,6 @@ EVERYWHERE = (
     "tests/test_imports.py",
     "tests/zoo/presets/test_presets.py::test_a_trained",
     "tests/zoo/presets/test_presets.py::test_the_test",
-    "tests/zoo/test_models.py::test_model_keeps_its_promises",
 )
 WORDS = ("authors", "golden", "numpy", "oracle")
 # But for these, which permute nothing, or have a hundred cases of a kind.
