@@ -28,6 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit code: 0, 1 if a check failed, 2 for an error that the user can mend, 130 where
         the user stopped it.
     """
+    _open_what_is_closed()
     try:
         with _written_out():
             return _run(argv)
@@ -69,6 +70,13 @@ def _run(argv):
 def _in_one_line(message, category, filename, lineno, line=None):
     """A warning as a user of commands reads it."""
     return f"permix: warning: {' '.join(str(message).split())}\n"
+
+
+def _open_what_is_closed():
+    """Where a process began without an output, as of `>&-`, nobody reads what is written."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
 
 
 @contextlib.contextmanager

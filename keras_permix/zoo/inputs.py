@@ -16,7 +16,8 @@ import numpy as np
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
-from keras_permix.ops.backend.running import tensorflow_datasets, weights_kept
+from keras_permix.ops.backend.running import has_replicas, tensorflow_datasets, weights_kept
+from keras_permix.zoo.replicas import for_replicas
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
 
@@ -57,6 +58,10 @@ def _checked(name):
             targets[0] = checked_targets(targets[0], self)
         if held_out is not None:
             call.arguments["validation_data"] = (beside, *targets) if targets else beside
+        if has_replicas(self):
+            call.arguments["x"] = for_replicas(call.arguments["x"])
+            if held_out is not None:
+                call.arguments["validation_data"] = for_replicas(call.arguments["validation_data"])
         with watches, weights_kept(self) if whole else contextlib.nullcontext():
             return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
@@ -187,10 +192,12 @@ class CheckedInputs:
         if isinstance(x, keras.utils.PyDataset) and not isinstance(x, Pipeline):
             return x, x[0]
         if _has_strings(x):
+            way = "`encode` makes of texts"
+            if self.preprocessor is not None:
+                way = "`keras_permix.data.read_image` reads of files"
             raise ValueError(
-                f"{type(self).__name__} reads no strings of a `tf.data.Dataset`. Give it arrays: "
-                "those that `keras_permix.data.read_image` reads of files, or the model's `encode` "
-                f"makes of texts. Received: x of {x.element_spec}"
+                f"{type(self).__name__} reads no strings of a `tf.data.Dataset`. Give it the "
+                f"arrays that {way}. Received: x of {x.element_spec}"
             )
         if hasattr(x, "element_spec") and (datasets := tensorflow_datasets()).is_dataset(x):
             watched = datasets.Watched(x, self._check_batch)

@@ -142,14 +142,20 @@ class SequenceClassifier(Classifier):
             super().check_arrays(x)
         elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
             raise ValueError(
-                '`x` must be texts, or a dict of "tokens" and "mask" as `encode` makes it. '
+                f"`x` must be texts, or a dict of {_and(self.input)} as `encode` makes it of texts "
+                "and `keras_permix.data.pad_tokens` of token ids. "
                 f"Received: an array of shape {tuple(x.shape)}"
             )
         elif not isinstance(x, dict):
             return
-        elif isinstance(tokens := x.get("tokens"), np.ndarray) or keras.ops.is_tensor(tokens):
+        elif missing := [name for name in self.input if name not in x]:
+            raise ValueError(
+                f"`x` must be a dict of {_and(self.input)}, as `encode` makes it. "
+                f"Received: {_and(x)} without {_and(missing)}"
+            )
+        elif isinstance(tokens := x["tokens"], np.ndarray) or keras.ops.is_tensor(tokens):
             tokens = keras.ops.convert_to_numpy(tokens)
-            check_tokens(tokens, x.get("mask"), self.get_config())
+            check_tokens(tokens, x["mask"], self.get_config())
 
 
 def check_tokens(tokens, mask, config):
@@ -162,6 +168,11 @@ def check_tokens(tokens, mask, config):
             f"the same shape. Received: tokens.shape={tokens.shape}, {tokens.dtype}, "
             f"mask.shape={_shape(mask)}"
         )
+    if not tokens.shape[-1]:
+        raise ValueError(
+            "`tokens` must hold one token or more per text. "
+            f"Received: tokens.shape={tokens.shape}"
+        )
     if tokens.shape[-1] > config["max_length"]:
         raise ValueError(
             "There must be no more `tokens` than the model's `max_length`. "
@@ -173,6 +184,10 @@ def check_tokens(tokens, mask, config):
             f"Received: {tokens.min()} to {tokens.max()}, "
             f"vocabulary_size={config['vocabulary_size']}"
         )
+
+
+def _and(names):
+    return " and ".join(f'"{name}"' for name in names)
 
 
 def _shape(array):

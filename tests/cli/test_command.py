@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -154,6 +155,18 @@ def test_a_disk_that_is_full(permix):
         error = process.stderr.read()
     assert error == "permix: error: [Errno 28] No space left on device\n"
     assert process.wait() == 2
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["predict", "cspvit/test", "{image}"]])
+def test_an_output_that_is_closed(arguments):
+    """As of a daemon: nobody reads it, and nothing is lost for that."""
+    image = ROOT / "examples" / "images" / "cat.png"
+    words = [word.format(image=image) for word in arguments]
+    command = [sys.executable, "-m", "keras_permix.cli", *words]
+    closed = f"exec {shlex.join(command)} >&-"
+    done = subprocess.run(["sh", "-c", closed], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.once

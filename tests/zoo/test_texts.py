@@ -199,8 +199,14 @@ def test_wrong_texts_and_models_without_texts(arguments, texts, message):
 
 @pytest.mark.once
 def test_arrays_are_named_as_the_model_takes_them():
-    with pytest.raises(ValueError, match="`x` must be texts, or a dict of .*shape .1, 10"):
-        tiny("SimpleTRON").predict(np.ones((1, 10), "int32"))
+    model, ids = tiny("SimpleTRON"), np.ones((1, 10), "int32")
+    with pytest.raises(ValueError, match="texts, or a dict of .*`keras_permix.data.pad_tokens` of"):
+        model.predict(ids)
+    for take in (model, model.predict):
+        with pytest.raises(ValueError, match='Received: "ids" and "mask" without "tokens"'):
+            take({"ids": ids, "mask": ids > 0})
+    with pytest.raises(ValueError, match=r"one token or more per text.*shape=\(1, 0\)"):
+        model.predict({"tokens": ids[:, :0], "mask": ids[:, :0] > 0})
     with pytest.raises(ValueError, match="`x` must be texts or the like, or arrays, of one s"):
         tiny("SimpleTRON").predict([None])
     with pytest.raises(ValueError, match="texts are str, which `bytes.decode` makes. .* x of byte"):

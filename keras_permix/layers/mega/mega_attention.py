@@ -103,7 +103,7 @@ class MegaAttention(Composite):
             if self.longest is None:
                 raise ValueError(
                     "A simple position bias needs `max_length` or `chunk_size` where the number "
-                    f"of tokens is not known. Received: input_shape={tuple(shared_shape)}"
+                    "of tokens is not known. Received: tokens=None, max_length=None"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")

@@ -74,6 +74,11 @@ def seed_again(seed):
         keras.utils.set_random_seed(seed)
 
 
+def has_replicas(model):
+    """Whether a model is trained in several replicas, as TensorFlow's strategies do."""
+    return name() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1
+
+
 def tensorflow_datasets():
     """What knows a `tf.data.Dataset`, which can be given where another backend runs."""
     return import_module("keras_permix.ops.backend.tensorflow.datasets")

@@ -12,6 +12,21 @@ def is_dataset(x):
     return all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(x.element_spec))
 
 
+def without_booleans(dataset):
+    """The same batches with integers in place of booleans."""
+
+    def integer(x):
+        return tf.cast(x, "uint8") if x.dtype == tf.bool else x
+
+    structure = dataset.element_spec
+
+    def integers(*batch):
+        batch = batch if isinstance(structure, tuple) else batch[0]
+        return tf.nest.map_structure(integer, batch)
+
+    return dataset.map(integers) if is_dataset(dataset) else dataset
+
+
 class Watched:
     """The same batches of a data set, of which the first is looked at when it is drawn.
 
