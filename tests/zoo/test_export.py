@@ -6,8 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix.layers import CSP, SliceSort
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch import dispatch
+from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
 OURS = running.exports()  # which writes ONNX
@@ -61,6 +63,37 @@ def test_what_was_forced_comes_back_after_an_error(asked):
     with pytest.raises(RuntimeError, match="broken"):
         tiny().export("broken", format="openvino")
     assert dispatch.FORCED == before
+
+
+def sorting():
+    inputs = keras.Input((6, 8))
+    return keras.Model(inputs, SliceSort()(inputs) + CSP()(inputs)), (6, 8)
+
+
+def cut():
+    model = tiny()
+    features = model.get_layer("block_0").output
+    return keras.Model(model.input, keras.ops.mean(features, axis=1)), (8, 8, 3)
+
+
+def within():
+    inputs = keras.Input((8, 8, 3))
+    return keras.Model(inputs, keras.layers.Dense(2)(tiny()(inputs))), (8, 8, 3)
+
+
+@pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
+@pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="ONNX Runtime is absent")
+@pytest.mark.parametrize("make", [sorting, cut, within])
+def test_onnx_of_models_of_ones_own(make, tmp_path):
+    import onnxruntime
+
+    model, shape = make()
+    x = np.random.default_rng(0).integers(0, 256, (3, *shape)).astype("float32")
+    OURS.write_onnx(model, keras.ops.convert_to_tensor(x[:2]), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (name,) = [given.name for given in session.get_inputs()]
+    assert_close(session.run(None, {name: x})[0], to_numpy(model(x)))
 
 
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")

@@ -10,8 +10,8 @@ def write_onnx(model, inputs, path, **options):
     """Write a functional model as ONNX, for a batch of any size.
 
     Args:
-        model: The model.
-        inputs: NumPy arrays that it takes, of two samples or more; their other sizes stay.
+        model: The model, of the zoo or your own.
+        inputs: Arrays or tensors that it takes, of two samples or more; their other sizes stay.
         path: The file to write.
         **options: Others of `torch.onnx.export`.
     """
@@ -42,9 +42,10 @@ def program(model, inputs):
 
 
 def tensors(model, inputs):
-    """NumPy arrays as the tensors that a model takes, in the order of its inputs."""
+    """Arrays as the tensors that a model takes, in the order of its inputs."""
     pairs = zip(model.inputs, keras.tree.flatten(inputs), strict=True)
-    return tuple(torch.from_numpy(array.astype(tensor.dtype)) for tensor, array in pairs)
+    arrays = [(keras.ops.convert_to_numpy(array), tensor.dtype) for tensor, array in pairs]
+    return tuple(torch.from_numpy(array.astype(dtype)) for array, dtype in arrays)
 
 
 class _Flat(torch.nn.Module):
