@@ -97,7 +97,7 @@ class Classifier(ZooModel):
             )
 
     def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
-        """A model with a fresh head for other classes, and this one's weights everywhere else.
+        """A model with a new head, of zeros, for other classes, and this one's weights elsewhere.
 
         Args:
             num_classes: Number of classes.

@@ -140,7 +140,7 @@ class MLPMixer(ImageClassifier):
             path: `model.safetensors` with timm's names, or a folder that holds it; the mean and
                 the deviation of the images are read from a `config.json` beside it, else they are
                 0.5.
-            num_classes: Number of logits. `None`: the file's; with another the head is fresh.
+            num_classes: Number of logits. `None`: the file's; with another the head is of zeros.
             **arguments: Others of the class, but for the sizes.
 
         Returns:

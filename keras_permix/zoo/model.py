@@ -193,8 +193,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             preset: A name (`"cifar10_small"`; see `keras_permix.zoo.list_presets`), the folder of
                 a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
-            num_classes: Where it differs from the preset's, the model gets a fresh head. The same
-                number keeps the preset's head and labels: `reset_classifier` makes a fresh one.
+            num_classes: Where it differs from the preset's, the model gets a new head, of zeros.
+                The same number keeps the preset's head and labels: `reset_classifier` makes a new
+                one.
             dtype: Dtype or dtype policy of every layer, instead of the preset's, which goes before
                 one that `keras.config.set_dtype_policy` sets.
             load_weights: Whether to load the weights; without them the model is fresh.

@@ -140,7 +140,7 @@ class ViT(ImageClassifier):
                 0.5, as for most of these models.
             num_heads: Number of heads, which no tensor tells. `None`: that of ViT-Ti, S, B or L,
                 whose widths are 192, 384, 768 and 1024.
-            num_classes: Number of logits. `None`: the file's; with another the head is fresh.
+            num_classes: Number of logits. `None`: the file's; with another the head is of zeros.
             **arguments: Others of the class, but for the sizes, the mixer and the pooling.
 
         Returns:

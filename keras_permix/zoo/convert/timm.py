@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from keras import ops
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.zoo.convert.safetensors import read_tensors
@@ -58,7 +59,7 @@ class Timm:
 
 
 def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[str, Any]) -> Model:
-    """A model of a class with the weights of timm's, and with a head that is fresh where it must.
+    """A model of a class with the weights of timm's, and with a head of zeros where it is new.
 
     Raises:
         ValueError: for arguments that the file decides, or weights that do not fit.
@@ -93,8 +94,8 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
             f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
         )
     for weight in model.weights:
-        if weight.path in weights:
-            weight.assign(weights[weight.path])
+        value = weights.get(weight.path)
+        weight.assign(ops.zeros(weight.shape, weight.dtype) if value is None else value)
     return model
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from keras import ops
+
 from keras_permix._typing import Model
 from keras_permix.layers.parts.copies import assign_copy
 
@@ -17,14 +19,15 @@ def transfer_weights(
 ) -> None:
     """Give `target` the weights of `source`, by their paths.
 
-    A head for another number of outputs keeps its fresh weights. The model fits what else depends
-    on its size; see `ZooModel.transferred`.
+    A head for another number of outputs is of zeros, so that all classes begin alike: random
+    weights on tokens that mean something would say much, and wrongly. The model fits what else
+    depends on its size; see `ZooModel.transferred`.
 
     Args:
         source: The model with the weights.
         target: A model of the same class.
         overrides: The arguments in which they differ, for the error.
-        new_head: Whether a head for as many outputs keeps its fresh weights, too.
+        new_head: Whether a head for as many outputs is of zeros, too.
 
     Raises:
         ValueError: if another weight has no counterpart of its shape, or `target` lacks blocks.
@@ -41,6 +44,7 @@ def transfer_weights(
     new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
+            weight.assign(ops.zeros(weight.shape, weight.dtype))
             continue
         value = weights.get(weight.path)
         if value is not None:
