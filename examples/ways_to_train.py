@@ -35,7 +35,7 @@ BATCH = 64
 
 
 def digits_model(dtype=None):
-    """The trained model with a fresh head, for the ten digits."""
+    """The trained model with a new head, for the ten digits."""
     return CSPViT.from_preset("cifar10_small", dtype=dtype).reset_classifier(10)
 
 
