@@ -100,10 +100,11 @@ class MegaAttention(Composite):
             self.bias_b = self.add_weight(shape=(width,), initializer=normal, name="bias_b")
         else:
             self.longest = self.chunk_size or self.max_length or shared_shape[1]
-            if self.longest is None:
+            if not self.longest:
                 raise ValueError(
                     "A simple position bias needs `max_length` or `chunk_size` where the number "
-                    "of tokens is not known. Received: tokens=None, max_length=None"
+                    f"of tokens is not known, or none. Received: tokens={shared_shape[1]}, "
+                    f"max_length={self.max_length}"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")

@@ -317,9 +317,10 @@ def test_wrong_argument_is_named(arguments, message):
         MegaBlock(**{**SMALL, **arguments})(X)
 
 
-def test_unknown_length_needs_max_length():
-    with pytest.raises(ValueError, match=r"`max_length` or `chunk_size`.*\(None, None, 4\)"):
-        functional(MegaBlock(**SMALL), (None, 6))
+@pytest.mark.parametrize("tokens", [None, 0])
+def test_a_length_that_says_nothing_needs_max_length(tokens):
+    with pytest.raises(ValueError, match=f"`max_length` or `chunk_size`.*Received: tokens={tokens}"):
+        functional(MegaBlock(**SMALL), (tokens, 6))
 
 
 @pytest.mark.parametrize(
