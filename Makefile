@@ -50,7 +50,7 @@ OLDEST_TESTS := tests/layers/mixing/test_slice_sort.py tests/layers/test_any_len
 # What runs the model of the site's demo page in a browser; npm installs it.
 RUNTIME ?= onnxruntime-web@1.30.0
 # The site is built of what is installed, without a network where the system can take it away.
-OFFLINE := $(shell unshare --map-root-user --net true 2>/dev/null && \
+OFFLINE = $(shell unshare --map-root-user --net true 2>/dev/null && \
 	echo unshare --map-root-user --net)
 
 DEMO := .venv-demo

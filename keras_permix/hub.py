@@ -115,7 +115,7 @@ class PermixImageClassifier(ImageClassifier):
     """A classifier of images of the zoo, as KerasHub has it; it answers with logits.
 
     `keras_hub.models.ImageClassifier.from_preset` makes it of a preset. The head is the preset's
-    own, and fresh where `num_classes` is another. Preprocessing is part of the model.
+    own, and of zeros where `num_classes` is another. Preprocessing is part of the model.
 
     Args:
         backbone: A `PermixBackbone` of a model that classifies images.

@@ -66,7 +66,7 @@ ONCE = (
     "tests/zoo/presets/test_saving.py",
     "tests/zoo/test_vit.py::test_parameters_are_the_papers",
 )
-# Of these, what takes minutes: a third of it runs at each commit.
+# Of these, what takes minutes: it takes turns, a third of it with three backends.
 SELDOM = "tests/test_examples.py"
 # But for those that augment, in Keras, and those that train.
 EACH = (
@@ -119,8 +119,8 @@ def pytest_collection_modifyitems(config, items):
 
 def turn_of(item, turns):
     """In which of so many turns a test runs; `None`: in each."""
-    is_settled = item.get_closest_marker("everywhere") or item.get_closest_marker("once")
-    if is_settled and not item.nodeid.startswith(SELDOM):
+    is_once = item.get_closest_marker("once") and not item.nodeid.startswith(SELDOM)
+    if is_once or item.get_closest_marker("everywhere"):
         return None
     return zlib.crc32(item.nodeid.encode()) % turns
 

@@ -32,8 +32,13 @@ def accelerator() -> int | None:
     """The number of the GPU or TPU on which tensors are made now, `None` for a CPU."""
     import keras
 
-    found = re.search(r"(?:cuda|gpu|tpu)[:_](\d+)", str(keras.ops.zeros(1).device).lower())
-    return int(found[1]) if found else None
+    place = keras.ops.zeros(1).device
+    places = getattr(place, "device_set", [place])  # those of a mesh
+    place = min(map(str, places)).lower()
+    if "cpu" in place:
+        return None
+    found = re.search(r"[a-z][:_](\d+)(?:\(|$)", place)
+    return int(found[1]) if found else 0
 
 
 def _peak(function):

@@ -73,10 +73,16 @@ def _in_one_line(message, category, filename, lineno, line=None):
 
 
 def _open_what_is_closed():
-    """Where a process began without an output, as of `>&-`, nobody reads what is written."""
-    for name in ("stdout", "stderr"):
+    """Where a process began without an output, as by `>&-`, nobody reads what is written.
+
+    No file that is opened later takes the number of one, into which libraries write.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
 
 
 @contextlib.contextmanager

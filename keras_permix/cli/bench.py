@@ -70,7 +70,10 @@ def run(arguments):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
     batch = check_positive_or_none("--batch", getattr(arguments, "batch", None))
     if batch is not None and bench is not bench_lra:
-        raise ValueError(f"`--batch` must be left to lra. Received: {batch} for {arguments.what}")
+        raise ValueError(
+            "`--batch` must be left out, but for `permix bench lra`. "
+            f"Received: {batch} for {arguments.what}"
+        )
     own = {} if batch is None else {"batch": batch}
     if arguments.out:
         check_file("--out", arguments.out)

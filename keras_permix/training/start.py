@@ -144,7 +144,7 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
         labels: Names of the data's classes or targets.
 
     Returns:
-        The model, or one like it with a fresh head.
+        The model, or one like it with a new head, of zeros.
     """
     if isinstance(model, Classifier):
         classes = recipe["model"].get("num_classes") or len(labels)

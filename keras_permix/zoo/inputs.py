@@ -59,9 +59,9 @@ def _checked(name):
         if held_out is not None:
             call.arguments["validation_data"] = (beside, *targets) if targets else beside
         if has_replicas(self):
-            call.arguments["x"] = for_replicas(call.arguments["x"])
-            if held_out is not None:
-                call.arguments["validation_data"] = for_replicas(call.arguments["validation_data"])
+            for part in ("x", "y", "sample_weight", "validation_data"):
+                if call.arguments.get(part) is not None:
+                    call.arguments[part] = for_replicas(call.arguments[part])
         with watches, weights_kept(self) if whole else contextlib.nullcontext():
             return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
@@ -146,7 +146,8 @@ class CheckedInputs:
 
     Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
     and `predict` get, the first batch of a generator, a `keras.utils.PyDataset` or a
-    `tf.data.Dataset`, and the first sample that a `DataLoader` could give, each with its targets.
+    `tf.data.Dataset` that no other process shares, and the first sample that a `DataLoader` could
+    give, each with its targets.
     Of other tensors a call looks at the shape alone, and at the values of the first images that
     come outside of a compiled step.
     """
@@ -200,6 +201,8 @@ class CheckedInputs:
                 f"arrays that {way}. Received: x of {x.element_spec}"
             )
         if hasattr(x, "element_spec") and (datasets := tensorflow_datasets()).is_dataset(x):
+            if not datasets.is_read_here(getattr(self, "distribute_strategy", None)):
+                return x, None
             watched = datasets.Watched(x, self._check_batch)
             watches.enter_context(watched.told())
             return watched.dataset, None

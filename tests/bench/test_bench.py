@@ -345,6 +345,8 @@ def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
         ("cuda:1", 1),  # PyTorch, and JAX
         ("/job:localhost/replica:0/task:0/device:GPU:0", 0),
         ("TPU_2(process=0,(0,1,0,0))", 2),
+        ("rocm:3", 3),
+        (SimpleNamespace(device_set={"cuda:1", "cuda:2"}), 1),
         ("cpu", None),
         ("TFRT_CPU_0", None),
     ],
@@ -372,6 +374,7 @@ def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
 def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
     of = "tensorflow.config.experimental"
     held = {"current": 70, "peak": 900}  # before the call, of a call before
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [kind])
     monkeypatch.setattr(f"{of}.reset_memory_stats", lambda device: held.update(peak=70))
     monkeypatch.setattr(f"{of}.get_memory_info", lambda device: dict(held))
     device, more = running.module("device"), lambda: held.update(peak=max(held["peak"], 110))

@@ -164,9 +164,21 @@ def test_an_output_that_is_closed(arguments):
     image = ROOT / "examples" / "images" / "cat.png"
     words = [word.format(image=image) for word in arguments]
     command = [sys.executable, "-m", "keras_permix.cli", *words]
-    closed = f"exec {shlex.join(command)} >&-"
-    done = subprocess.run(["sh", "-c", closed], env=environment(), capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    for closed in (">&-", "<&- >&- 2>&-"):
+        line = ["sh", "-c", f"exec {shlex.join(command)} {closed}"]
+        done = subprocess.run(line, env=environment(), capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.once
+def test_no_file_takes_the_number_of_a_closed_output(tmp_path):
+    script = (
+        "from keras_permix import cli; cli._open_what_is_closed(); import os\n"
+        "file = open('mine', 'w'); os.write(2, b'a library'); file.write(str(file.fileno() > 2))"
+    )
+    line = ["sh", "-c", f"exec {shlex.join([sys.executable, '-c', script])} <&- >&- 2>&-"]
+    subprocess.run(line, env=environment(), cwd=tmp_path, check=True)
+    assert (tmp_path / "mine").read_text() == "True"
 
 
 @pytest.mark.once

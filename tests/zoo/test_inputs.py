@@ -153,6 +153,14 @@ def test_targets_in_a_dataset_of_tensorflow(compiled):
         compiled.fit(as_dataset(IMAGES, LABELS + 1).batch(4), shuffle=False, verbose=0)
 
 
+def test_a_dataset_that_processes_share_is_left_alone(compiled, monkeypatch):
+    """TensorFlow divides none through what looks at the first batch."""
+    data, watches = as_dataset(IMAGES, LABELS).batch(2), ExitStack()
+    assert compiled.opened(data, watches)[0] is not data
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: "of two processes")
+    assert compiled.opened(data, watches)[0] is data
+
+
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
 def test_no_batch_of_a_dataset_of_tensorflow_is_lost(compiled):
     """What can be drawn but once gives all its batches, and a shuffle gives what it would have."""

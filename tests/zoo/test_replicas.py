@@ -1,4 +1,4 @@
-"""Masks, which are booleans, go to several replicas of TensorFlow, whatever brings them."""
+"""Booleans, such as masks, go to several replicas of TensorFlow."""
 
 import json
 import subprocess

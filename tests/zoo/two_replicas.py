@@ -26,7 +26,9 @@ def numbers(model):
     data = tf.data.Dataset.from_tensor_slices((arrays, CLASSES)).batch(4)
     ways = {
         "texts": dict(x=TEXTS, y=CLASSES),
-        "arrays": dict(x=arrays, y=CLASSES, validation_data=(arrays, CLASSES)),
+        "arrays": dict(
+            x=arrays, y=CLASSES, sample_weight=CLASSES > 0, validation_data=(arrays, CLASSES)
+        ),
         "dataset": dict(x=data, validation_data=data),
         "pipeline": dict(x=Pipeline(arrays, CLASSES, batch_size=4)),
         "generator": dict(x=((arrays, CLASSES) for _ in range(2)), steps_per_epoch=1),

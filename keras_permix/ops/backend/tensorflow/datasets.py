@@ -2,6 +2,7 @@
 
 import contextlib
 
+import keras
 import tensorflow as tf
 
 
@@ -10,6 +11,22 @@ def is_dataset(x):
     if not isinstance(x, tf.data.Dataset):
         return False
     return all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(x.element_spec))
+
+
+def is_read_here(strategy):
+    """Whether no other process takes a part of what a model's strategy reads.
+
+    To divide a data set, TensorFlow looks for its files and its size of a batch, and `scan` is
+    nothing that it looks through.
+
+    Args:
+        strategy: That of `tf.distribute` in which the model was made, or `None`.
+    """
+    if keras.distribution.distribution() is not None:
+        return False
+    return strategy is None or strategy.num_replicas_in_sync == 1 or isinstance(
+        strategy, tf.distribute.MirroredStrategy
+    )
 
 
 def without_booleans(dataset):
@@ -45,6 +62,7 @@ class Watched:
     @contextlib.contextmanager
     def told(self):
         """Raise what `look` raised, in place of what TensorFlow makes of it."""
+        self._error = None
         try:
             yield
         except Exception:
@@ -63,7 +81,7 @@ class Watched:
     def _seen(self, *arrays):
         try:
             self._look(tf.nest.pack_sequence_as(self._structure, arrays))
-        except ValueError as error:
+        except Exception as error:
             self._error = error
             raise
         return True

@@ -23,7 +23,9 @@ def seconds(call):
 
 
 def peak_bytes(call, number):
-    """Memory of a GPU at its peak during a call, above what was held before it."""
+    """Memory of a GPU at its peak during a call, above what was held before it; else `None`."""
+    if not tf.config.list_physical_devices("GPU"):
+        return None
     gpu = f"GPU:{number}"
     tf.config.experimental.reset_memory_stats(gpu)
     before = tf.config.experimental.get_memory_info(gpu)["current"]
