@@ -104,6 +104,7 @@ site: $(PAGE)/model.onnx
 	cp docs/site/*.js docs/site/*.css $(TEST)/runtime/* $(PAGE)
 	$(OFFLINE) $(TEST)/bin/python docs/site/pages.py build/site
 	KERAS_BACKEND=torch $(OFFLINE) $(TEST)/bin/sphinx-build -q -W --keep-going -c docs/site build/site site
+	@echo "built $(if $(OFFLINE),without a network,beside a network that this system cannot take away)"
 	@echo "the site: $(TEST)/bin/python -m http.server --directory site"
 
 test-site: site
