@@ -77,11 +77,12 @@ def _open_what_is_closed():
 
     No file that is opened later takes the number of one, into which libraries write.
     """
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # as the lowest number that is free
+        if getattr(sys, name) is None and number:
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
 
 
