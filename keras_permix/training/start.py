@@ -18,7 +18,7 @@ from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
 
 SMOKE_SAMPLES = 32
-OF_ONES_OWN = ("folder", "csv")  # sources of images
+FOLDERS = ("folder", "csv")  # sources of `data` for tasks that read folders
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def check_data(recipe: dict[str, Any]) -> None:
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe["init"]).config if recipe["init"] else {}
     task = _class_of(recipe).task_for({**stored, **recipe["model"]})
-    if recipe["data"].get("source") in ("folder", "csv") and not TASKS[task].reads_folders:
+    if recipe["data"].get("source") in FOLDERS and not TASKS[task].reads_folders:
         raise ValueError(
             "Folders and lists of images are for a model that classifies images; a recipe names "
             "other data, as in `data = dict(name='mine', train='train.csv', test='test.csv')`, and "
@@ -76,7 +76,7 @@ def load_dataset(
     Raises:
         OSError: for data that is not to be had.
     """
-    if smoke and recipe["data"].get("source") not in OF_ONES_OWN:
+    if smoke and recipe["data"].get("source") not in FOLDERS:
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe["seed"])
     else:
         dataset = task.load(recipe["data"], data_dir, seed=recipe["seed"])

@@ -34,7 +34,7 @@ def _checked(name):
         if x is None or isinstance(x, dict) and not x:
             raise ValueError(f"`x` must be what the model takes. Received: {name} of x={x}")
         watches = contextlib.ExitStack()
-        (x, first), (beside, other) = self.opened(x, watches), self.opened(beside, watches)
+        (x, first), (beside, other) = self._opened(x, watches), self._opened(beside, watches)
         # One batch is no more than a step, for which a tensor would leave its device.
         whole = not name.endswith("_on_batch")
         for seen in (first, other):
@@ -172,7 +172,38 @@ class CheckedInputs:
                 self.preprocessor.check(tensor)
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
-    def opened(self: Any, x: Any, watches: contextlib.ExitStack) -> tuple[Any, Any]:
+    def encoded(self, x: Any) -> Any:
+        """Inputs, and in place of texts what `encode` makes of them."""
+        return self.encode(x) if are_texts(x) else x
+
+    def encode(self, texts: Any) -> Any:
+        """The arrays that the model takes for texts; a model that takes none raises ValueError."""
+        raise ValueError(
+            f"{type(self).__name__} takes arrays of images, and no texts; "
+            "`keras_permix.data.read_image` makes one of a file. "
+            f"Received: {str(texts)[:200]!r}"
+        )
+
+    def check_inputs(self, x: Any) -> None:
+        """Check that inputs are what the model takes; warn once of images that seem to be scaled.
+
+        Args:
+            x: An array, a tensor, a dict of these, a `Pipeline`, or a tuple or list that begins
+                with one; anything else is not looked at.
+
+        Raises:
+            ValueError: for inputs of another shape or range, such as images that are not of 0–255.
+        """
+        if isinstance(x, tuple | list) and x:
+            x = x[0]
+        self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
+
+    def check_targets(self: Any, batch: Any) -> None:
+        """Check the targets of a batch of data, `(x, y)` or more, as `checked_targets` does."""
+        if isinstance(batch, tuple | list) and len(batch) > 1:
+            checked_targets(batch[1], self)
+
+    def _opened(self: Any, x, watches):
         """Inputs for a method of Keras, with texts encoded, and what can be seen of them.
 
         What is seen once the method runs, its errors are told by a context that `watches` gets.
@@ -210,37 +241,6 @@ class CheckedInputs:
             first = _first_of(x)
             return x, x if first is None else first
         return x, x
-
-    def encoded(self, x: Any) -> Any:
-        """Inputs, and in place of texts what `encode` makes of them."""
-        return self.encode(x) if are_texts(x) else x
-
-    def encode(self, texts: Any) -> Any:
-        """The arrays that the model takes for texts; a model that takes none raises ValueError."""
-        raise ValueError(
-            f"{type(self).__name__} takes arrays of images, and no texts; "
-            "`keras_permix.data.read_image` makes one of a file. "
-            f"Received: {str(texts)[:200]!r}"
-        )
-
-    def check_inputs(self, x: Any) -> None:
-        """Check that inputs are what the model takes; warn once of images that seem to be scaled.
-
-        Args:
-            x: An array, a tensor, a dict of these, a `Pipeline`, or a tuple or list that begins
-                with one; anything else is not looked at.
-
-        Raises:
-            ValueError: for inputs of another shape or range, such as images that are not of 0–255.
-        """
-        if isinstance(x, tuple | list) and x:
-            x = x[0]
-        self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
-
-    def check_targets(self: Any, batch: Any) -> None:
-        """Check the targets of a batch of data, `(x, y)` or more, as `checked_targets` does."""
-        if isinstance(batch, tuple | list) and len(batch) > 1:
-            checked_targets(batch[1], self)
 
     def _check_batch(self, batch):
         self.check_inputs(batch)

@@ -155,10 +155,12 @@ def test_targets_in_a_dataset_of_tensorflow(compiled):
 
 def test_a_dataset_that_processes_share_is_left_alone(compiled, monkeypatch):
     """TensorFlow divides none through what looks at the first batch."""
-    data, watches = as_dataset(IMAGES, LABELS).batch(2), ExitStack()
-    assert compiled.opened(data, watches)[0] is not data
+    data, watches = as_dataset(IMAGES, LABELS).batch(3), ExitStack()
+    watched = compiled._opened(data, watches)[0]
+    assert watched is not data and watched.element_spec == data.element_spec
+    assert watched.cardinality() == data.cardinality() == 2  # so that Keras knows when it ends
     monkeypatch.setattr(keras.distribution, "distribution", lambda: "of two processes")
-    assert compiled.opened(data, watches)[0] is data
+    assert compiled._opened(data, watches)[0] is data
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
@@ -207,7 +209,7 @@ def loaders():
 def test_every_loader_that_keras_takes_is_taken(compiled):
     expected = to_numpy(compiled(IMAGES))
     for loader, steps in loaders():
-        assert compiled.opened(loader, ExitStack())[0] is loader
+        assert compiled._opened(loader, ExitStack())[0] is loader
         if steps:
             answers = compiled.predict(loader, verbose=0, steps=steps)
             assert_close(answers, expected[: 2 * steps - (steps < 2)])
@@ -322,7 +324,7 @@ def test_no_batch_of_a_generator_is_lost(compiled):
     batches = [(IMAGES[:1],), (IMAGES[1:3],), (IMAGES[3:],)]
     expected = to_numpy(compiled(IMAGES))
     assert_close(compiled.predict((batch for batch in batches), verbose=0, steps=3), expected)
-    assert compiled.opened((batch for batch in ()), ExitStack())[1] is None
+    assert compiled._opened((batch for batch in ()), ExitStack())[1] is None
 
 
 def test_a_generator_goes_on_after_a_call(compiled):
