@@ -26,7 +26,7 @@ def add_parser(subparsers):
         description=__doc__,
     )
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
-    parser.add_argument("--cases", nargs="+", metavar="CASE", help="some cases only, in quotes")
+    parser.add_argument("--cases", nargs="+", metavar="CASE", help="only these, as 'csp, pairs'")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument(

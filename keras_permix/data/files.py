@@ -121,7 +121,8 @@ def read_file(path):
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"The data file must exist. Received: {path}")
+        where = "" if path.is_absolute() else f", in {Path.cwd()}"
+        raise FileNotFoundError(f"The data file must exist. Received: {path}{where}")
     if path.name not in SHA256:
         return path.read_bytes()
     return read_with_sha256(path, SHA256[path.name])

@@ -14,7 +14,10 @@ def check_texts(texts, paired, name="texts"):
         found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
     if not found or not all(_is_text(text, paired) for text in found):
         kind = "tuples of two str, the texts of a pair" if paired else "str"
-        raise ValueError(f"`{name}` must be a list of {kind}. Received: {name}={str(texts)[:99]!r}")
+        raise ValueError(
+            f"`{name}` must be a list of {kind}, also where it is one. "
+            f"Received: {name}={str(texts)[:99]!r}"
+        )
     for number, text in enumerate(found):
         if not all(part.strip() for part in (text if paired else [text])):
             raise ValueError(

@@ -123,7 +123,7 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     ethanol.write_text(json.dumps({"nodes": nodes, "edges": edges}))
     model = SliceGraphormer.from_preset("test")
     (values,) = model.predict(["CCO"], verbose=0)
-    with pytest.raises(ValueError, match="`smiles` must be a list of str. Received: smiles='CCO'"):
+    with pytest.raises(ValueError, match="`smiles` must be a list of str.*Received: smiles='CCO'"):
         model.predict("CCO")
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     asked, *said, other, red, green, blue = capsys.readouterr().out.splitlines()

@@ -28,7 +28,15 @@ def write_onnx(model, inputs, path, **options):
 
 
 def program(model, inputs):
-    """A program of `torch.export` that takes the inputs of a model one by one; see `write_onnx`."""
+    """A program of `torch.export` for a functional model, and for a batch of any size.
+
+    It takes the model's inputs one by one, as tensors of the dtypes that `model.inputs` name:
+    float32 of images.
+
+    Args:
+        model: The model, of the zoo or your own.
+        inputs: As for `write_onnx`.
+    """
     given = tensors(model, inputs)
     free = tuple({0: torch.export.Dim.DYNAMIC} for _ in given)
     training = [part for part in model.modules() if part.training]
