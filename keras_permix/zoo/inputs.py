@@ -203,7 +203,7 @@ class CheckedInputs:
         if isinstance(batch, tuple | list) and len(batch) > 1:
             checked_targets(batch[1], self)
 
-    def _opened(self: Any, x, watches):
+    def _opened(self: Any, x: Any, watches: contextlib.ExitStack) -> tuple[Any, Any]:
         """Inputs for a method of Keras, with texts encoded, and what can be seen of them.
 
         What is seen once the method runs, its errors are told by a context that `watches` gets.
