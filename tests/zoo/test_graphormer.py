@@ -125,6 +125,8 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     (values,) = model.predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match="`smiles` must be a list of str.*Received: smiles='CCO'"):
         model.predict("CCO")
+    with pytest.raises(ValueError, match=r"`y` must hold numbers\. Received: .*'-0\.7'"):
+        model.fit(["CCO"], [["-0.7", "1", "2"]])
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     asked, *said, other, red, green, blue = capsys.readouterr().out.splitlines()
     assert (asked, other, said) == ("CCO", str(ethanol), [red, green, blue])

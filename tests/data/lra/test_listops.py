@@ -1,6 +1,7 @@
 """ListOps: what is made obeys the rules, and what is read is what the file says."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,9 @@ def test_missing_files(tmp_path, monkeypatch):
         load_listops(64)
     with pytest.raises(FileNotFoundError, match="must exist. Received: .*basic_train.tsv"):
         load_listops(64, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"basic_train.tsv, in {re.escape(str(tmp_path))}"):
+        load_listops(64, ".")
     with pytest.raises(ValueError, match="max_length=8, and a sequence of"):
         load_listops(8, SAMPLE)
 
