@@ -80,6 +80,7 @@ def _load(number):
     return cached_arrays("a", b"", Maker(5))["x"].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
 @pytest.mark.skipif(os.name == "nt", reason="processes are forked")
 def test_processes_that_make_the_same(home):
     with multiprocessing.get_context("fork").Pool(4) as pool:

@@ -135,6 +135,7 @@ def test_nothing_where_a_rename_fails(run, root, monkeypatch, fails, first):
     assert contents(root) == before
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("rename", range(1, 5))
 def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, rename, first):
@@ -157,6 +158,7 @@ def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, rename, 
     assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
 def test_what_a_publishing_had_ended_stays(run, root):
     killed(run, root, shutil, "rmtree", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     tool.recover(root)
