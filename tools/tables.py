@@ -207,15 +207,37 @@ def arena_results():
 
 
 def lengths():
-    """One row per mixer: steps of training, and of answering, in a second, by length; memory."""
-    rows = read("epyc", "lra_torch")
-    found = {(row["mixer"], row["tokens"]): row for row in rows}
-    tokens = list(dict.fromkeys(row["tokens"] for row in rows))
-    yield ("mixer", *(f"{number} tokens" for number in tokens), f"MB, {tokens[-1]} tokens")
-    for mixer in dict.fromkeys(row["mixer"] for row in rows):
+    """One row per mixer: steps of training, and of answering, in a second, by length."""
+    found, tokens = by_mixer_and_length("torch")
+    yield ("mixer", *(f"{number} tokens" for number in tokens))
+    for mixer in dict.fromkeys(mixer for mixer, _ in found):
         each = [found[mixer, number] for number in tokens]
-        cells = (f"{row['train_steps_per_s']} / {row['infer_steps_per_s']}" for row in each)
-        yield (f"`{mixer}`", *cells, each[-1]["peak_mb"])
+        yield (
+            f"`{mixer}`",
+            *(f"{row['train_steps_per_s']} / {row['infer_steps_per_s']}" for row in each),
+        )
+
+
+def memory():
+    """One row per mixer: megabytes of a training step, by length."""
+    measured = [by_mixer_and_length(name) for name in BACKENDS]
+    tokens = measured[0][1]
+    yield ("mixer", *(f"{name}, {' / '.join(tokens)} tokens" for name in BACKENDS))
+    for mixer in dict.fromkeys(mixer for mixer, _ in measured[0][0]):
+        yield (
+            f"`{mixer}`",
+            *(
+                " / ".join(found[mixer, number]["peak_mb"] for number in tokens)
+                for found, _ in measured
+            ),
+        )
+
+
+def by_mixer_and_length(backend):
+    """(mixer, tokens) -> row of what `permix bench lra` measured, and the numbers of tokens."""
+    rows = read("epyc", f"lra_{backend}")
+    found = {(row["mixer"], row["tokens"]): row for row in rows}
+    return found, list(dict.fromkeys(row["tokens"] for row in rows))
 
 
 def exports():
@@ -288,7 +310,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, bundles, sectors)
+    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles, sectors)
     for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)

@@ -17,6 +17,7 @@ from keras_permix.layers.mega.position_bias import (
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax
+from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
 
@@ -240,7 +241,7 @@ class MegaAttention(Composite):
     def _activate(self, scores):
         if self.function == "relu2":
             return ops.square(ops.relu(scores))
-        return 0.5 * (1 + ops.erf((scores - MEAN) / (DEVIATION * 2**0.5)))
+        return 0.5 * running.erfc((MEAN - scores) / (DEVIATION * 2**0.5))
 
     def compute_output_shape(self, shared_shape, values_shape):
         return tuple(values_shape)

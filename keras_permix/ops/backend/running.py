@@ -49,6 +49,11 @@ def outputs_of(model, inputs):
     return keras.ops.convert_to_numpy(model(inputs, training=False))
 
 
+def erfc(x):
+    """1 - erf(x). What JAX makes of its `erf`, TensorFlow does not read from a file."""
+    return import_module("jax").lax.erfc(x) if name() == "jax" else 1 - keras.ops.erf(x)
+
+
 def call_for_shapes(function, inputs):
     """Call a function whose shapes are asked for alone: JAX traces it, and computes nothing.
 

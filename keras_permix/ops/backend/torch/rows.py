@@ -3,14 +3,13 @@
 import os
 
 from keras_permix.ops.backend.plan import SORTING
-from keras_permix.ops.backend.torch import dense
+from keras_permix.ops.backend.torch import chips, dense
 from keras_permix.ops.backend.torch.ema import damped_ema
 from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, permute_by_triton
 from keras_permix.ops.backend.torch.tracing import exporting as exporting
 from keras_permix.ops.backend.torch.tracing import hardware as hardware
 from keras_permix.ops.backend.torch.tracing import shape as shape
-from keras_permix.ops.backend.torch.tracing import transformed
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
@@ -20,7 +19,7 @@ TRITON = dict(
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
     exported=False,
-    limit=transformed,
+    limit=chips.limit,
 )
 NUMPY = dict(
     devices=("cpu",),

@@ -16,7 +16,8 @@ def exporting():
 
 def hardware(x):
     """What a call of `x` runs on: one device, since every process has its own."""
-    return Hardware(x.device.type if compiling() or has_data(x) else "meta")
+    platform = x.device.type if compiling() or has_data(x) else "meta"
+    return Hardware(platform, chip=x.device.index)
 
 
 def transformed(call):

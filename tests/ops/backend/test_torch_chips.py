@@ -1,0 +1,57 @@
+"""Which GPUs Triton's kernels are for, told of GPUs that are not there."""
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own")
+
+GPUS = {
+    "A100": ("NVIDIA A100", (8, 0), None, None),
+    "H200": ("NVIDIA H200", (9, 0), None, None),
+    "V100": ("Tesla V100", (7, 0), None, "capability 8.0, and this is: Tesla V100 (7.0)"),
+    "MI300": ("AMD Instinct MI300X", (9, 4), "6.4", "an NVIDIA GPU, and this is: AMD Instinct"),
+}
+
+
+@pytest.fixture(params=GPUS)
+def gpu(request, monkeypatch):
+    """A GPU that PyTorch tells of, and what the kernels should object to."""
+    import torch
+
+    from keras_permix.ops.backend.torch import chips
+
+    name, capability, hip, objection = GPUS[request.param]
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: capability)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    chips._looked_up.cache_clear()
+    yield objection
+    chips._looked_up.cache_clear()
+
+
+def test_what_a_kernel_objects_to(gpu):
+    from keras_permix.ops.backend.plan import Plan
+    from keras_permix.ops.backend.torch.rows import ROWS
+    from keras_permix.ops.dispatch.rows import Call, Hardware
+
+    hardware = Hardware("cuda", chip=0)
+    kernels = [row for row in ROWS if row.name == "triton"]
+    assert len(kernels) == 4
+    for row in kernels:
+        call = Call(row.op, hardware, "float32", (2, 8, 4), False, False, Plan(group_size=4), {})
+        found = row.limit(call)
+        assert found is None if gpu is None else gpu in found
+
+
+def test_a_compiler_takes_the_answer_for_a_constant(gpu):
+    import torch
+
+    from keras_permix.ops.backend.torch import chips
+
+    def function(x):
+        return x + 1 if chips.objection_of(0) is None else x - 1
+
+    torch.compiler.reset()  # it knows this function by its lines
+    x = torch.zeros(3)
+    found = torch.compile(function, fullgraph=True, backend="eager")(x)
+    assert found.tolist() == [1.0 if gpu is None else -1.0] * 3
