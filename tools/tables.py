@@ -47,19 +47,24 @@ def summary():
 
 
 def presets():
-    """One row per trained preset: parameters and scores."""
-    yield ("preset", "parameters", "data", "measured", "card")
+    """One row per trained preset: parameters, scores beside its paper's, and what made it."""
+    yield ("preset", "parameters", "data", "measured", "paper", "trained", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
         metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
             continue
         name = "/".join(path.parent.parts[-2:])
         scores = metadata["scores"].items()
+        card = (ROOT / "zoo" / name / "README.md").read_text(encoding="utf-8")
+        papers = [re.search(rf"^\| {key} \| .* \| (.*) \|$", card, re.M)[1] for key, _ in scores]
+        day, seed = re.search(r"^\* Trained (\S+) .*, (seed \d+)", card, re.M).groups()
         yield (
             f"`{name}`",
             f"{metadata['parameter_count']:,}",
             metadata["data"],
             ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
+            next((paper for paper in papers if paper != "–"), "–"),
+            f"{day}, {seed}",
             f"[card]({name}/README.md)",
         )
 
@@ -310,7 +315,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles, sectors)
+    measured = (ops, masked, plain, layers, growth, models, lengths, bundles, sectors)
     for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)

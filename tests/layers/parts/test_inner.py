@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP, ButterflyBlock, MixerBlock
+from tests.backends import value_and_gradient
 from tests.harness import assert_close, check_extended, functional, to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
@@ -39,3 +40,27 @@ def test_attention_of_keras_mixes_the_tokens():
     assert_close(masked, expected)
     assert np.abs(masked[1] - to_numpy(layer(X))[1]).max() > 1e-3
     check_extended(functional(layer, X.shape[1:]), X)
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_where_no_token_is_real_attention_of_keras_attends_to_all(name):
+    """Its gradient as well, which PyTorch has too large where a query may attend to nothing."""
+    layer = AROUND[name](keras.layers.MultiHeadAttention(2, 8))
+    layer(X)
+    cotangent = np.random.default_rng(1).normal(size=X.shape).astype("float32")
+    mask = keras.ops.convert_to_tensor(np.arange(8) < [[8], [0]])
+    for found, expected in zip(
+        value_and_gradient(lambda x: layer(x, mask=mask), X, cotangent),
+        value_and_gradient(layer, X, cotangent),
+        strict=True,
+    ):
+        assert_close(to_numpy(found), to_numpy(expected))
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_a_mask_that_keras_carries_is_as_one_that_is_given(name):
+    """Of queries as well: padding attends to real tokens, as in every mixer of ours."""
+    layer = AROUND[name](keras.layers.MultiHeadAttention(2, 8))
+    padded = np.where(MASK[..., None], X, 0)
+    model = keras.Sequential([keras.layers.Masking(), layer])
+    assert_close(to_numpy(model(padded)), to_numpy(layer(padded, mask=MASK)))
