@@ -212,7 +212,7 @@ def arena_results():
 
 
 def lengths():
-    """One row per mixer: steps of training, and of answering, in a second, by length."""
+    """One row per mixer: steps per second of training, and of answering, by length."""
     found, tokens = by_mixer_and_length("torch")
     yield ("mixer", *(f"{number} tokens" for number in tokens))
     for mixer in dict.fromkeys(mixer for mixer, _ in found):

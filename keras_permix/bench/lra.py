@@ -31,7 +31,7 @@ def mixers() -> dict[str, dict[str, Any]]:
 
 
 def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator[dict[str, Any]]:
-    """Count the steps in a second of training, and of answering, for every mixer.
+    """Count the steps per second of training, and of answering, for every mixer.
 
     Each model learns a batch first, and is timed only if its loss is finite and falls. Texts are
     padded to the number of tokens, whose mean is what the head is given.

@@ -6,6 +6,7 @@ encoder of the Long Range Arena. Weight decay is decoupled, as in that code.
 
 from typing import Any
 
+from keras_permix.checks import check_choice
 from keras_permix.lra.published import TASKS, published_score
 from keras_permix.recipe import merge
 
@@ -123,11 +124,9 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
     >>> lra_recipe("listops", "csp", "paper")["optimizer"]["learning_rate"]
     0.05
     """
-    for name, value, known in (
-        ("task", task, TASKS), ("model", model, MODELS), ("scale", scale, SCALES)
-    ):  # fmt: skip
-        if value not in known:  # asked here, since the shared check imports Keras
-            raise ValueError(f"`{name}` must be one of {known}. Received: {name}={value!r}")
+    check_choice("task", task, TASKS)
+    check_choice("model", model, MODELS)
+    check_choice("scale", scale, SCALES)
     if task == "pathx" and (scale == "small" or model not in MEGAS):
         raise ValueError(
             f"`pathx` is a task of {', '.join(MEGAS)} at the scale of the papers: the others do "

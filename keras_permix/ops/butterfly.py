@@ -30,11 +30,11 @@ def butterfly_permute(
     `butterfly_unpermute`, the inverse.
 
     Args:
-        x: tensor of any shape and dtype.
-        block: entries per block, at least 2; it divides the size of `axis`.
+        x: Tensor of any shape and dtype.
+        block: Entries per block, at least 2; it divides the size of `axis`.
         stage: 0-based stage.
-        axis: the axis to permute.
-        cyclic: whether stages from `butterfly_stages` on begin anew, or else repeat the last one.
+        axis: The axis to permute.
+        cyclic: Whether stages from `butterfly_stages` on begin anew, or else repeat the last one.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -77,9 +77,9 @@ def butterfly_unpermute(
     """Undo `butterfly_permute`.
 
     Args:
-        x: tensor of any shape and dtype.
-        block: entries per block, at least 2; it divides the size of `axis`.
-        stage, axis, cyclic: as given to `butterfly_permute`.
+        x: Tensor of any shape and dtype.
+        block: Entries per block, at least 2; it divides the size of `axis`.
+        stage, axis, cyclic: As given to `butterfly_permute`.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:

@@ -15,8 +15,8 @@ def butterfly_stages(size: int, block: int) -> int:
     count is the smallest `n` with `block**n >= size`.
 
     Args:
-        size: entries along the mixed axis.
-        block: entries per block, at least 2; it divides `size`.
+        size: Entries along the mixed axis.
+        block: Entries per block, at least 2; it divides `size`.
 
     Returns:
         A Python integer.
@@ -45,9 +45,9 @@ def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) 
     """Say whether butterfly stages, one after the other, connect every input with every output.
 
     Args:
-        size: entries along the mixed axis.
-        block: entries per block, at least 2; it divides `size`.
-        stages: stages in their order, of any number. None: as many as `butterfly_stages` counts.
+        size: Entries along the mixed axis.
+        block: Entries per block, at least 2; it divides `size`.
+        stages: Stages in their order, of any number. None: as many as `butterfly_stages` counts.
 
     Returns:
         A Python boolean.

@@ -20,11 +20,11 @@ def channel_shift(
     is the shift by the opposite steps.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), of any dtype.
-        steps: one integer per channel, known in advance, of any sign and size, which is reduced
+        x: Tensor of shape (batch, tokens, channels), of any dtype.
+        steps: One integer per channel, known in advance, of any sign and size, which is reduced
             modulo the number of tokens (a tuple compiles best under `torch.compile`); or a
             `ShiftSchedule`.
-        mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
+        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
             themselves, as if there were no others: steps are those for their number, and reduced
             modulo it. The others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.

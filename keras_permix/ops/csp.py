@@ -30,12 +30,12 @@ def csp(
     constant for the gradient, which is its inverse.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating or integer.
-        steps: one integer per channel, or a `ShiftSchedule`, as for `channel_shift`.
-        group_size: tokens per group; 1 only shifts, None sorts all tokens as one group.
+        x: Tensor of shape (batch, tokens, channels), floating or integer.
+        steps: One integer per channel, or a `ShiftSchedule`, as for `channel_shift`.
+        group_size: Tokens per group; 1 only shifts, None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: allow a last group that is shorter.
-        mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
+        ragged: Allow a last group that is shorter.
+        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
             themselves, as if there were no others; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 

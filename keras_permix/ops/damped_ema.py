@@ -41,13 +41,13 @@ def damped_ema(
     `dim` times its input).
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating.
-        delta, alpha, beta, gamma: tensors of shape (channels, dim), or (2 * channels, dim) for
+        x: Tensor of shape (batch, tokens, channels), floating.
+        delta, alpha, beta, gamma: Tensors of shape (channels, dim), or (2 * channels, dim) for
             both directions, the forward rows first.
-        omega: tensor of shape (channels,).
-        truncation: number of tokens, itself included, that a token is averaged over in each
+        omega: Tensor of shape (channels,).
+        truncation: Number of tokens, itself included, that a token is averaged over in each
             direction; None for all.
-        mask: booleans of shape (batch, tokens), True for real tokens. The others count as 0 in
+        mask: Booleans of shape (batch, tokens), True for real tokens. The others count as 0 in
             the averages, though not in `omega * x`.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
@@ -102,9 +102,9 @@ def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):
     """Go on with a causal average: the outputs of some more tokens, and the state after them.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating; one token or several.
-        state: tensor of shape (batch, channels, dim), at first zeros.
-        delta, alpha, beta, gamma, omega: as for `damped_ema`, one direction.
+        x: Tensor of shape (batch, tokens, channels), floating; one token or several.
+        state: Tensor of shape (batch, channels, dim), at first zeros.
+        delta, alpha, beta, gamma, omega: As for `damped_ema`, one direction.
 
     Returns:
         `(outputs, state)`, like `x` and like `state`.

@@ -15,9 +15,9 @@ def dense(
     """Multiply the channels of `x` by a matrix, and add a bias.
 
     Args:
-        x: tensor of shape (..., channels).
-        kernel: tensor of shape (channels, units), of the dtype of `x`.
-        bias: tensor of shape (units,), or None for none.
+        x: Tensor of shape (..., channels).
+        kernel: Tensor of shape (channels, units), of the dtype of `x`.
+        bias: Tensor of shape (units,), or None for none.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:

@@ -31,11 +31,11 @@ def group_sort(
     NaN survives at an unspecified place. (The reference may take subnormal floats for zeros.)
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating or integer.
-        group_size: tokens per group; None sorts all tokens as one group.
+        x: Tensor of shape (batch, tokens, channels), floating or integer.
+        group_size: Tokens per group; None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: allow a last group that is shorter.
-        mask: booleans of shape (batch, tokens), True for real tokens. Groups are then made of
+        ragged: Allow a last group that is shorter.
+        mask: Booleans of shape (batch, tokens), True for real tokens. Groups are then made of
             consecutive real tokens, and the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 

@@ -19,10 +19,10 @@ def interleave_order(
 
     Args:
         kind: `"interleave"` or `"interleave_haar"`.
-        channels: number of channels that are sorted.
-        layer: index of the layer, from 0.
-        layers: number of layers.
-        head_dim: channels per head, for `"interleave_haar"`; all channels by default.
+        channels: Number of channels that are sorted.
+        layer: Index of the layer, from 0.
+        layers: Number of layers.
+        head_dim: Channels per head, for `"interleave_haar"`; all channels by default.
 
     Returns:
         A boolean NumPy array of shape (channels,), True where a channel is descending: the

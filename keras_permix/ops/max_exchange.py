@@ -17,8 +17,8 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
     and the gradient is the same swap. NaN survives at an unspecified place.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating or integer.
-        mask: booleans of shape (batch, tokens), True for real tokens. The maximum is that of
+        x: Tensor of shape (batch, tokens, channels), floating or integer.
+        mask: Booleans of shape (batch, tokens), True for real tokens. The maximum is that of
             the real tokens and goes to the first of them; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 

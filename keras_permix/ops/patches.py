@@ -20,8 +20,8 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
     equal to the last bit on every backend, and its gradient is `unpatchify`.
 
     Args:
-        images: tensor of shape (batch, height, width, channels), of any dtype.
-        size: side of a patch in pixels; it divides height and width.
+        images: Tensor of shape (batch, height, width, channels), of any dtype.
+        size: Side of a patch in pixels; it divides height and width.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:
@@ -66,9 +66,9 @@ def unpatchify(
     """Put patches back in place: the inverse of `patchify`.
 
     Args:
-        patches: tensor of shape (batch, height / size * width / size, size * size * channels).
-        size: side of a patch in pixels; it divides height and width.
-        height, width: sides of the image in pixels.
+        patches: Tensor of shape (batch, height / size * width / size, size * size * channels).
+        size: Side of a patch in pixels; it divides height and width.
+        height, width: Sides of the image in pixels.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:

@@ -26,11 +26,11 @@ class ShiftSchedule:
     with the padding.
 
     Args:
-        name: a name from the table of `shift_steps`.
-        channels: number of channels that are shifted.
-        layer: index of the layer, from 0; only the power laws depend on it.
-        layers: number of layers.
-        group_size: tokens per group, for the two schedules that depend on it.
+        name: A name from the table of `shift_steps`.
+        channels: Number of channels that are shifted.
+        layer: Index of the layer, from 0; only the power laws depend on it.
+        layers: Number of layers.
+        group_size: Tokens per group, for the two schedules that depend on it.
 
     Raises:
         ValueError: for an unknown name, a size below 1, or a layer outside the model.
@@ -79,8 +79,8 @@ class ShiftSchedule:
         """Steps for numbers of tokens that are known only when it runs.
 
         Args:
-            lengths: an int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.
-            tokens: the greatest that they can be, which a power law must know.
+            lengths: An int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.
+            tokens: The greatest that they can be, which a power law must know.
 
         Returns:
             An int32 tensor, of the shape of `lengths` with channels in place of 1; or a tuple of

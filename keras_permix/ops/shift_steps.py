@@ -38,12 +38,12 @@ def shift_steps(
     All steps are taken modulo `tokens`, and computed in Python's integers and doubles.
 
     Args:
-        schedule: a name from the table, or one integer per channel, of any sign and size.
-        tokens: number of tokens.
-        channels: number of channels that are shifted.
-        layer: index of the layer, from 0; only the power laws depend on it.
-        layers: number of layers.
-        group_size: tokens per group, for the two schedules that depend on it.
+        schedule: A name from the table, or one integer per channel, of any sign and size.
+        tokens: Number of tokens.
+        channels: Number of channels that are shifted.
+        layer: Index of the layer, from 0; only the power laws depend on it.
+        layers: Number of layers.
+        group_size: Tokens per group, for the two schedules that depend on it.
 
     Returns:
         An int64 NumPy array of shape (channels,), with values in [0, tokens).

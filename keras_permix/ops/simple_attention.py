@@ -34,14 +34,14 @@ def simple_attention(
     what it holds is still a small multiple of its input.
 
     Args:
-        query: tensor of shape (batch, tokens, heads, head_dim), floating.
-        key: tensor like `query`.
-        value: tensor of shape (batch, tokens, heads, value_dim).
-        mask: booleans of shape (batch, tokens), True for real tokens. The keys and values of the
+        query: Tensor of shape (batch, tokens, heads, head_dim), floating.
+        key: Tensor like `query`.
+        value: Tensor of shape (batch, tokens, heads, value_dim).
+        mask: Booleans of shape (batch, tokens), True for real tokens. The keys and values of the
             others count as zeros; their queries attend like any other.
         scale: `"length"` divides by the square root of the number of tokens, padding included;
             `"valid"` by that of the number of real tokens that a query sees; None by nothing.
-        causal: whether a query sees no key behind its own place.
+        causal: Whether a query sees no key behind its own place.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:

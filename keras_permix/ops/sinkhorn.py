@@ -31,9 +31,9 @@ def sinkhorn(
     column has a finite one.
 
     Args:
-        scores: tensor of shape (..., rows, columns), rows and columns alike, floating.
-        iterations: how often rows and columns are normalized.
-        temperature: a positive number, or a scalar tensor of one.
+        scores: Tensor of shape (..., rows, columns), rows and columns alike, floating.
+        iterations: How often rows and columns are normalized.
+        temperature: A positive number, or a scalar tensor of one.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 
     Returns:

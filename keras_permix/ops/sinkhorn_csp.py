@@ -36,12 +36,12 @@ def sinkhorn_csp(
     channel it holds a matrix of group size by group size.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating.
-        steps: one integer per channel, or a `ShiftSchedule`, as for `csp`.
-        group_size: tokens per group; None takes all tokens as one group.
-        iterations, temperature: see `sinkhorn`.
-        ragged: allow a last group that is shorter.
-        mask: booleans of shape (batch, tokens), True for real tokens. Only these move, among
+        x: Tensor of shape (batch, tokens, channels), floating.
+        steps: One integer per channel, or a `ShiftSchedule`, as for `csp`.
+        group_size: Tokens per group; None takes all tokens as one group.
+        iterations, temperature: See `sinkhorn`.
+        ragged: Allow a last group that is shorter.
+        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
             themselves; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 

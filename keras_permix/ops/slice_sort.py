@@ -27,9 +27,9 @@ def slice_sort(
     comes first. Otherwise the contract is that of `group_sort`.
 
     Args:
-        x: tensor of shape (batch, tokens, channels), floating or integer.
-        descending: a boolean, or one boolean per channel, as `interleave_order` makes them.
-        mask: booleans of shape (batch, tokens), True for real tokens. Only these are sorted,
+        x: Tensor of shape (batch, tokens, channels), floating or integer.
+        descending: A boolean, or one boolean per channel, as `interleave_order` makes them.
+        mask: Booleans of shape (batch, tokens), True for real tokens. Only these are sorted,
             into the places of real tokens; the others become 0.
         implementation: None to have the best one chosen, or a name that `explain` prints.
 

@@ -17,7 +17,7 @@ class FlatGraphs:
 
     Args:
         nodes, edges: Arrays `(all nodes, …)` and `(all edges, …)`.
-        sizes: int array `(graphs, 2)`, the numbers of nodes and edges of each.
+        sizes: Int array `(graphs, 2)`, the numbers of nodes and edges of each.
 
     Example:
 

@@ -32,7 +32,7 @@ def pad_graphs(
     a distance d becomes d + 1. Edge types keep their numbers, of which 0 is "no edge".
 
     Args:
-        graphs: a list of dicts of integer arrays, n nodes each:
+        graphs: A list of dicts of integer arrays, n nodes each:
 
             * "x", features of the nodes, `(n, node_features)`;
             * "spatial_pos", distances in edges, `(n, n)`, 510 where there is no path;
@@ -42,9 +42,9 @@ def pad_graphs(
               `(n, n, hops, edge_features)`, -1 after its end;
             * "in_degree", `(n,)`, and for directed graphs "out_degree" as well;
             * "y", the target, a number or an array, where there is one.
-        nodes: size to pad to. None: that of the largest graph.
-        hops: edges to keep of a path. None: those of the longest path, at most 20.
-        max_distance: nodes at this distance or farther do not attend to each other.
+        nodes: Size to pad to. None: that of the largest graph.
+        hops: Edges to keep of a path. None: those of the longest path, at most 20.
+        max_distance: Nodes at this distance or farther do not attend to each other.
 
     Returns:
         A dict of arrays of these names with a batch axis in front, int32, y float32. And

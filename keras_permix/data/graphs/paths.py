@@ -13,7 +13,7 @@ def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
     Floyd's algorithm: the first node that makes a path shorter is kept.
 
     Args:
-        joined: bool array `(batch, nodes, nodes)`, True where an edge joins two nodes.
+        joined: Bool array `(batch, nodes, nodes)`, True where an edge joins two nodes.
 
     Returns:
         Two int16 arrays `(batch, nodes, nodes)`.
@@ -33,7 +33,7 @@ def edges_on_paths(distance: Any, between: Any, hops: int) -> np.ndarray:
     """The first edges on the path between each two nodes, as `shortest_paths` found it.
 
     Args:
-        distance, between: int arrays `(batch, nodes, nodes)`.
+        distance, between: Int arrays `(batch, nodes, nodes)`.
         hops: Number of edges.
 
     Returns:

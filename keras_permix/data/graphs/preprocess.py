@@ -24,8 +24,8 @@ def preprocess_graph(
     gets 1 more, since 0 is "no edge". Edges are undirected and of length 1.
 
     Args:
-        nodes: int array `(nodes, node_features)`, values 0 … 509.
-        edges: int array `(edges, 2 + edge_features)`: the two nodes, then the edge's features;
+        nodes: Int array `(nodes, node_features)`, values 0 … 509.
+        edges: Int array `(edges, 2 + edge_features)`: the two nodes, then the edge's features;
             without any, all edges get one feature 0.
         edge_features: Number of an edge's features, needed where there is no edge. `None`: what
             `edges` has.

@@ -44,7 +44,7 @@ class GraphSource:
     Args:
         graphs: A list, or another sequence that takes slices, of pairs of int arrays, the `nodes`
             and `edges` of `preprocess_graph`.
-        targets: float array `(graphs, targets)`.
+        targets: Float array `(graphs, targets)`.
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
 
     Example:

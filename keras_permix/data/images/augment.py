@@ -47,9 +47,9 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
       With both, each batch has one of them, by a fair coin.
 
     Args:
-        spec: the dict.
-        seed: int ≥ 0.
-        num_classes: number of classes, for labels that are mixed.
+        spec: The dict.
+        seed: Int ≥ 0.
+        num_classes: Number of classes, for labels that are mixed.
 
     Returns:
         An `Augmentation`, to be given to `Pipeline`.
@@ -126,9 +126,9 @@ class Augmentation:
     What a batch becomes depends on nothing but the seed, the epoch and the index of the batch.
 
     Args:
-        spec: the dict that `make_augmentation` has checked.
-        seed: int ≥ 0.
-        num_classes: number of classes, for labels that are mixed.
+        spec: The dict that `make_augmentation` has checked.
+        seed: Int ≥ 0.
+        num_classes: Number of classes, for labels that are mixed.
 
     Example:
 
@@ -163,11 +163,11 @@ class Augmentation:
         """Augment batch `index` of an epoch.
 
         Args:
-            images: uint8 or float array `(batch, height, width, channels)`, levels 0 to 255.
+            images: Uint8 or float array `(batch, height, width, channels)`, levels 0 to 255.
                 RandAugment takes images with one channel or three, and rounds floats.
-            labels: int array `(batch,)`.
-            epoch: int ≥ 0.
-            index: int ≥ 0.
+            labels: Int array `(batch,)`.
+            epoch: Int ≥ 0.
+            index: Int ≥ 0.
 
         Returns:
             `(images, labels)`. Images keep their dtype after crop and flip, are uint8 after

@@ -12,9 +12,9 @@ def random_crop(images, rng, padding):
     """Pad images with zeros on all sides and cut each back to its size at a place of its own.
 
     Args:
-        images: array `(batch, height, width, channels)`.
-        rng: a `numpy.random.Generator`.
-        padding: pixels on each side.
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
+        padding: Pixels on each side.
 
     Returns:
         An array of the shape and dtype of `images`.
@@ -30,8 +30,8 @@ def random_flip(images, rng):
     """Mirror about half of the images left to right.
 
     Args:
-        images: array `(batch, height, width, channels)`.
-        rng: a `numpy.random.Generator`.
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
 
     Returns:
         An array of the shape and dtype of `images`.

@@ -14,9 +14,9 @@ def generated_images(
 
     Args:
         shape: `(height, width, channels)`.
-        num_classes: number of classes.
-        count: training images; there are a quarter as many test images, at least one.
-        seed: int ≥ 0; the same seed gives the same images.
+        num_classes: Number of classes.
+        count: Training images; there are a quarter as many test images, at least one.
+        seed: Int ≥ 0; the same seed gives the same images.
 
     Returns:
         A `Dataset`; its classes take turns.

@@ -17,11 +17,11 @@ class RecordSource:
     `source[start:stop]` is a source of some of its records, `len(source)` their number.
 
     Args:
-        records: anything with `len` and `[index]` that gives a dict of `"image"`, a uint8 array
+        records: Anything with `len` and `[index]` that gives a dict of `"image"`, a uint8 array
             `(height, width, channels)` of any size, and `"label"`, an int.
-        transform: function `(image, rng) -> image` that brings an image to the one size of the
+        transform: Function `(image, rng) -> image` that brings an image to the one size of the
             batch, such as `ResizeCrop`, or None.
-        seed: int ≥ 0, of the random numbers that `transform` is given.
+        seed: Int ≥ 0, of the random numbers that `transform` is given.
 
     Example:
 
@@ -61,9 +61,9 @@ class RecordSource:
         """Read records as one batch.
 
         Args:
-            indices: the records, ints from 0.
-            epoch: int ≥ 0.
-            index: int ≥ 0, of the batch; together with the epoch it fixes the random crops.
+            indices: The records, ints from 0.
+            epoch: Int ≥ 0.
+            index: Int ≥ 0, of the batch; together with the epoch it fixes the random crops.
 
         Returns:
             `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.

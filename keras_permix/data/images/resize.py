@@ -17,11 +17,11 @@ class ResizeCrop:
     For training (`random=True`) it is a rectangle of a random area and aspect ratio.
 
     Args:
-        size: side of the square, in pixels.
-        random: whether to cut at random.
-        keep: part of the shorter side that the middle square keeps.
-        area: least and greatest part of the image that a random rectangle covers.
-        aspect: least and greatest ratio of its width to its height.
+        size: Side of the square, in pixels.
+        random: Whether to cut at random.
+        keep: Part of the shorter side that the middle square keeps.
+        area: Least and greatest part of the image that a random rectangle covers.
+        aspect: Least and greatest ratio of its width to its height.
 
     Example:
 

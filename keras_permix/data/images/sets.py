@@ -31,7 +31,7 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
 
     Args:
         name: `"cifar10"`, `"cifar100"`, `"mnist"` or `"tiny_imagenet"`.
-        data_dir: folder of the files, or None.
+        data_dir: Folder of the files, or None.
 
     Returns:
         A `Dataset` of parts `(x, y)`: x uint8 `(images, height, width, channels)`, levels 0 to

@@ -17,7 +17,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     (`"labels"`).
 
     Args:
-        path: the PNG file.
+        path: The PNG file.
 
     Returns:
         `(x, y, labels)`: uint8 `(images, tile, tile, 3)`, int32 `(images,)`, a tuple of str.

@@ -26,11 +26,11 @@ def tfds_source(
     `tfds.data_source`, which does not import TensorFlow.
 
     Args:
-        name: name of a set with features "image" and "label", such as `"imagenet2012"`.
-        split: split in TFDS' notation, such as `"train"` or `"train[:90%]"`.
-        data_dir: folder of prepared sets; TFDS' own default if None.
-        transform: as in `RecordSource`; needed where images differ in size.
-        seed: as in `RecordSource`.
+        name: Name of a set with features "image" and "label", such as `"imagenet2012"`.
+        split: Split in TFDS' notation, such as `"train"` or `"train[:90%]"`.
+        data_dir: Folder of prepared sets; TFDS' own default if None.
+        transform: As in `RecordSource`; needed where images differ in size.
+        seed: As in `RecordSource`.
 
     Returns:
         A `RecordSource`; `source.labels` are the names of its classes.
@@ -77,12 +77,12 @@ def tfds_images(
     Its parts are `(source, None)`: the labels are in the records.
 
     Args:
-        name: as in `tfds_source`.
-        image_size: side of the images, in pixels.
-        data_dir: as in `tfds_source`.
-        splits: the splits for training and testing.
-        seed: int ≥ 0, of the random crops.
-        random_crop: whether training images are cut at random; test images are cut in the middle.
+        name: As in `tfds_source`.
+        image_size: Side of the images, in pixels.
+        data_dir: As in `tfds_source`.
+        splits: The splits for training and testing.
+        seed: Int ≥ 0, of the random crops.
+        random_crop: Whether training images are cut at random; test images are cut in the middle.
 
     Returns:
         A `Dataset`.

@@ -16,8 +16,8 @@ class TokenSource:
 
     Args:
         tokens: Integers `(tokens,)`, one sequence after the other; their dtype may be small.
-        lengths: int array `(sequences,)`, tokens of each.
-        labels: int array `(sequences,)`.
+        lengths: Int array `(sequences,)`, tokens of each.
+        labels: Int array `(sequences,)`.
         max_length: Tokens of a padded sequence; longer ones are cut.
         pad_to: Lengths below `max_length` that a batch of shorter ones is padded to instead. Then
             those of a batch have similar lengths where `Pipeline` shuffles.

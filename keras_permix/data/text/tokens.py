@@ -95,7 +95,7 @@ class TextSource:
 
     Args:
         texts: A list of str, or of tuples of str (pairs).
-        labels: int array `(texts,)`.
+        labels: Int array `(texts,)`.
         max_length: Tokens of a padded sequence.
         encode: Function from a list of texts and `max_length` to the arrays of a batch.
         pad_to: Lengths below `max_length` that a batch of shorter texts is padded to instead. Then

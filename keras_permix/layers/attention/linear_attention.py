@@ -23,7 +23,7 @@ class LinearAttention(SelfAttention):
     were masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: see `SoftmaxAttention`;
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no map for dropout to act on.
 
     Raises:

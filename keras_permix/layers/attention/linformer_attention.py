@@ -25,7 +25,7 @@ class LinformerAttention(SelfAttention):
     nothing were masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: see `SoftmaxAttention`;
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no dropout on the map.
         mixtures: Number of mixtures that a query attends to.
         max_length: The most tokens that the layer can take. `None`: as many as it is built for.

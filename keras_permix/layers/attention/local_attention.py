@@ -24,7 +24,7 @@ class LocalAttention(SoftmaxAttention):
     masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: see
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
             `SoftmaxAttention`.
         block_size: Tokens per block. `None`: the power of two at or above the root of their number,
             which must be known.

@@ -28,7 +28,7 @@ class PerformerAttention(SelfAttention):
     were masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: see `SoftmaxAttention`;
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no map for dropout to act on.
         features: Number of random directions, the same for all heads.
         seed: Integer ≥ 0 that the directions are drawn from.

@@ -40,7 +40,7 @@ class SimpleAttentionBlock(MixerBlock):
         variant: A row of the table.
         extra_skip: "block", from the input of the block to its output, or "attention", a second
             addition around the attention only. Of no effect in a variant without it.
-        scale, causal: see `SimpleAttention`.
+        scale, causal: See `SimpleAttention`.
         dropout: Rate of the dropouts after the attention and after the channel mixer.
         epsilon: Epsilon of the layer normalizations; that of BERT.
 

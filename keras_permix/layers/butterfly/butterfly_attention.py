@@ -24,7 +24,7 @@ class ButterflyAttention(LocalAttention):
     masked. Which tokens share a block depends on how many there are, padding included.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: see
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
             `SoftmaxAttention`.
         block_size: Tokens per block, at least 2; it divides their number. `None`: the power of two
             at or above the root of that number, which must be known.

@@ -123,7 +123,7 @@ class GraphSliceSort(GraphAttention):
     tokens that any query sees: the bias of padded graphs is -inf in the columns of padding.
 
     Args:
-        num_heads, dropout, layers: as of `GraphAttention`.
+        num_heads, dropout, layers: As of `GraphAttention`.
         mode: "paper" or "release".
         order: "ascend", "descend", "interleave" or "interleave_haar", as of `SliceSort`.
         layer: 0-based index of this layer, used by the interleaved orders.

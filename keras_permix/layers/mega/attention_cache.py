@@ -39,7 +39,7 @@ def renewed(cached, following, places):
     """The cache after the tokens that follow.
 
     Args:
-        cached, following: tensors of shape (batch, size or new, channels).
+        cached, following: Tensors of shape (batch, size or new, channels).
         places: `key_places` of both.
 
     Returns:

@@ -12,8 +12,8 @@ def simple_bias(table, tokens):
     """One learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
 
     Args:
-        table: tensor of shape (2 * max_tokens - 1,).
-        tokens: how many, at most `max_tokens`.
+        table: Tensor of shape (2 * max_tokens - 1,).
+        tokens: How many, at most `max_tokens`.
 
     Returns:
         A tensor of shape (tokens, tokens).
@@ -35,8 +35,8 @@ def rotary_bias(a, b, tokens):
     `place * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
 
     Args:
-        a, b: tensors of shape (width,), the width even.
-        tokens: how many.
+        a, b: Tensors of shape (width,), the width even.
+        tokens: How many.
 
     Returns:
         A float32 tensor of shape (tokens, tokens).

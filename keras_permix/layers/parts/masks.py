@@ -11,7 +11,7 @@ def visible_keys(allowed):
     to all of its scores alike.
 
     Args:
-        allowed: booleans whose last axis is that of the keys, True where a query may attend.
+        allowed: Booleans whose last axis is that of the keys, True where a query may attend.
 
     Returns:
         Booleans like `allowed`, of which every row has one that is True.

@@ -10,7 +10,7 @@ def order_to_descending(order, channels, *, layer, layers, head_dim=None):
 
     Args:
         order: One of `ORDERS`.
-        channels, layer, layers, head_dim: see `keras_permix.ops.interleave_order`.
+        channels, layer, layers, head_dim: See `keras_permix.ops.interleave_order`.
     """
     if order.startswith("interleave"):
         return interleave_order(order, channels, layer=layer, layers=layers, head_dim=head_dim)

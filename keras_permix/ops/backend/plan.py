@@ -52,9 +52,9 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
 
     Args:
         numbers: Python integers of any sign and size.
-        divisor: a positive integer, or a tensor of such.
-        to_tensor: makes a tensor of integers, which have so many `bits` besides their sign.
-        bits, digit: a remainder and one more digit, of so many bits, must fit into `bits`.
+        divisor: A positive integer, or a tensor of such.
+        to_tensor: Makes a tensor of integers, which have so many `bits` besides their sign.
+        bits, digit: A remainder and one more digit, of so many bits, must fit into `bits`.
 
     Returns:
         A tensor of the remainders, from 0, that broadcasts `numbers` and `divisor`.

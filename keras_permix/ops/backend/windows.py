@@ -45,9 +45,9 @@ def window_for(reads, tokens, itemsize):
     """The window for `reads`, or the default one, where they lie too far apart for any other.
 
     Args:
-        reads: how many tokens further on every channel reads, a tuple of 0 to tokens - 1.
-        tokens: tokens of a sample.
-        itemsize: bytes of a value.
+        reads: How many tokens further on every channel reads, a tuple of 0 to tokens - 1.
+        tokens: Tokens of a sample.
+        itemsize: Bytes of a value.
     """
     fewest = SECTOR // itemsize
     if tokens <= CIRCLE:

@@ -45,9 +45,9 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
     cannot serve. This function then raises the same error.
 
     Args:
-        op: a function of this module that takes `implementation`, or its name.
-        *args: the arguments of the call.
-        **kwargs: the named arguments of the call, without `implementation`.
+        op: A function of this module that takes `implementation`, or its name.
+        *args: The arguments of the call.
+        **kwargs: The named arguments of the call, without `implementation`.
 
     Returns:
         An `Explanation` with `chosen` (a name, "copy" where a tensor has no values to compute

@@ -17,10 +17,10 @@ def require(x, holds, message, size):
     traces for any number of tokens, it is checked whenever the traced function runs.
 
     Args:
-        x: tensor of shape (batch, tokens, channels).
-        holds: a boolean, or a boolean tensor without axes.
-        message: the rule, and what was received but for `size`, which is put behind it.
-        size: what was received, an integer or an integer tensor without axes.
+        x: Tensor of shape (batch, tokens, channels).
+        holds: A boolean, or a boolean tensor without axes.
+        message: The rule, and what was received but for `size`, which is put behind it.
+        size: What was received, an integer or an integer tensor without axes.
 
     Returns:
         `x`; whatever is computed of it fails where the rule does not hold.

@@ -13,8 +13,8 @@ def sort(runs, by_blocks):
     """Sort integers, (groups, tokens, channels), along the tokens, whose number is a power of two.
 
     Args:
-        runs: tensor of a static shape.
-        by_blocks: whether steps that compare within blocks of tokens take one block after the
+        runs: Tensor of a static shape.
+        by_blocks: Whether steps that compare within blocks of tokens take one block after the
             other, which stays in the cache of a CPU where all tokens would not.
     """
     shape = runs.shape

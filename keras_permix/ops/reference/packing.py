@@ -60,11 +60,11 @@ def steps_modulo(steps, lengths, tokens=None):
     """Reduce the step of every channel modulo numbers of tokens, of which 0 counts as 1.
 
     Args:
-        steps: a tuple of Python integers of any sign and size, one per channel; or a
+        steps: A tuple of Python integers of any sign and size, one per channel; or a
             `ShiftSchedule`, whose steps are those for these numbers.
-        lengths: a Python integer, or an int32 tensor, a scalar or of a shape that ends with 1,
+        lengths: A Python integer, or an int32 tensor, a scalar or of a shape that ends with 1,
             such as the number of real tokens of every sample as (batch, 1).
-        tokens: the greatest that `lengths` can be, or None where it is not known.
+        tokens: The greatest that `lengths` can be, or None where it is not known.
 
     Returns:
         An int32 tensor, of the shape of `lengths` with channels in place of 1.

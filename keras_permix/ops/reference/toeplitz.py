@@ -9,7 +9,7 @@ def toeplitz(diagonals):
     Made of copies and slices alone, so that the gradient is a sum and no scatter-add.
 
     Args:
-        diagonals: tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
+        diagonals: Tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
 
     Returns:
         A tensor of shape (…, size, size).

@@ -18,10 +18,10 @@ def linear(function, transpose, x, known):
     """Call `function(x, known)`, which is linear in `x` and keeps its shape.
 
     Args:
-        function: takes `x` and `known`.
-        transpose: takes a cotangent of the result and `known`.
-        x: floating tensor.
-        known: tree of tensors that are constant for the gradient.
+        function: Takes `x` and `known`.
+        transpose: Takes a cotangent of the result and `known`.
+        x: Floating tensor.
+        known: Tree of tensors that are constant for the gradient.
 
     Returns:
         A tensor like `x`.

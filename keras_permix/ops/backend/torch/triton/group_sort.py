@@ -138,12 +138,12 @@ def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=
     """Shift `x` by `steps` unless they are None, and sort it in groups of tokens.
 
     Args:
-        x: contiguous floats of shape (batch, tokens, channels).
+        x: Contiguous floats of shape (batch, tokens, channels).
         steps: (channels,), int32 from 0 to tokens - 1, or None.
-        group_size: tokens per group, up to 4096; a divisor of the tokens.
+        group_size: Tokens per group, up to 4096; a divisor of the tokens.
         descending: (channels,), int8, 1 for the channels to reverse, or None.
-        aligned: give the groups the ranks of those of channel 0, whose step is then 0.
-        traced: whether `put_back` will need the second result.
+        aligned: Give the groups the ranks of those of channel 0, whose step is then 0.
+        traced: Whether `put_back` will need the second result.
 
     Returns:
         A tensor like `x`, and the place in its shifted group that every value came from,

@@ -139,10 +139,10 @@ def order_pairs(x, reads, *, aligned, traced):
     """Shift `x` as `reads` says unless it is None, and order its pairs of tokens.
 
     Args:
-        x: contiguous floats of shape (batch, tokens, channels), the tokens even in number.
-        reads: a `Reads` for `x`, or None.
-        aligned: order like the pairs of channel 0, which is then not shifted.
-        traced: whether `undo_pairs` will need the second result.
+        x: Contiguous floats of shape (batch, tokens, channels), the tokens even in number.
+        reads: A `Reads` for `x`, or None.
+        aligned: Order like the pairs of channel 0, which is then not shifted.
+        traced: Whether `undo_pairs` will need the second result.
 
     Returns:
         A tensor like `x`, and one bit per pair, True where it was swapped: a word for 32 pairs of a
