@@ -98,11 +98,11 @@ def attend(function, query, key, value, bias, real, causal=False):
     """Attention of one chunk of one sample; `real` marks its tokens."""
     tokens = len(query)
     sees = np.tile(real, (tokens, 1)) & (np.tri(tokens, dtype=bool) if causal else True)
+    sees = sees | ~sees.any(axis=1, keepdims=True)  # what sees nothing attends to all
     if function == "softmax":
-        sees = sees | ~sees.any(axis=1, keepdims=True)
         scores = query @ key.T / np.sqrt(query.shape[1]) + bias
         return softmax(np.where(sees, scores, -np.inf)) @ value
-    context = np.maximum(sees.sum(axis=1, keepdims=True), 1)
+    context = sees.sum(axis=1, keepdims=True)
     scores = query @ key.T / context + bias
     return ({"laplace": laplace, "relu2": relu2}[function](scores) * sees) @ value
 

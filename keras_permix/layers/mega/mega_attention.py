@@ -16,7 +16,7 @@ from keras_permix.layers.mega.position_bias import (
 )
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.masks import masked_softmax
+from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
@@ -32,9 +32,8 @@ class MegaAttention(Composite):
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values
     `(batch, tokens, channels)`. Output: like the values. A mask `(batch, tokens)` is True at real
-    tokens; the others are not attended to. With "softmax", a query that sees no token attends as
-    if nothing were masked; with the other functions, whose weights need no sum of 1, it takes
-    nothing.
+    tokens; the others are not attended to. A query that sees no token attends as if nothing were
+    masked.
 
     Args:
         function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
@@ -234,8 +233,8 @@ class MegaAttention(Composite):
             return masked_softmax(scores * self.gamma.shape[-1] ** -0.5 + bias, sees)
         if sees is None:
             return self._activate(scores / ops.cast(size, scores.dtype) + bias)
-        sees = ops.cast(sees, scores.dtype)
-        context = ops.maximum(ops.sum(sees, axis=-1, keepdims=True), 1)
+        sees = ops.cast(visible_keys(sees), scores.dtype)
+        context = ops.sum(sees, axis=-1, keepdims=True)
         return self._activate(scores / context + bias) * sees
 
     def _activate(self, scores):

@@ -177,6 +177,13 @@ def test_block_gives_the_values_of_numpy(name, masked):
     assert_close(to_numpy(block(X, mask=mask)), wanted)
 
 
+@pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
+def test_where_no_token_is_real_all_attend_to_all(mixer):
+    block, mask = make(mixer), np.zeros_like(MASK)
+    wanted = expected(block, X, attending(block, mask), mask)
+    assert_close(to_numpy(block(X, mask=mask)), wanted)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
 @pytest.mark.parametrize("chunk_size", [4, 5, 12, 16])
