@@ -12,8 +12,8 @@
 * float16: the same in float16, which needs a loss that is scaled up, as Keras does by itself.
 * remat: the backward pass computes the blocks anew, in place of keeping what they held. (Keras
   cannot do that on TensorFlow.)
-* compiled: XLA compiles the whole step, which on JAX and TensorFlow Keras does by itself; on
-  PyTorch `torch.compile` does, for minutes.
+* compiled: XLA compiles the whole step, which Keras does by itself on JAX, and on TensorFlow where
+  there is a GPU or TPU; on PyTorch `torch.compile` does, for minutes.
 
 Steps are timed in turns, as ratios; memory is that of a step at its peak. `--smoke` takes a few
 generated images.

@@ -44,7 +44,6 @@ def test_model_computes_in_low_precision(class_name, policy):
     check_precision(lambda **arguments: tiny(class_name, **arguments), policy)
 
 
-@pytest.mark.once
 def test_files_are_read_on_another_backend():
     models = {name: tiny(name) for name in TINY}
     made = {name: (model, model.make_inputs(3, 2)) for name, model in models.items()}

@@ -10,7 +10,7 @@ from keras import ops
 from keras_permix._typing import Shape, Tensor
 from keras_permix.checks import check_integer
 from keras_permix.layers.embedding.image_range import check_image_range
-from keras_permix.ops.backend.running import has_data
+from keras_permix.ops.backend import running
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -81,15 +81,14 @@ class ImagePreprocessor(keras.layers.Layer):
 
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
-        if has_data(images) and not self.looked and not _is_plain(images):
+        if running.has_data(images) and not self.looked and not _is_plain(images):
             warning = self.warning_of(images)
             if warning:
                 warnings.warn(warning, stacklevel=2)
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
         if tuple(images.shape[1:3]) != size:
-            resize = _resize_corners if self.align_corners else _resize_borders
-            images = resize(images, size)
+            images = _resize(images, size, self.align_corners)
         mean = ops.convert_to_tensor([255 * value for value in self.mean], "float32")
         scale = ops.convert_to_tensor([1 / (255 * value) for value in self.std], "float32")
         return ops.cast((images - mean) * scale, self.compute_dtype)
@@ -113,24 +112,23 @@ def _is_plain(images):
     return some.size == 0 or some.min() == some.max()
 
 
-def _resize_borders(images, size):
-    return ops.image.resize(images, size, interpolation="bilinear", antialias=True)
-
-
-def _resize_corners(images, size):
+def _resize(images, size, align_corners):
+    if not align_corners and running.compiles_resizing():
+        return ops.image.resize(images, size, interpolation="bilinear", antialias=True)
     sides = ops.shape(images)[1:3]
-    rows, columns = (_tents(*pair) for pair in zip(sides, size, strict=True))
+    rows, columns = (_tents(*pair, align_corners) for pair in zip(sides, size, strict=True))
     return ops.einsum("yh,bhwc,xw->byxc", rows, images, columns)
 
 
-def _tents(old, new):
+def _tents(old, new, align_corners):
     """What each of `new` pixels along a side is of `old` ones, whose number may be a tensor.
 
     Each is a mean of the pixels near its place, by weights that fall with the distance to zero: at
     that of one pixel where the side grows, of as many as a step takes where it shrinks.
     """
-    step = ops.cast(old - 1, "float32") / max(new - 1, 1)
-    places = step * ops.arange(new, dtype="float32")
+    old_size, places = ops.cast(old, "float32"), ops.arange(new, dtype="float32")
+    step = (old_size - 1) / max(new - 1, 1) if align_corners else old_size / new
+    places = step * places if align_corners else step * (places + 0.5) - 0.5
     distance = ops.abs(places[:, None] - ops.cast(ops.arange(old), "float32"))
     weights = ops.relu(1 - distance / ops.maximum(step, 1.0))
     return weights / ops.sum(weights, axis=1, keepdims=True)

@@ -49,6 +49,11 @@ def outputs_of(model, inputs):
     return keras.ops.convert_to_numpy(model(inputs, training=False))
 
 
+def compiles_resizing():
+    """Whether `keras.ops.image.resize` may be in a compiled step: TensorFlow's XLA lacks it."""
+    return name() != "tensorflow"
+
+
 def erfc(x):
     """1 - erf(x). What JAX makes of its `erf`, TensorFlow does not read from a file."""
     return import_module("jax").lax.erfc(x) if name() == "jax" else 1 - keras.ops.erf(x)

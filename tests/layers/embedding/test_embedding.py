@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import ImagePreprocessor, PatchEmbedding, PositionEmbedding
+from tests.backends import compiled
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import butterfly as oracle
 
@@ -66,6 +67,21 @@ def test_images_with_aligned_corners_grow_and_shrink():
     step[:, 4:] = 100
     middle = [0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]  # weights of the pixels 1 to 7
     assert_close(aligned(step, 3)[0, :, 0, 0], [0, 100 * sum(middle[3:]) / sum(middle), 100])
+
+
+@pytest.mark.parametrize("size", [5, 16, 23])
+def test_images_are_resized_as_by_pillow_compiled_as_well(size):
+    """XLA has to know every operation of a step that Keras compiles."""
+    image = pytest.importorskip("PIL.Image")
+    images = RNG.integers(0, 256, (2, 16, 37, 3)).astype("float32")
+    planes = np.moveaxis(images, 3, 1).reshape(-1, 16, 37)
+    small = [image.fromarray(x).resize((size, size), image.Resampling.BILINEAR) for x in planes]
+    wanted = np.moveaxis(np.reshape(small, (2, 3, size, size)), 1, 3)
+    layer = ImagePreprocessor(size, [0.0] * 3, [1.0] * 3)
+    x = keras.ops.convert_to_tensor(images)
+    assert_close(to_numpy(layer(x)), wanted / 255)
+    if keras.config.backend() != "torch":
+        assert_close(to_numpy(compiled(layer)(x)), wanted / 255)
 
 
 def test_any_number_of_tokens_gets_the_first_positions():
