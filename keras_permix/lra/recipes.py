@@ -29,6 +29,7 @@ MIXERS: dict[str, dict[str, Any]] = {
 WITH_HEADS = ("transformer", "simpletron", "butterfly", "linear", "linformer", "performer", "local")
 MEGAS = ("mega", "mega_chunk", "csp_mega")
 MODELS = (*MIXERS, *MEGAS)
+OF_PATH_X = (*MEGAS, "butterfly")
 TEXTS = ("listops", "text", "retrieval")
 
 # What the data of a task is, and what a model must know of it.
@@ -75,6 +76,7 @@ BUTTERFLY = {
     "retrieval": (32, 150, 200, 800, 4096, 128),
     "image": (256, 200, 175, 175, 1024, 32),
     "pathfinder": (256, 200, 312, 312, 1024, 128),
+    "pathx": (64, 50, 500, 500, 16384, 128),  # table VI: the last of its stages
 }
 # Batch (with gradients that the code accumulates; of Path-X without), epochs, steps of an epoch,
 # learning rate, steps of the warm-up, weight decay, dropout; width, inner width, width of the
@@ -127,10 +129,10 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
     check_choice("task", task, TASKS)
     check_choice("model", model, MODELS)
     check_choice("scale", scale, SCALES)
-    if task == "pathx" and (scale == "small" or model not in MEGAS):
+    if task == "pathx" and (scale == "small" or model not in OF_PATH_X):
         raise ValueError(
-            f"`pathx` is a task of {', '.join(MEGAS)} at the scale of the papers: the others do "
-            f"not learn it. Received: model={model!r}, scale={scale!r}"
+            f"`pathx` is a task of {', '.join(OF_PATH_X)} at the scale of the papers: the others "
+            f"do not learn it. Received: model={model!r}, scale={scale!r}"
         )
     base = merge(DATA[task], dict(seed=seed))
     if scale == "small":
@@ -189,6 +191,10 @@ def _butterfly(task):
         compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
         **(dict(max_length=tokens) if task in TEXTS else {}),
     )  # fmt: skip
+    if task == "pathx":
+        mixer["num_heads"] = model["depth"] = 4
+        training = _training((batch, epochs, steps, 3e-4, warmup, 1e-3, 0.1), "cosine")
+        return dict(model=model, **training)
     # One cycle: from a 25th of the learning rate and down again, both in a line.
     training = _training((batch, epochs, steps, 1e-4, warmup, 0, 0.1), "linear")
     return merge(dict(model=model, **training), dict(schedule=dict(warmup_start=4e-6)))

@@ -3,20 +3,22 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from keras_permix.lra.published import PUBLISHED, ROWS, TASKS, published_rows, published_score
-from keras_permix.lra.recipes import MEGAS, MODELS, lra_recipe
+from keras_permix.lra.recipes import MODELS, OF_PATH_X, lra_recipe
 from keras_permix.lra.run import LRARun
 from keras_permix.training import make_model
 from keras_permix.training.schedules import make_schedule
+from tests.harness import to_numpy
 
 ALL = [
     (task, model, scale)
     for scale in ("small", "paper")
     for task in TASKS
     for model in MODELS
-    if task != "pathx" or (scale == "paper" and model in MEGAS)
+    if task != "pathx" or (scale == "paper" and model in OF_PATH_X)
 ]
 
 
@@ -47,6 +49,7 @@ PAPERS = {
     ("listops", "csp_mega"): (64, 90000, 1e-3, 3000, 1e-2, 80, 6),
     ("image", "csp_mega"): (50, 180000, 1e-2, 9000, 2e-2, 160, 8),
     ("retrieval", "mega"): (64, 20000, 3e-3, 10000, 4e-2, 128, 6),
+    ("pathx", "butterfly"): (64, 25000, 3e-4, 500, 1e-3, 64, 4),
     ("pathx", "csp_mega"): (60, 125000, 1e-2, 25000, 1e-2, 64, 4),
     ("pathx", "mega"): (16, 125000, 1e-2, 25000, 1e-2, 64, 4),
 }
@@ -65,6 +68,19 @@ def test_recipes_have_the_papers_values(task, model):
         sizes["width"],
         sizes["depth"],
     )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_recipe_of_a_paper_makes_a_model(task):
+    """One block of each, which answers; full attention to 16,384 pixels is more than a test takes."""
+    for model in [model for found, model, scale in ALL if (found, scale) == (task, "paper")]:
+        values = LRARun(task, model, ("model.depth=1",), False, "paper", 0).values
+        made = make_model(values)
+        classes = values["model"]["num_classes"]
+        assert made.output_shape == (None, classes)
+        if (task, model) != ("pathx", "mega"):
+            logits = made(made.make_inputs(0, 1))
+            assert tuple(logits.shape) == (1, classes) and np.isfinite(to_numpy(logits)).all()
 
 
 @pytest.mark.parametrize(
