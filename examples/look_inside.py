@@ -11,11 +11,9 @@ CIFAR-10, others at inputs that they make up.
 import argparse
 from pathlib import Path
 
-from keras_permix.analysis import look_inside, plot_inside
+from keras_permix.analysis import look_inside
 from keras_permix.data import load_sheet
 from keras_permix.zoo.model import ZooModel
-
-from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parent / "images" / "cifar10_test.png"
 
@@ -32,17 +30,14 @@ def main():
     inputs = None
     if model.describe_input().get("size") == 32 and model.input_shape[-1] == 3:
         inputs = load_sheet(IMAGES)[0][: arguments.images]
-    inside = look_inside(model, inputs)
+    path = arguments.out / f"{arguments.preset.replace('/', '_')}.png"
+    inside = look_inside(model, inputs, picture=path)
     for one in inside.maps:
         stays = one.map.diagonal().mean()
         print(f"{one.name}: {one.kind}, {100 * stays:.1f} % of a token comes from its own place")
     for block, residual in enumerate(inside.residuals):
         print(f"after block {block}: {residual:.2f} of the tokens is what they do not share")
     print(*inside.missing, sep="\n", end="\n" * bool(inside.missing))
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    plot_inside(figure, inside)
-    path = arguments.out / f"{arguments.preset.replace('/', '_')}.png"
-    figure.savefig(path, dpi=80)
     print(f"picture: {path}")
 
 

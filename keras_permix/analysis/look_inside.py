@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_permix._typing import Model
+from keras_permix._typing import Model, StrPath
 from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
 from keras_permix.analysis.rank_residual import rank_residual, token_norm
 from keras_permix.analysis.singular_spectrum import singular_spectrum
@@ -44,7 +44,7 @@ class Inside(NamedTuple):
     missing: list[str]
 
 
-def look_inside(model: Model, inputs: Any = None) -> Inside:
+def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None) -> Inside:
     """Look at what a model of the zoo does with tokens, layer by layer.
 
     Padding counts nowhere. Rollouts are products of `(map + 1) / 2`, the rows of the maps
@@ -53,9 +53,10 @@ def look_inside(model: Model, inputs: Any = None) -> Inside:
     Args:
         model: A model of the zoo.
         inputs: What it takes, a batch of a few samples. `None`: two that it makes up.
+        picture: File to draw it into, as `plot_inside` does, such as "inside.png".
 
     Returns:
-        An `Inside`, which `plot_inside` draws.
+        An `Inside`.
 
     Raises:
         TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
@@ -80,13 +81,20 @@ def look_inside(model: Model, inputs: Any = None) -> Inside:
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
-    return Inside(
+    inside = Inside(
         maps,
         rollout([one.map for one in maps]) if maps else None,
         np.stack([_spectrum(samples) for samples in features]),
         np.array([_residual(samples) for samples in features]),
         _missing(model, maps),
     )
+    if picture is not None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(12, 5), layout="constrained")
+        plot_inside(figure, inside)
+        figure.savefig(picture, dpi=80)
+    return inside
 
 
 def rollout(maps: list[np.ndarray]) -> np.ndarray:

@@ -61,6 +61,12 @@ def test_every_family(class_name):
     assert file.getvalue().startswith(b"\x89PNG")
 
 
+def test_one_call_draws_one_picture(tmp_path):
+    inside = look_inside(tiny("CSPViT"), picture=tmp_path / "inside.png")
+    assert len(inside.maps) == 2
+    assert (tmp_path / "inside.png").read_bytes().startswith(b"\x89PNG")
+
+
 def map_of(layer, tokens=TOKENS):
     inputs = keras.Input(tokens.shape[1:])
     model = keras.Model(inputs, layer(inputs))

@@ -72,7 +72,7 @@ def test_recipes_have_the_papers_values(task, model):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_recipe_of_a_paper_makes_a_model(task):
-    """One block of each, which answers; full attention to 16,384 pixels is more than a test takes."""
+    """Of one block, which answers; a test has no room for full attention to 16,384 pixels."""
     for model in [model for found, model, scale in ALL if (found, scale) == (task, "paper")]:
         values = LRARun(task, model, ("model.depth=1",), False, "paper", 0).values
         made = make_model(values)
