@@ -226,16 +226,10 @@ def lengths():
 def memory():
     """One row per mixer: megabytes of a training step, by length."""
     measured = [by_mixer_and_length(name) for name in BACKENDS]
-    tokens = measured[0][1]
-    yield ("mixer", *(f"{name}, {' / '.join(tokens)} tokens" for name in BACKENDS))
+    yield ("mixer", *(f"{n}: {' / '.join(m[1])}" for n, m in zip(BACKENDS, measured, strict=True)))
     for mixer in dict.fromkeys(mixer for mixer, _ in measured[0][0]):
-        yield (
-            f"`{mixer}`",
-            *(
-                " / ".join(found[mixer, number]["peak_mb"] for number in tokens)
-                for found, _ in measured
-            ),
-        )
+        each = [[found[mixer, number]["peak_mb"] for number in tokens] for found, tokens in measured]
+        yield (f"`{mixer}`", *map(" / ".join, each))
 
 
 def by_mixer_and_length(backend):
@@ -315,7 +309,7 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, bundles, sectors)
+    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles, sectors)
     for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
