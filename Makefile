@@ -82,7 +82,7 @@ test-exports: $(EXPORTS)/.installed
 		tests/surgery
 
 test-oldest: $(OLDEST)/.installed
-	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax $(OLDEST_TESTS) \
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax torch $(OLDEST_TESTS) \
 		-k "not activations and not MEGA" $(ARGS)
 
 lint: $(TEST)/.installed
