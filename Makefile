@@ -4,8 +4,8 @@
 # make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
 #             allows
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
-#             writes the table of docs/export.md; fails where something worked before; then
-#             KerasHub's and scikit-learn's tests
+#             writes the table of docs/export.md; fails where something worked before, or
+#             failed otherwise; then KerasHub's and scikit-learn's tests
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/, without a network once npm has installed what its
@@ -82,7 +82,7 @@ test-exports: $(EXPORTS)/.installed
 		tests/surgery
 
 test-oldest: $(OLDEST)/.installed
-	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests jax torch $(OLDEST_TESTS) \
+	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch jax $(OLDEST_TESTS) \
 		-k "not activations and not MEGA" $(ARGS)
 
 lint: $(TEST)/.installed

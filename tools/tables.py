@@ -40,15 +40,18 @@ NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
 def summary():
     """One row per mixer: its cost, and how often as fast as attention at 1,024 tokens."""
     yield ("mixer", "cost for N tokens", *(f"{name}: times as fast" for name in BACKENDS))
-    measured = [by_layer_and_case("xeon", name, "vs_attention") for name in BACKENDS]
+    measured = [
+        {row["layer"]: row["vs_attention"] for row in read("epyc", f"layers_1024_{backend}")}
+        for backend in BACKENDS
+    ]
     for layer, cost in COSTS.items():
         name = NAMES.get(layer, f"`{layer}`")
-        yield (name, cost, *(f"{ratios[layer, '8×1024']}×" for ratios in measured))
+        yield (name, cost, *(f"{ratios[layer]}×" for ratios in measured))
 
 
 def presets():
     """One row per trained preset: parameters, scores beside its paper's, and what made it."""
-    yield ("preset", "parameters", "data", "measured", "paper", "trained", "card")
+    yield ("preset", "parameters", "data", "measured", "nearest in a paper", "trained", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
         metadata = json.loads(path.read_text(encoding="utf-8"))
         if not metadata["scores"]:
@@ -56,14 +59,17 @@ def presets():
         name = "/".join(path.parent.parts[-2:])
         scores = metadata["scores"].items()
         card = (ROOT / "zoo" / name / "README.md").read_text(encoding="utf-8")
-        papers = [re.search(rf"^\| {key} \| .* \| (.*) \|$", card, re.M)[1] for key, _ in scores]
+        papers = {
+            key.split("/")[-1]: re.search(rf"^\| {key} \| .* \| (.*) \|$", card, re.M)[1]
+            for key, _ in scores
+        }
         day, seed = re.search(r"^\* Trained (\S+) .*, (seed \d+)", card, re.M).groups()
         yield (
             f"`{name}`",
             f"{metadata['parameter_count']:,}",
             metadata["data"],
             ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
-            next((paper for paper in papers if paper != "–"), "–"),
+            ", ".join(f"{kind} {paper}" for kind, paper in papers.items() if paper != "–") or "–",
             f"{day}, {seed}",
             f"[card]({name}/README.md)",
         )

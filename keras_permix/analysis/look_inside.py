@@ -53,7 +53,8 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Args:
         model: A model of the zoo.
         inputs: What it takes, a batch of a few samples. `None`: two that it makes up.
-        picture: File to draw it into, as `plot_inside` does, such as "inside.png".
+        picture: File to draw it into, as `plot_inside` does, such as "inside.png". It takes
+            Matplotlib, which comes with the extra `train`.
 
     Returns:
         An `Inside`.
@@ -77,6 +78,8 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             "`model` must be one of the zoo, which knows its features; `mixing_maps` takes any. "
             f"Received: {type(model).__name__}"
         )
+    if picture is not None:
+        from matplotlib.figure import Figure  # before all the work
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
@@ -89,8 +92,6 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
         _missing(model, maps),
     )
     if picture is not None:
-        from matplotlib.figure import Figure
-
         figure = Figure(figsize=(12, 5), layout="constrained")
         plot_inside(figure, inside)
         figure.savefig(picture, dpi=80)

@@ -84,8 +84,8 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
             pytest.xfail(f"as the table says: {found['found']}")
         raise
     finally:
-        # What worked before and fails is a failure of this run, and none of the table.
-        if FOUND and (found["found"] == "works" or known != "works"):
+        # What worked before, or failed otherwise, is a failure of this run, and none of the table.
+        if FOUND and (found["found"] == "works" or known in (None, found["found"])):
             write(found | {"backend": BACKEND, "way": way, "model": name}, packages)
 
 

@@ -97,8 +97,9 @@ def rotary_bias(a, b, tokens):
 def attend(function, query, key, value, bias, real, causal=False):
     """Attention of one chunk of one sample; `real` marks its tokens."""
     tokens = len(query)
-    sees = np.tile(real, (tokens, 1)) & (np.tri(tokens, dtype=bool) if causal else True)
-    sees = sees | ~sees.any(axis=1, keepdims=True)  # what sees nothing attends to all
+    there = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), bool)
+    sees = there & real
+    sees |= there & ~sees.any(axis=1, keepdims=True)  # what sees nothing attends as without a mask
     if function == "softmax":
         scores = query @ key.T / np.sqrt(query.shape[1]) + bias
         return softmax(np.where(sees, scores, -np.inf)) @ value

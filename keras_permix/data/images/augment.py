@@ -163,7 +163,7 @@ class Augmentation:
         """Augment batch `index` of an epoch.
 
         Args:
-            images: Uint8 or float array `(batch, height, width, channels)`, levels 0 to 255.
+            images: Array of uint8 or floats `(batch, height, width, channels)`, levels 0 to 255.
                 RandAugment takes images with one channel or three, and rounds floats.
             labels: Int array `(batch,)`.
             epoch: Int ≥ 0.

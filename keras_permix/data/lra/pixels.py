@@ -13,7 +13,7 @@ def gray(images: np.ndarray) -> np.ndarray:
     """The luminance of colors.
 
     Args:
-        images: Uint8 `(…, 3)`, 0–255.
+        images: Array of uint8 `(…, 3)`, 0–255.
 
     Returns:
         uint8 `(…, 1)`, 0–255, as TensorFlow's `rgb_to_grayscale` rounds it.

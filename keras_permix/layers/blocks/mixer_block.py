@@ -106,9 +106,7 @@ class MixerBlock(Composite):
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = masks_taken(self.mixer, mask)
-        if attention_mask is not None:
-            masks["attention_mask"] = attention_mask
+        masks = masks_taken(self.mixer, mask, attention_mask)
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
         tokens = inputs + self.drop_mixed(self.mixer(*as_taken(self.mixer, mixed), **masks))
         if self.extra_skip == "attention":

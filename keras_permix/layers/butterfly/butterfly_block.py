@@ -115,12 +115,11 @@ class ButterflyBlock(OneTensor):
 
     def _masks(self, inputs, mask, attention_mask):
         """The masks as the layer takes them, by the names of its arguments."""
-        axis, given = self.axis % len(inputs.shape), {}
+        axis = self.axis % len(inputs.shape)
         if mask is not None:
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
             mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
-            given = masks_taken(self.block, mask)
         if attention_mask is not None:
             taken = "attention_mask" in signature(self.block.call).parameters
             if not taken or len(attention_mask.shape) != 5:
@@ -130,8 +129,8 @@ class ButterflyBlock(OneTensor):
                     f"{tuple(attention_mask.shape)}, block={self.block.name}"
                 )
             shape = ops.shape(attention_mask)
-            given["attention_mask"] = ops.reshape(attention_mask, (-1, *shape[2:]))
-        return given
+            attention_mask = ops.reshape(attention_mask, (-1, *shape[2:]))
+        return masks_taken(self.block, mask, attention_mask)
 
     def _block_shape(self, input_shape):
         """What the layer sees of an input, and which axis of it is cut."""

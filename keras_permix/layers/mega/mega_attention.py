@@ -32,8 +32,8 @@ class MegaAttention(Composite):
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values
     `(batch, tokens, channels)`. Output: like the values. A mask `(batch, tokens)` is True at real
-    tokens; the others are not attended to. A query that sees no token attends as if nothing were
-    masked.
+    tokens; the others are not attended to. A query that sees no real token attends as if nothing
+    were masked.
 
     Args:
         function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
@@ -120,10 +120,10 @@ class MegaAttention(Composite):
         if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
             mask = ops.ones_like(shared[..., 0], dtype="bool")
         shared, values = cut(shared, size), cut(values, size)
-        real = None if mask is None else cut(ops.cast(mask, "bool")[..., None], size)
+        sees = self._sees(mask, size)
         query, key = self._queries_and_keys(shared)
         scores = ops.matmul(query, ops.swapaxes(key, 2, 3))
-        weights = self._weights(scores, self._bias(size), self._sees(real, size), size)
+        weights = self._weights(scores, self._bias(size), sees, size)
         mixed = ops.matmul(self.map_dropout(weights), values)
         return join(mixed)[:, :length]
 
@@ -207,14 +207,18 @@ class MegaAttention(Composite):
         )
         return require(shared, length <= self.longest, rule, length)
 
-    def _sees(self, real, size):
+    def _sees(self, mask, size):
         """Which keys a query sees, (batch, chunks, queries, keys) or to be broadcast; None: all."""
-        sees = None if real is None else ops.swapaxes(real, 2, 3)
-        if self.causal:
-            place = ops.arange(size)
-            before = place <= place[:, None]
-            sees = before if sees is None else ops.logical_and(sees, before)
-        return sees
+        place = ops.arange(size)
+        before = place <= place[:, None] if self.causal else None
+        if mask is None:
+            return before
+        mask = ops.cast(mask, "bool")
+        inside = ops.ones_like(mask)  # which the filling of a last chunk is not
+        real, there = (ops.swapaxes(cut(x[..., None], size), 2, 3) for x in (mask, inside))
+        if before is not None:
+            real, there = (ops.logical_and(x, before) for x in (real, there))
+        return visible_keys(real, there)
 
     def _bias(self, size):
         if self.position_bias == "rotary":
@@ -233,7 +237,7 @@ class MegaAttention(Composite):
             return masked_softmax(scores * self.gamma.shape[-1] ** -0.5 + bias, sees)
         if sees is None:
             return self._activate(scores / ops.cast(size, scores.dtype) + bias)
-        sees = ops.cast(visible_keys(sees), scores.dtype)
+        sees = ops.cast(sees, scores.dtype)
         context = ops.sum(sees, axis=-1, keepdims=True)
         return self._activate(scores / context + bias) * sees
 

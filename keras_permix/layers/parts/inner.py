@@ -38,14 +38,25 @@ def as_taken(layer: Layer, x: Any) -> tuple[Any, ...]:
     return (x, x)
 
 
-def masks_taken(layer: Layer, mask: Mask) -> dict[str, Any]:
-    """A mask of the tokens by the name that a layer has for it; nothing where it has none.
+def masks_taken(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
+    """Masks of tokens, and of what they attend to, by the names that a layer has for them.
 
     Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
-    that may attend to nothing: where no token is real, it attends to all.
+    that may attend to nothing: such a query attends to all. A layer that has no name for a mask of
+    tokens is given none.
     """
-    if mask is None:
-        return {}
-    if isinstance(layer, QUERY_AND_VALUE):
-        return {"value_mask": visible_keys(mask)}
-    return {"mask": mask} if "mask" in signature(layer.call).parameters else {}
+    taken = signature(layer.call).parameters
+    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in taken:
+        return _keys_of_keras(mask, attention_mask)
+    given = {"mask": mask} if mask is not None and "mask" in taken else {}
+    return given if attention_mask is None else {**given, "attention_mask": attention_mask}
+
+
+def _keys_of_keras(mask, attention_mask):
+    if attention_mask is None:
+        return {} if mask is None else {"value_mask": visible_keys(mask)}
+    allowed = ops.cast(attention_mask, "bool")
+    if mask is not None:  # of the keys alone, for all queries and heads
+        axes = tuple(range(1, max(len(allowed.shape), 3) - 1))
+        allowed = ops.logical_and(allowed, ops.expand_dims(ops.cast(mask, "bool"), axes))
+    return {"attention_mask": visible_keys(allowed)}

@@ -3,7 +3,7 @@
 from keras import ops
 
 
-def visible_keys(allowed):
+def visible_keys(allowed, among=None):
     """Which keys queries attend to: those they may, or all keys where there is none of these.
 
     A query that may attend to nothing attends as if nothing were masked. So its values and its
@@ -12,12 +12,14 @@ def visible_keys(allowed):
 
     Args:
         allowed: Booleans whose last axis is that of the keys, True where a query may attend.
+        among: Booleans like `allowed`, True at the keys that there are for a query without a mask,
+            such as those before it; `None`: at all.
 
     Returns:
         Booleans like `allowed`, of which every row has one that is True.
     """
     blind = ops.logical_not(ops.any(allowed, axis=-1, keepdims=True))
-    return ops.logical_or(allowed, blind)
+    return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
 
 
 def with_first(mask):

@@ -42,10 +42,36 @@ def test_attention_of_keras_mixes_the_tokens():
     check_extended(functional(layer, X.shape[1:]), X)
 
 
-@pytest.mark.parametrize("name", AROUND)
-def test_where_no_token_is_real_attention_of_keras_attends_to_all(name):
+# Where a token may attend to nothing: by the mask, by that of attention, by both together.
+BLIND = {
+    "mask": (np.arange(8) < [[8], [0]], None),
+    "attention": (None, np.stack([np.tri(8), np.tri(8, k=-1)])),
+    "both": (np.arange(8) >= [[0], [3]], np.stack([np.tri(8), np.tri(8)])),
+}
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_what_may_attend_to_nothing_attends_to_all(kind):
     """Its gradient as well, which PyTorch has too large where a query may attend to nothing."""
-    layer = AROUND[name](keras.layers.MultiHeadAttention(2, 8))
+    mask, allowed = BLIND[kind]
+    layer = MixerBlock(keras.layers.MultiHeadAttention(2, 8), 4)
+    layer(X)
+    seen = np.ones((2, 8, 8), bool) if allowed is None else allowed.astype(bool)
+    seen = seen if mask is None else seen & mask[:, None]
+    seen |= ~seen.any(axis=-1, keepdims=True)
+    masks = {"mask": mask, "attention_mask": allowed}
+    masks = {key: keras.ops.cast(m, "bool") for key, m in masks.items() if m is not None}
+    cotangent = np.random.default_rng(1).normal(size=X.shape).astype("float32")
+    for found, expected in zip(
+        value_and_gradient(lambda x: layer(x, **masks), X, cotangent),
+        value_and_gradient(lambda x: layer(x, attention_mask=seen), X, cotangent),
+        strict=True,
+    ):
+        assert_close(to_numpy(found), to_numpy(expected))
+
+
+def test_a_block_without_a_real_token_attends_to_all():
+    layer = ButterflyBlock(keras.layers.MultiHeadAttention(2, 8), 4)
     layer(X)
     cotangent = np.random.default_rng(1).normal(size=X.shape).astype("float32")
     mask = keras.ops.convert_to_tensor(np.arange(8) < [[8], [0]])
@@ -55,6 +81,16 @@ def test_where_no_token_is_real_attention_of_keras_attends_to_all(name):
         strict=True,
     ):
         assert_close(to_numpy(found), to_numpy(expected))
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_attention_without_a_mask_of_values_is_given_none(name):
+    class Attention(keras.layers.MultiHeadAttention):
+        def call(self, query, value, attention_mask=None):
+            return super().call(query, value, attention_mask=attention_mask)
+
+    layer = AROUND[name](Attention(2, 8))
+    np.testing.assert_array_equal(to_numpy(layer(X, mask=MASK)), to_numpy(layer(X)))
 
 
 @pytest.mark.parametrize("name", AROUND)
