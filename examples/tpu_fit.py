@@ -1,6 +1,6 @@
 """Train a preset on a TPU machine, with all of its chips.
 
-    pip install "keras_permix[train]" "jax[tpu]"
+    pip install ".[train]" "jax[tpu]"    # in a clone; from a release, "keras_permix[train]"
     python tpu_fit.py [RECIPE] [--out FOLDER] [--data-dir FOLDER]
 
 RECIPE is one of `permix list`. Weights stay float32, the work is done in bfloat16; every host of a

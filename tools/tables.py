@@ -234,8 +234,8 @@ def memory():
     measured = [by_mixer_and_length(name) for name in BACKENDS]
     yield ("mixer", *(f"{n}: {' / '.join(m[1])}" for n, m in zip(BACKENDS, measured, strict=True)))
     for mixer in dict.fromkeys(mixer for mixer, _ in measured[0][0]):
-        each = [[found[mixer, number]["peak_mb"] for number in tokens] for found, tokens in measured]
-        yield (f"`{mixer}`", *map(" / ".join, each))
+        cells = ([found[mixer, n]["peak_mb"] for n in tokens] for found, tokens in measured)
+        yield (f"`{mixer}`", *map(" / ".join, cells))
 
 
 def by_mixer_and_length(backend):
