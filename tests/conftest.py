@@ -54,6 +54,7 @@ ONCE = (
     "tests/test_readme.py::test_the_readme",
     "tests/tools/test_make_minilm.py",
     "tests/tools/test_publish.py",
+    "tests/tools/test_teach_simple.py",
     "tests/training/test_checkpoints.py",
     "tests/training/test_distribute.py::test_batch",
     "tests/training/test_distribute.py::test_every_kernel",

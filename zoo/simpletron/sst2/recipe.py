@@ -1,12 +1,15 @@
 """SimpleTRON on the sentences of SST-2, from the first three blocks of MiniLM, a small BERT.
 
     python tools/make_minilm.py
-    permix train simpletron/sst2 --init runs/simpletron/minilm
+    python tools/teach_simple.py
+    permix train simpletron/sst2 --init runs/simpletron/minilm_simple
     permix train simpletron/sst2 --option softmax --init runs/simpletron/minilm
 
-The first command makes what both start from (without `--init` they start from nothing, with
-sub-words of their own). The option keeps BERT's own attention, and changes nothing else. Scores are
-of the 872 validation sentences: those for testing have no public labels.
+The first two commands make what the models start from (without `--init` they start from nothing,
+with sub-words of their own): BERT's own attention, which the option keeps, and SimpleAttention,
+which has learned what it did. The training is the same. Scores are of the 872 validation
+sentences: those for testing have no public labels. Without that lesson, and with the paper's extra
+skip, SimpleAttention had 82.68 %.
 """
 
 model = dict(
@@ -19,7 +22,7 @@ model = dict(
     num_heads=12,
     mlp_dim=1536,
     attention="simple",
-    variant="simple_resl",
+    variant="simple_l",
     scale="valid",
 )
 data = dict(name="sst2", tokenizer="bpe", pad_to=(16, 32))
@@ -30,4 +33,4 @@ epochs = 3
 seed = 0
 precision = "float32"
 
-options = dict(softmax=dict(model=dict(attention="softmax", variant="simple_l")))
+options = dict(softmax=dict(model=dict(attention="softmax")))
