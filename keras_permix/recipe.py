@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.recipe_images import images_recipe, is_images
+from keras_permix.recipe_images import check_start, images_recipe, is_images
 from keras_permix.recipe_values import RULES, check_values
-from keras_permix.rows import LISTS, parse_rows
+from keras_permix.rows import LISTS
 
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {
@@ -208,25 +208,9 @@ def _read(path):
     return values if base is None else merge(_read(find_recipe(base)), values)
 
 
-def _check_list(path):
-    """Raise for a list of other things than images, which needs a recipe."""
-    rows = parse_rows(path.read_bytes(), path)
-    if rows and "path" not in rows[0]:
-        raise ValueError(
-            "A list to train on without a recipe must be one of images, with columns `path` and "
-            "`label`; texts and molecules need a recipe that names it (docs/training.md). "
-            f"Received: {path} with {', '.join(rows[0])}"
-        )
-
-
 def _check_keys(values, path):
-    if is_images(Path(path)) and not (values.get("init") or values.get("model")):
-        if Path(path).is_file():
-            _check_list(Path(path))
-        raise ValueError(
-            "To train on images of your own, name a preset to start from as `init` "
-            f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
-        )
+    if not (values.get("init") or values.get("model")):
+        check_start(Path(path))
     unknown = sorted(set(values) - set(DEFAULTS))
     missing = [key for key in REQUIRED if not values.get(key)]
     if values.get("init"):  # whose model it is

@@ -5,6 +5,7 @@ from typing import Any
 
 from keras_permix.rows import LISTS, parse_rows
 
+SOURCES = ("csv", "folder")  # of a recipe's `data`, for a list and for a folder
 TRAIN = ("train", "training")  # what a folder may be called, or the rows of a list, in any case
 TEST = ("test", "testing")
 VALIDATION = ("val", "valid", "validation", "dev")
@@ -46,6 +47,27 @@ def images_recipe(path: Path) -> dict[str, Any]:
         schedule=dict(name="cosine", warmup_epochs=1),
         batch_size=16,
         epochs=10,
+    )
+
+
+def check_start(path: Path) -> None:
+    """Raise where images, or a list, are to be trained on, and nothing says which model.
+
+    Raises:
+        ValueError: for a folder or a list of files; other lists than of images need a recipe.
+    """
+    if not is_images(path):
+        return
+    rows = parse_rows(path.read_bytes(), path) if path.is_file() else []
+    if rows and "path" not in rows[0]:
+        raise ValueError(
+            "A list to train on without a recipe must be one of images, with columns `path` and "
+            "`label`; texts and molecules need a recipe that names it (docs/training.md). "
+            f"Received: {path} with {', '.join(rows[0])}"
+        )
+    raise ValueError(
+        "To train on images of your own, name a preset to start from as `init` "
+        f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
     )
 
 

@@ -40,6 +40,7 @@ class GraphRegression(Task):
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
+        super().check_data(spec)
         check_options(spec, load_graphs, *FILES)
         check_set(spec, GRAPH_SETS, FILES, "the files `train` and `test` of its own")
 

@@ -12,11 +12,12 @@ from keras_permix._typing import StrPath
 from keras_permix.checks import check_choice
 from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
+from keras_permix.recipe_images import SOURCES as OF_ONES_OWN
 from keras_permix.recipe_images import images_to_score, is_images
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import check_options, check_set
 
-SOURCES = ("csv", "folder", "tfds")
+SOURCES = (*OF_ONES_OWN, "tfds")
 PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}
 # source -> what reads it, and what else that takes
 LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
@@ -43,7 +44,7 @@ class ImageClassification(Classification):
     """
 
     name = "image_classification"
-    reads_folders = True
+    of_ones_own = OF_ONES_OWN
 
     @property
     def channels(self) -> int:

@@ -11,6 +11,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_names
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
+from keras_permix.recipe_images import SOURCES as IMAGE_SOURCES
 
 
 class Task:
@@ -31,7 +32,8 @@ class Task:
 
     name: str
     arguments_per_input = 1  # of a command line
-    reads_folders = False  # of samples by class, and lists of them, as `permix train FOLDER` does
+    # Values of "source" in `data` for which a folder by class, or a list, stands for a recipe.
+    of_ones_own: tuple[str, ...] = ()
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -52,6 +54,13 @@ class Task:
         Raises:
             ValueError: for a set, or an option of it, that `load` does not know.
         """
+        if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.of_ones_own:
+            raise ValueError(
+                "Folders and lists of images are for a model that classifies images; a recipe "
+                "names other data, as in `data = dict(name='mine', train='train.csv', "
+                "test='test.csv')`, and of molecules the targets as `labels=('logS',)`. "
+                f"Received: data={spec} for {cls.name}"
+            )
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:

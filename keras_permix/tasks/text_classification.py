@@ -52,6 +52,7 @@ class TextClassification(Classification):
             source = check_choice("data.source", spec.get("source", "generated"), tuple(LISTOPS))
             check_options(spec, LISTOPS[source], "source", given=())
             return
+        super().check_data(spec)
         check_options(spec, load_texts, *FILES, "tokenizer")
         check_set(spec, TEXT_SETS, FILES, "the files `train` and `test` of its own")
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)

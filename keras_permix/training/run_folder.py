@@ -130,7 +130,7 @@ def check_place(path: StrPath) -> None:
 
 
 def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -> None:
-    """Raise if a run would lie within its folder of images, and be taken for a class of them.
+    """Raise if a run would lie within the folder that it is trained on, and be a class there.
 
     Args:
         path: The folder of the run.
@@ -142,11 +142,11 @@ def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -
     """
     if data.get("source") != "folder":
         return
-    images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
-    if images in (Path(path).resolve(), *Path(path).resolve().parents):
+    trained_on = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
+    if trained_on in (Path(path).resolve(), *Path(path).resolve().parents):
         raise ValueError(
-            "The `out` folder of a run must lie outside the folder of images that it is trained "
-            f"on. Received: {path} in {images}"
+            "The `out` folder of a run must lie outside the folder that it is trained on. "
+            f"Received: {path} in {trained_on}"
         )
 
 

@@ -18,7 +18,6 @@ from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
 
 SMOKE_SAMPLES = 32
-FOLDERS = ("folder", "csv")  # sources of `data` for tasks that read folders
 
 
 def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -49,14 +48,6 @@ def check_data(recipe: dict[str, Any]) -> None:
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe["init"]).config if recipe["init"] else {}
     task = _class_of(recipe).task_for({**stored, **recipe["model"]})
-    if recipe["data"].get("source") in FOLDERS and not TASKS[task].reads_folders:
-        raise ValueError(
-            "Folders and lists of images are for a model that classifies images; a recipe names "
-            "other data, as in `data = dict(name='mine', train='train.csv', test='test.csv')`, and "
-            "of molecules the targets as `labels=('logS',)`. "
-            "Received: "
-            f"init={recipe['init']!r}, model={recipe['model']['class_name']}, for {task}"
-        )
     TASKS[task].check_data(recipe["data"])
 
 
@@ -65,7 +56,7 @@ def load_dataset(
 ) -> Dataset:
     """The data of a recipe, or for a smoke run as few as try it out.
 
-    These are made up, but for images of one's own, which may be what fails.
+    These are made up, but for a folder or list of one's own, which may be what fails.
 
     Args:
         task: The task of the recipe's model.
@@ -76,7 +67,7 @@ def load_dataset(
     Raises:
         OSError: for data that is not to be had.
     """
-    if smoke and recipe["data"].get("source") not in FOLDERS:
+    if smoke and recipe["data"].get("source") not in task.of_ones_own:
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe["seed"])
     else:
         dataset = task.load(recipe["data"], data_dir, seed=recipe["seed"])

@@ -16,8 +16,7 @@ import numpy as np
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
-from keras_permix.ops.backend.running import has_replicas, tensorflow_datasets, weights_kept
-from keras_permix.zoo.replicas import for_replicas
+from keras_permix.ops.backend import running
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
 
@@ -58,11 +57,12 @@ def _checked(name):
             targets[0] = checked_targets(targets[0], self)
         if held_out is not None:
             call.arguments["validation_data"] = (beside, *targets) if targets else beside
-        if has_replicas(self):
+        if running.has_replicas(self):
+            for_replicas = running.module("replicas").for_replicas
             for part in ("x", "y", "sample_weight", "validation_data"):
                 if call.arguments.get(part) is not None:
                     call.arguments[part] = for_replicas(call.arguments[part])
-        with watches, weights_kept(self) if whole else contextlib.nullcontext():
+        with watches, running.weights_kept(self) if whole else contextlib.nullcontext():
             return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
     return method
@@ -231,7 +231,7 @@ class CheckedInputs:
                 f"{type(self).__name__} reads no strings of a `tf.data.Dataset`. Give it the "
                 f"arrays that {way}. Received: x of {x.element_spec}"
             )
-        if hasattr(x, "element_spec") and (datasets := tensorflow_datasets()).is_dataset(x):
+        if hasattr(x, "element_spec") and (datasets := running.tensorflow_datasets()).is_dataset(x):
             if not datasets.is_read_here(getattr(self, "distribute_strategy", None)):
                 return x, None
             watched = datasets.Watched(x, self._check_batch)

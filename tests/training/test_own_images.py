@@ -302,14 +302,20 @@ def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
     assert all(part in found.split("Received")[1] for part in said.split())
 
 
-@pytest.mark.parametrize("init", ["slicegraphormer/qm9_gap", "lratransformer/test"])
-def test_a_preset_that_takes_no_images(init, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("init", "task"),
+    [
+        ("slicegraphormer/qm9_gap", "graph_regression"),
+        ("lratransformer/test", "text_classification"),
+    ],
+)
+def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
     photos(tmp_path / "photos", count=2)
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
     assert "are for a model that classifies images; a recipe names other data, as in" in said
-    assert f"Received: init='{init}'" in said
+    assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
 
 
 def test_a_preset_of_another_class_than_the_recipe(capsys):
@@ -426,7 +432,7 @@ def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monk
 def test_a_run_does_not_lie_among_its_images(out, tmp_path):
     recipe = write(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match="must lie outside the folder of images .*/pets$"):
+    with pytest.raises(ValueError, match="must lie outside the folder that .*/pets$"):
         train(recipe, data_dir=tmp_path, out=tmp_path / out)
     assert sorted(tmp_path.rglob("*")) == before
 

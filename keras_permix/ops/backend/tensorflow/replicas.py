@@ -1,19 +1,18 @@
-"""Inputs for several replicas of a model on TensorFlow, where booleans are integers.
+"""Inputs for several replicas of a model, where booleans are integers.
 
 There Keras sums the first batch that it gets, and TensorFlow knows no sum of booleans. The models
 make booleans of them again.
 """
 
 import types
-from typing import Any
 
 import keras
 import numpy as np
 
-from keras_permix.ops.backend.running import tensorflow_datasets
+from keras_permix.ops.backend.tensorflow.datasets import without_booleans
 
 
-def for_replicas(x: Any) -> Any:
+def for_replicas(x):
     """The same inputs, or batches of them with targets, without booleans.
 
     Args:
@@ -25,7 +24,7 @@ def for_replicas(x: Any) -> Any:
     if isinstance(x, types.GeneratorType):
         return (_integers(batch) for batch in x)
     if hasattr(x, "element_spec"):
-        return tensorflow_datasets().without_booleans(x)
+        return without_booleans(x)
     return _integers(x) if isinstance(x, dict | list | tuple | np.ndarray) else x
 
 
