@@ -31,7 +31,8 @@ class Exported:
         images and texts of that of the model, graphs of as many nodes as the largest of `domain`
         has, or 8. On JAX and TensorFlow they have no operations for our sorts, and get those of
         the reference. On PyTorch ONNX is written by `torch.onnx.export(dynamo=True)`, with a free
-        batch, which Keras does not ask of it; LiteRT has batches of one there.
+        batch, which Keras does not ask of it, or with `dynamo=False` by the older exporter; LiteRT
+        has batches of one there.
 
         Args:
             filepath: The file, or folder, to write.
@@ -61,6 +62,8 @@ class Exported:
             if verbose is not False:
                 print(f"Saved artifact at '{filepath}'.")
             return
+        if format == "onnx":
+            running.complete_onnx()
         sorts = forced(REFERENCE) if format in OF_ONE_SIZE and not ours else nullcontext()
         with sorts:
             super().export(  # type: ignore[misc]  # of the model

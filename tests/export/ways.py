@@ -72,21 +72,9 @@ def torch_export(model, folder):
 
 
 def onnx_script(model, folder):
-    """ONNX, by PyTorch's older exporter, which traces what `torch.export` made."""
-    import torch
-
-    from keras_permix.ops.backend.torch.exports import tensors
-
+    """ONNX, by PyTorch's older exporter."""
     path = str(folder / "model.onnx")
-    names = [tensor.name for tensor in model.inputs]
-    torch.onnx.export(
-        _script(model),
-        tensors(model, model.make_inputs(0, 2)),
-        path,
-        input_names=names,
-        dynamic_axes={name: {0: "batch"} for name in names},
-        dynamo=False,
-    )
+    model.export(path, format="onnx", verbose=False, dynamo=False)
     return run_onnx(path)
 
 
@@ -94,38 +82,6 @@ def openvino_onnx(model, folder):
     """OpenVINO, from PyTorch's ONNX."""
     onnx_script(model, folder)
     return run_openvino(str(folder / "model.onnx"))
-
-
-def _script(model):
-    import torch
-
-    from keras_permix.ops.backend.torch.exports import program
-
-    module = program(model, model.make_inputs(0, 2)).module(check_guards=False)
-    module._forward_pre_hooks.clear()  # which compare sizes that the tracer has no numbers of
-    for node in module.graph.nodes:
-        if node.target is torch.ops.aten.sym_size.int:
-            node.target = _size
-        elif any(isinstance(part.meta.get("val"), torch.SymInt) for part in node.all_input_nodes):
-            # Operators take no sizes that are traced, the methods of tensors do.
-            _, _, operator = str(node.target).partition("aten.")
-            node.target = getattr(torch.Tensor, operator.partition(".")[0], node.target)
-    module.recompile()
-
-    class Script(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.held = [module]  # not as a part, which could not be set to `eval`
-
-        def forward(self, *inputs):
-            return self.held[0](*inputs)
-
-    return Script().eval()
-
-
-def _size(tensor, axis):
-    """A size that the tracer sees."""
-    return tensor.shape[axis]
 
 
 def signature(model):

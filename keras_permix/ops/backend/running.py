@@ -30,6 +30,12 @@ def exports():
     return module("exports") if name() == "torch" else None
 
 
+def complete_onnx():
+    """Teach the converter from TensorFlow to ONNX what our models are made of and it lacks."""
+    if name() == "tensorflow":
+        module("exports").complete_onnx()
+
+
 def cpu():
     """The CPU of this process by the name that `keras.device` takes, whatever others there are."""
     if name() != "jax":

@@ -6,13 +6,17 @@ import keras
 import torch
 
 
-def write_onnx(model, inputs, path, **options):
+def write_onnx(model, inputs, path, dynamo=True, **options):
     """Write a functional model as ONNX, for a batch of any size.
+
+    PyTorch's older exporter traces sizes as tensors, which Keras' normalizations do not take. It is
+    given the program of `torch.export` as well, and traces that.
 
     Args:
         model: The model, of the zoo or your own.
         inputs: Arrays or tensors that it takes, of two samples or more; their other sizes stay.
         path: The file to write.
+        dynamo: Whether by PyTorch's exporter of today, or by the older one.
         **options: Others of `torch.onnx.export`.
     """
     if missing := [name for name in ("onnx", "onnxscript") if not find_spec(name)]:
@@ -21,10 +25,13 @@ def write_onnx(model, inputs, path, **options):
             f"Received: no {', no '.join(missing)}"
         )
     names = [tensor.name for tensor in model.inputs]
-    options = {"verbose": False, "external_data": False, **options}
-    torch.onnx.export(
-        program(model, inputs), f=str(path), input_names=names, dynamo=True, **options
-    )
+    given, made = tensors(model, inputs), program(model, inputs)
+    options = {"input_names": names, "verbose": False, "dynamo": dynamo, **options}
+    if dynamo:
+        torch.onnx.export(made, f=str(path), **{"external_data": False, **options})
+    else:
+        axes = {name: {0: "batch"} for name in names}
+        torch.onnx.export(_Traced(made), given, str(path), **{"dynamic_axes": axes, **options})
 
 
 def program(model, inputs):
@@ -66,3 +73,26 @@ class _Flat(torch.nn.Module):
     def forward(self, *inputs):
         packed = keras.tree.pack_sequence_as(self.model.input, list(inputs))
         return self.model(packed, training=False)
+
+
+class _Traced(torch.nn.Module):
+    """A program of `torch.export` as a module that can be traced, whatever the batch."""
+
+    def __init__(self, made):
+        super().__init__()
+        module = made.module(check_guards=False)
+        module._forward_pre_hooks.clear()  # which compare sizes that the tracer has no numbers of
+        for node in module.graph.nodes:
+            given = [part.meta.get("val") for part in node.all_input_nodes]
+            if node.target is torch.ops.aten.sym_size.int:
+                node.target = torch.Tensor.size
+            elif any(isinstance(value, torch.SymInt) for value in given):
+                # Operators take no sizes that are traced, the methods of tensors do.
+                _, _, operator = str(node.target).partition("aten.")
+                node.target = getattr(torch.Tensor, operator.partition(".")[0], node.target)
+        module.recompile()
+        self.held = [module]  # not as a part, which could not be set to `eval`
+        self.eval()
+
+    def forward(self, *inputs):
+        return self.held[0](*inputs)
