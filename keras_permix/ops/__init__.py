@@ -9,6 +9,7 @@ from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
 from keras_permix.ops.damped_ema import damped_ema
 from keras_permix.ops.dense import dense
+from keras_permix.ops.dispatch.dispatch import exporting
 from keras_permix.ops.dispatch.explain import explain
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
@@ -32,6 +33,7 @@ __all__ = [
     "damped_ema",
     "dense",
     "explain",
+    "exporting",
     "group_sort",
     "interleave_order",
     "max_exchange",

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.ops.backend import running
-from keras_permix.ops.dispatch.dispatch import REFERENCE, forced
+from keras_permix.ops.dispatch.dispatch import exporting
 
 OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in any batch
 
@@ -64,8 +64,7 @@ class Exported:
             return
         if format == "onnx":
             running.complete_onnx()
-        sorts = forced(REFERENCE) if format in OF_ONE_SIZE and not ours else nullcontext()
-        with sorts:
+        with exporting() if format in OF_ONE_SIZE and not ours else nullcontext():
             super().export(  # type: ignore[misc]  # of the model
                 str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs
             )

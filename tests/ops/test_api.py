@@ -23,6 +23,7 @@ def test_public_names():
         "damped_ema",
         "dense",
         "explain",
+        "exporting",
         "group_sort",
         "interleave_order",
         "max_exchange",

@@ -80,6 +80,20 @@ def test_an_unknown_name_cannot_be_forced(monkeypatch):
             call()
 
 
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="it says itself when it exports")
+@pytest.mark.parametrize(
+    ("op", "arguments"), [("csp", (STEPS, 2)), ("max_exchange", ()), ("sinkhorn", ())]
+)
+def test_what_is_exported_is_served_by_what_files_have(op, arguments):
+    x = np.zeros((2, 4, 4), "float32") if op == "sinkhorn" else X
+    with ops.exporting():
+        assert ops.explain(op, x, *arguments).chosen == "reference"
+        with pytest.raises(RuntimeError), ops.exporting():
+            raise RuntimeError
+        assert ops.explain(op, x, *arguments).chosen == "reference"
+    assert ops.explain(op, x, *arguments).chosen != "reference"
+
+
 def test_an_argument_is_stronger_than_force(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
     ops.group_sort(X, 2, implementation="reference")

@@ -209,7 +209,7 @@ class MegaAttention(Composite):
 
     def _sees(self, mask, size):
         """Which keys a query sees, (batch, chunks, queries, keys) or to be broadcast; None: all."""
-        place = ops.arange(size)
+        place = ops.arange(0, size)  # jax2onnx takes no end alone
         before = place <= place[:, None] if self.causal else None
         if mask is None:
             return before

@@ -241,7 +241,8 @@ class MegaBlock(Composite):
     def _gates(self, averaged):
         """The update gate, what queries and keys share, the reset gate and the candidate."""
         gates = self.gate_dense(self.average_dropout(averaged))
-        update, shared, reset, candidate = ops.split(gates, np.cumsum(self.parts)[:3], axis=-1)
+        ends = np.cumsum(self.parts)[:3].tolist()
+        update, shared, reset, candidate = ops.split(gates, ends, axis=-1)
         return ops.sigmoid(update), ops.silu(shared), ops.silu(reset), candidate
 
     def _end(self, inputs, update, mixed, candidate, mask):

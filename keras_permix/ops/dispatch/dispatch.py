@@ -8,6 +8,7 @@ choice is made while tracing and costs nothing in a compiled function.
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 import keras
 
@@ -22,17 +23,31 @@ VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
 NATIVE = running.module("rows")
 REFERENCE = "reference"
+EXPORTING = False
 
 
 @contextlib.contextmanager
-def forced(implementation):
-    """Meanwhile an implementation serves wherever it can, in all threads, as by `VARIABLE`."""
-    global FORCED
-    before, FORCED = FORCED, implementation
+def exporting() -> Iterator[None]:
+    """Meanwhile ops are served, in all threads, by what LiteRT, ONNX and OpenVINO have, too.
+
+    Models of the zoo export so by themselves. It is for models of your own around these layers, on
+    JAX and TensorFlow, whose formats of their own take everything. PyTorch says when it exports.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_permix.layers import CSP
+    >>> from keras_permix.ops import exporting
+    >>> model = keras.Sequential([keras.Input((8, 4)), CSP()])
+    >>> with exporting():
+    ...     model.export("model.tflite", format="litert")  # doctest: +SKIP
+    """
+    global EXPORTING
+    before, EXPORTING = EXPORTING, True
     try:
         yield
     finally:
-        FORCED = before
+        EXPORTING = before
 
 
 def dispatch(
@@ -84,7 +99,7 @@ def _describe(op, arrays, mask, plan, options):
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=NATIVE.shape(x),
         masked=mask is not None,
-        exporting=NATIVE.exporting(),
+        exporting=EXPORTING or NATIVE.exporting(),
         plan=plan,
         options=options,
         symbolic=symbolic,

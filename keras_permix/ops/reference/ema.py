@@ -68,7 +68,8 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
     x = cut(transpose(x, (2, 0, 1)), size, 2)
     chunks = x.shape[2] or MANY
     full, partial = _reach(truncation, size, chunks - 1)
-    within, outputs = omega[:, None, None] * ops.eye(size, dtype=x.dtype), 0
+    itself = toeplitz(ops.cast(ops.arange(1 - size, size) == 0, x.dtype))
+    within, outputs = omega[:, None, None] * itself, 0
     for weight_, log_decay_, backward in directions(x.shape[0], weight, log_decay):
         taps = (weight_, log_decay_, size, truncation, backward)
         within = within + _block(0, *taps)

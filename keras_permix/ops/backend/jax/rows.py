@@ -13,6 +13,7 @@ from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
+NOT_EXPORTED = dict(dynamic=True, exported=False)
 LARGEST = 4096  # what kernels hold: a group on a GPU, all tokens on a TPU
 
 
@@ -33,7 +34,7 @@ def permuting(op):
     dtypes = () if op == "channel_shift" else SORTABLE
     group = None if op == "channel_shift" else LARGEST
     gpu, tpu = accelerators.Pallas("gpu"), accelerators.Pallas("tpu")
-    kernels = dict(elsewhere="native")
+    kernels, any_groups = dict(elsewhere="native"), dict(ragged=True, exported=False)
     ways = (
         ("gpu", "gpu_pallas", gpu, dict(limit=chips.limit_of_gpu, max_group=group, **kernels)),
         ("tpu", "tpu_pallas", tpu, dict(limit=chips.limit_of_tpu, max_tokens=LARGEST, **kernels)),
@@ -41,15 +42,15 @@ def permuting(op):
     )
     for device, name, way, facts in ways:
         function = partial(accelerators.permute, way=way)
-        yield Row(op, name, function, (device,), dtypes=SORTABLE, ragged=True, **facts)
-    yield Row(op, "native", permute, dtypes=dtypes, masks=True, ragged=True, dynamic=True)
+        yield Row(op, name, function, (device,), dtypes=SORTABLE, **any_groups, **facts)
+    yield Row(op, "native", permute, dtypes=dtypes, masks=True, dynamic=True, **any_groups)
 
 
 ROWS = (
     *(row for op in PERMUTING for row in permuting(op)),
-    Row("damped_ema", "chunked", damped_ema, masks=True),
-    Row("damped_ema", "fft", ema.fft, masks=True),
-    Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, dynamic=True),
-    Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
-    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
+    Row("damped_ema", "chunked", damped_ema, masks=True, exported=False),
+    Row("damped_ema", "fft", ema.fft, masks=True, exported=False),
+    Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, **NOT_EXPORTED),
+    Row("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
+    Row("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
 )

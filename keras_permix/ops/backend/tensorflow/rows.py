@@ -9,7 +9,7 @@ from keras_permix.ops.dispatch.rows import Hardware, Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
-ANY_TOKENS = dict(masks=True, dynamic=True, ragged=True)
+ANY_TOKENS = dict(masks=True, dynamic=True, ragged=True, exported=False)
 
 
 def hardware(x):
@@ -30,7 +30,7 @@ ROWS = (
     Row("channel_shift", "native", permute, **ANY_TOKENS),
     *(Row(op, "native", permute, dtypes=SORTABLE, **ANY_TOKENS) for op in SORTING),
     Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
-    Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
-    Row("sinkhorn", "loop", sinkhorn, dynamic=True),
+    Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True, exported=False),
+    Row("max_exchange", "native", max_exchange, masks=True, dynamic=True, exported=False),
+    Row("sinkhorn", "loop", sinkhorn, dynamic=True, exported=False),
 )
