@@ -268,9 +268,9 @@ def in_all(families):
     if families is None:
         return "–"
     lacking = [name for name, found in families.items() if not found]
-    if len(lacking) > 2:
+    if len(lacking) > 3:
         return f"{len(families) - len(lacking)} of {len(families)} families"
-    return " but ".join(["all", *([" and ".join(lacking)] if lacking else [])])
+    return f"all but {', '.join(lacking)}" if lacking else "all"
 
 
 def exported():
