@@ -159,8 +159,6 @@ def _missing(model, maps):
         notes.append("The maps are of attention or permutations alone, not of the moving averages.")
     if any(hasattr(model.get_layer(one.name.split("/")[0]), "mlp") for one in maps):
         notes.append("The maps are measured on whole blocks, which mix tokens by MLPs.")
-    if any("slice_sort" in str(getattr(layer, "mixer_spec", "")) for layer in model.layers):
-        notes.append("The maps are of the softmax of the graph's bias alone, not of the sorting.")
     return notes
 
 

@@ -18,7 +18,7 @@ from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
-from keras_permix.layers.graph.graph_mixers import GraphAttention
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mixing.csp import CSP
@@ -65,7 +65,8 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 
     Exact are the permutations of `CSP` and `SliceSort`, counted over channels, and the attention of
     `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras, averaged over heads, without
-    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. All else is
+    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. That of
+    `SliceGraphormer` is by its bias, and what it sorts is where the sort brings it. All else is
     measured from outside: `CausalCSP`, `SinkhornCSP`, attention that is linear or sees but a part,
     Fourier transforms, moving averages, and, with their skip connections, blocks of MLP-Mixers and
     butterflies of layers without exact maps.
@@ -129,6 +130,8 @@ def _exact(layer, given, mask):
         maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
     elif isinstance(layer, MegaAttention):
         maps = layer(first, _places(rest[0]), mask=mask)
+    elif isinstance(layer, GraphSliceSort):
+        maps = _sorted_maps(layer, first, rest[0], mask)
     elif isinstance(layer, GraphAttention):
         maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
     elif isinstance(layer, SimpleAttention):
@@ -160,16 +163,35 @@ def _places(values):
 def _permutations(layer, tokens, mask):
     """For each sample in how many of its channels an output is which input, `(batch, n, n)`."""
     values = layer.value_dense(tokens) if layer.use_value_projection else tokens
+    return _shares(values, lambda ranks: layer.mix(ranks, mask))[:, 0]
+
+
+def _sorted_maps(layer, tokens, bias, mask):
+    """What a `GraphSliceSort` sorts are means by its bias, or values that are added to these."""
+    values, weights = layer.value_dense(tokens), layer.attention_maps(tokens, bias, mask)
+    before = layer.average(weights, values) if layer.mode == "paper" else values
+    sort = _shares(before, lambda ranks: layer.sort(ranks, mask, bias), layer.num_heads)
+    weights = keras.ops.convert_to_numpy(ops.cast(weights, "float32"))
+    maps = sort @ weights if layer.mode == "paper" else (sort + weights) / 2
+    return maps.mean(axis=1)
+
+
+def _shares(values, permute, groups=1):
+    """In what share of its channels an output is which input, by groups: `(batch, groups, n, n)`.
+
+    `permute` is of values, and is given their ranks.
+    """
     values = keras.ops.convert_to_numpy(ops.cast(values, "float32"))
     order = np.argsort(values, axis=1, kind="stable")
     ranks = np.argsort(order, axis=1, kind="stable").astype("float32")
-    mixed = keras.ops.convert_to_numpy(layer.mix(ops.convert_to_tensor(ranks), mask))
-    sources = np.take_along_axis(order, mixed.astype(int), axis=1)
-    batch, count, channels = values.shape
-    maps = np.zeros((batch, count, count), "float32")
-    samples, places, _ = np.indices(sources.shape)
-    np.add.at(maps, (samples, places, sources), 1 / channels)
-    return maps
+    permuted = keras.ops.convert_to_numpy(permute(ops.convert_to_tensor(ranks)))
+    sources = np.take_along_axis(order, permuted.astype(int), axis=1)
+    batch, tokens, channels = values.shape
+    shares = np.zeros((batch, groups, tokens, tokens), "float32")
+    samples, outputs, numbers = np.indices(sources.shape)
+    group = numbers * groups // channels
+    np.add.at(shares, (samples, group, outputs, sources), groups / channels)
+    return shares
 
 
 def _mean(maps, mask):

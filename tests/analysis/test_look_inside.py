@@ -18,6 +18,7 @@ from keras_permix.analysis import (
     singular_spectrum,
     token_norm,
 )
+from keras_permix.layers.graph.graph_mixers import GraphSliceSort
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import TINY, tiny
 
@@ -46,14 +47,7 @@ def test_every_family(class_name):
         assert inside.rollout is None and "without tokens" in inside.missing[0]
     assert len(inside.spectra) == len(inside.residuals) == 2
     assert np.all(inside.spectra[:, 0] == 1) and np.all(inside.residuals > 0)
-    noted = (
-        "MEGA",
-        "CSPMEGA",
-        "MLPMixer",
-        "ButterflyMixer",
-        "SliceGraphormer",
-        "PatchOnlyMLPMixer",
-    )
+    noted = ("MEGA", "CSPMEGA", "MLPMixer", "ButterflyMixer", "PatchOnlyMLPMixer")
     assert bool(inside.missing) == (class_name in noted)
     figure, file = Figure(figsize=(6, 4), layout="constrained"), io.BytesIO()
     plot_inside(figure, inside)
@@ -161,6 +155,29 @@ def test_mega_attends_as_it_mixes():
     real = inputs["mask"][0]
     found = mixing_maps(model, inputs)[0].map
     assert_close((found @ to_numpy(values)[0])[real], mixed[0][real])
+
+
+@pytest.mark.parametrize("mode", ["paper", "release"])
+def test_graphs_are_sorted_after_their_means(mode):
+    """Two channels with a head each, of samples with six and eight nodes."""
+    mixer = GraphSliceSort(2, mode=mode, order="descend")
+    tokens, mask = TOKENS[..., :2], np.arange(8) < np.array([[6], [8]])
+    bias = np.random.default_rng(1).normal(size=(2, 2, 8, 8)).astype("float32")
+    inputs = keras.Input((8, 2)), keras.Input((2, 8, 8)), keras.Input((8,), dtype="bool")
+    model = keras.Model(inputs, mixer(inputs[0], inputs[1], tokens_mask=inputs[2]))
+    for sample, nodes in enumerate((6, 8)):
+        (found,) = mixing_maps(model, [tokens[[sample]], bias[[sample]], mask[[sample]]])
+        values = tokens[sample, :nodes] @ to_numpy(mixer.value_dense.kernel)
+        maps = []
+        for head, scores in enumerate(np.exp(bias[sample, :, :nodes, :nodes])):
+            means = scores / scores.sum(axis=-1, keepdims=True)
+            if mode == "paper":
+                maps.append(means[np.argsort(-(means @ values[:, head]))])
+            else:
+                maps.append((means + np.eye(nodes)[np.argsort(-values[:, head])]) / 2)
+        assert found.kind == "attention"
+        assert_close(found.map[:nodes, :nodes], np.mean(maps, axis=0))
+        assert not found.map[nodes:].any() and not found.map[:, nodes:].any()
 
 
 def test_rollout_is_a_product_with_skips():

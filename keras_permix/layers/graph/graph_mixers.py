@@ -76,9 +76,13 @@ class GraphAttention(Composite):
     def call(self, tokens, bias, tokens_mask=None):
         values = self.value_dense(tokens)
         weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
-        mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
-        mixed = ops.reshape(mixed, ops.shape(values))
+        mixed = self.average(weights, values)
         return self.output_dense(self.finish(mixed, values, tokens_mask, bias))
+
+    def average(self, weights, values):
+        """The means of the values, with weights per head."""
+        mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
+        return ops.reshape(mixed, ops.shape(values))
 
     def attention_maps(self, tokens, bias, tokens_mask=None):
         """The weights `(batch, heads, tokens, tokens)` that the values are given."""
@@ -163,13 +167,16 @@ class GraphSliceSort(GraphAttention):
         return bias
 
     def finish(self, mixed, values, mask, bias):
+        if self.mode == "paper":
+            return self.sort(mixed, mask, bias)
+        return mixed + self.sort(values, mask, bias)
+
+    def sort(self, x, mask, bias):
+        """Sort the channels of `(batch, tokens, channels)` over the real tokens."""
         if mask is None:
             seen = ops.any(bias > -float("inf"), axis=(1, 2))
-            mask = ops.broadcast_to(seen, ops.shape(values)[:2])  # one bias may serve all graphs
-        descending = self.descending(mixed.shape[-1])
-        if self.mode == "paper":
-            return slice_sort(mixed, descending, mask=mask)
-        return mixed + slice_sort(values, descending, mask=mask)
+            mask = ops.broadcast_to(seen, ops.shape(x)[:2])  # one bias may serve all graphs
+        return slice_sort(x, self.descending(x.shape[-1]), mask=mask)
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
