@@ -17,7 +17,7 @@ STOREYS = (
     ("lra",),
     ("training", "bench"),
     ("analysis",),
-    ("surgery", "hub"),
+    ("surgery", "hub", "sklearn"),
     ("tasks", "zoo"),
     ("data", "layers"),
     ("ops",),

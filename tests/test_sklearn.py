@@ -1,12 +1,15 @@
-"""scikit-learn's tools take the models by Keras' own wrapper, as docs/export.md shows."""
+"""What Keras' own wrapper builds for scikit-learn's tools, as docs/export.md shows."""
 
 import importlib.util
 import re
 
+import keras
 import numpy as np
 import pytest
 
-from tests.harness import ROOT
+from keras_permix.sklearn import classifier
+from keras_permix.zoo.model import ZooModel
+from tests.harness import ROOT, assert_close, to_numpy
 
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 
@@ -19,3 +22,25 @@ def test_snippet_runs(capsys):
     scores = {}
     exec(compile(snippet, "snippet", "exec"), scores)
     assert scores["scores"].shape == (3,) and np.isfinite(scores["scores"]).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("preset", "length"), [("simpletron/test", 192), ("cspvit/test", 193), ("mega/test", 1)]
+)
+def test_other_rows_are_refused(preset, length):
+    rows, classes = np.zeros((4, length)), np.eye(2)[[0, 1, 0, 1]]
+    with pytest.raises(ValueError, match=rf"rows of `X`.*{preset}.*X.shape=\(4, {length}\)"):
+        classifier(rows, classes, preset)
+
+
+@pytest.mark.once
+def test_probabilities_of_classes():
+    images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3)).astype("float32")
+    classes = np.eye(3)[[0, 1, 2, 1]]
+    model = classifier(images.reshape(4, -1), classes, "cspvit/test", optimizer="sgd")
+    (zoo_model,) = [layer for layer in model.layers if isinstance(layer, ZooModel)]
+    logits = to_numpy(zoo_model(images))
+    wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert_close(model.predict(images.reshape(4, -1), verbose=0), wanted)
+    assert isinstance(model.optimizer, keras.optimizers.SGD)

@@ -47,6 +47,7 @@ BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are 
 # Of which every public name is shown.
 FACES = (
     "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
+    "sklearn",
 )  # fmt: skip
 MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
