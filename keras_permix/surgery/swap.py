@@ -63,8 +63,8 @@ def swap_mixer(
             or of classes that cannot be made anew, layers that it has not, or tokens that the mixer
             does not take.
         TypeError: for what is no model, for attention to another tensor, with a causal mask, or
-            whatever else the mixer has no place for. (Inside a subclassed model, its first call
-            says so.)
+            whatever else the mixer has no place for. (Of a subclassed model that Keras cannot try
+            without values, its first call says so.)
 
     Example:
 
@@ -118,6 +118,7 @@ def swap_mixer(
 
     copy = _copy(model, make)
     within = sorted(_fill(model, copy, swapped, make, made, set()))
+    _try(copy, model)
     if within:
         warnings.warn(
             f"What makes its attention by itself ({', '.join(within)}) would make attention again "
@@ -125,9 +126,6 @@ def swap_mixer(
             "`save_weights`, and to load them swap again before `load_weights`.",
             stacklevel=2,
         )
-    if _is_graph(copy):
-        sequential = isinstance(copy, keras.Sequential)
-        copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)  # or says what not
     return copy
 
 
@@ -156,6 +154,24 @@ def _parts(layer):
 def _is_graph(model):
     """Whether a model is functional or sequential."""
     return isinstance(model, keras.Sequential) or hasattr(model, "_run_through_graph")
+
+
+def _try(copy, model):
+    """Call the copy without values, which says what a mixer does not take.
+
+    A subclassed model is called as it was built. If it cannot be, nothing is known of its copy.
+    """
+    if _is_graph(copy):
+        sequential = isinstance(copy, keras.Sequential)
+        copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)
+        return
+    try:
+        shapes = model.get_build_config()["input_shape"]
+        tokens = keras.tree.map_shape_structure(keras.KerasTensor, shapes)
+        model.compute_output_spec(tokens)
+    except Exception:  # of classes that are not ours
+        return
+    copy.compute_output_spec(tokens)
 
 
 def _copy(model, make):

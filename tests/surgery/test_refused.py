@@ -80,6 +80,30 @@ def causal():
     return keras.Model(tokens, attention(tokens, tokens, use_causal_mask=True))
 
 
+class Crossing(PlainModel):
+    """Attends to the tokens from behind, which is another tensor."""
+
+    def call(self, x):
+        return self.head(self.attention(x, keras.ops.flip(x, axis=1)))
+
+
+class Looking(Crossing):
+    """Looks at values, and so cannot be tried without any."""
+
+    def build(self, shape):
+        self.attention.build(shape, shape)
+        self.head.build(shape)
+
+    def call(self, x):
+        return super().call(x) * float(keras.ops.sum(x))
+
+
+def called(make):
+    model = make()
+    model(TOKENS)
+    return model
+
+
 def unbuilt():
     return Own()
 
@@ -116,6 +140,7 @@ def with_lora():
         (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
         (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` need"),
         (cross, TypeError, "`value` must be the first argument itself"),
+        (lambda: called(Crossing), TypeError, "`value` must be the first argument itself"),
         (causal, TypeError, "`use_causal_mask` must be False"),
         (only_the_past, TypeError, "A causal mixer is swapped for one that is causal"),
         (quantized, ValueError, "`model` must not be quantized"),
@@ -131,3 +156,11 @@ def with_lora():
 def test_what_cannot_be_swapped(make, kind, message):
     with pytest.raises(kind, match=message):
         swap_mixer(make(), "csp")
+
+
+@pytest.mark.once
+def test_what_cannot_be_tried_says_so_when_it_is_called():
+    with pytest.warns(UserWarning, match="Looking"):
+        swapped = swap_mixer(called(Looking), "csp")
+    with pytest.raises(TypeError, match="`value` must be the first argument itself"):
+        swapped(TOKENS)
