@@ -80,7 +80,8 @@ def test_handles_are_read(models, folder, handle, package, monkeypatch):
     images = tiny().make_inputs(3, 2)
     classifier = models.ImageClassifier.from_preset(handle)
     np.testing.assert_array_equal(to_numpy(classifier(images)), logits(tiny()))
-    assert set(asked) == {handle.partition("://")[2]}
+    name = handle.partition("://")[2]
+    assert set(asked) <= {name, f"{name}/{Path(folder).name}"}  # of the version that was found
 
 
 @needs_hub

@@ -34,10 +34,13 @@ def open_handle(handle: str) -> PresetFiles:
     * `https://…/metadata.json#sha256=…`: the other files have their own URLs in it, or lie beside.
     * `https://….zip#sha256=…`: the preset's folder, or its files, as one archive.
     * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: with the `[hub]` extra, whose
-      packages have limits of time of their own; what they bring is checked as any folder is.
+      packages have limits of time of their own. Only the files that the metadata lists are fetched,
+      of one version, and checked as those of any folder are. Hugging Face says beforehand how large
+      they are: what is larger than listed is not fetched. Kaggle does not.
 
     Raises:
-        ValueError: for another form, or a file that is not what its checksum says.
+        ValueError: for another form, a file that is not what its checksum says, or one that is
+            larger than its metadata says or metadata may be.
         ConnectionError: if something cannot be fetched.
         ImportError: if the package that a handle needs is not installed.
     """
@@ -155,20 +158,46 @@ def reaching(handle: str, done: str) -> Iterator[None]:
 
 
 def _open_hugging_face(handle, repository):
-    hub = hub_package(handle, HUBS["hf"][0])
-
-    def download(names, **kwargs):
-        with reaching(handle, FETCHED):
-            return Path(hub.snapshot_download(repository, allow_patterns=names, **kwargs))
-
-    folder = download([METADATA_FILE])
+    folder = _snapshot(handle, repository, {METADATA_FILE: METADATA_LIMIT})
     files = open_preset(folder, root=folder.parent.parent)
-    download(files.names, revision=folder.name)  # A snapshot is named for its commit.
+    limits = {name: entry["bytes"] for name, entry in files.metadata["files"].items()}
+    _snapshot(handle, repository, limits, revision=folder.name)  # It is named for its commit.
     return files
+
+
+def _snapshot(handle, repository, limits, **version):
+    """Fetch files of a repository, no larger than so many bytes, into the folder of a commit."""
+    hub, local = hub_package(handle, HUBS["hf"][0]), False
+    with reaching(handle, FETCHED):
+        try:
+            found = hub.model_info(repository, files_metadata=True, **version).siblings
+        except Exception:
+            # Without a connection what the package keeps will do, as it does for its own users.
+            with contextlib.suppress(Exception):
+                hub.snapshot_download(repository, local_files_only=True, **version)
+                found, local = [], True
+            if not local:
+                raise
+    sizes = {file.rfilename: file.size or 0 for file in found}
+    for name, limit in limits.items():
+        if sizes.get(name, 0) > limit:
+            raise ValueError(
+                f"`{name}` must hold {limit:,} bytes at most. Received: {sizes[name]:,} in {handle}"
+            )
+    with reaching(handle, FETCHED):
+        options = dict(allow_patterns=[*limits], local_files_only=local)
+        return Path(hub.snapshot_download(repository, **options, **version))
 
 
 def _open_kaggle(handle, model):
     hub = hub_package(handle, HUBS["kaggle"][0])
     with reaching(handle, FETCHED):
-        folder = hub.model_download(model)
-    return open_preset(folder)
+        folder = Path(hub.model_download(model, METADATA_FILE)).parent
+    files = open_preset(folder)
+    if model.count("/") == HUBS["kaggle"][1].count("/"):
+        model = f"{model}/{folder.name}"  # which is named for its version
+    with reaching(handle, FETCHED):
+        for name, entry in files.metadata["files"].items():
+            if not entry["url"]:
+                hub.model_download(model, name)
+    return files

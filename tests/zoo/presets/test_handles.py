@@ -3,17 +3,13 @@
 import functools
 import hashlib
 import http.server
-import importlib.util
-import inspect
 import json
 import os
 import shutil
 import socket
-import sys
 import threading
 import time
 import tracemalloc
-import types
 import zipfile
 
 import numpy as np
@@ -210,106 +206,6 @@ def test_only_https(web, tmp_path, url):
 def test_handles_of_another_form(handle):
     with pytest.raises(ValueError, match="A preset on the web is named as one of hf://"):
         zoo.CSPViT.from_preset(handle)
-
-
-@pytest.mark.parametrize(
-    ("handle", "package", "function"),
-    [
-        ("hf://me/model", "huggingface_hub", "snapshot_download"),
-        ("kaggle://me/model/keras/tiny", "kagglehub", "model_download"),
-    ],
-)
-def test_hubs(handle, package, function, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        ImportError, match=rf'{package}: pip install "keras_permix\[hub\]".*{handle}'
-    ):
-        zoo.CSPViT.from_preset(handle)
-
-    snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
-    tiny().save_to_preset(snapshot)
-    blobs.mkdir()
-    if package == "huggingface_hub":
-        shutil.move(snapshot / "model.weights.h5", blobs / "1")
-        (snapshot / "model.weights.h5").symlink_to("../../blobs/1")
-    asked, patterns = [], []
-
-    def download(name, **kwargs):
-        asked.append(name)
-        patterns.append(kwargs.get("allow_patterns"))
-        return str(snapshot)
-
-    monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: download}))
-    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
-    assert set(asked) == {handle.partition("://")[2]}
-    if package == "huggingface_hub":
-        names = ["config.json", "model.weights.h5", "preprocessor.json", "task.json"]
-        assert patterns == [["metadata.json"], names]
-
-    def offline(name, **kwargs):
-        raise RuntimeError("no route to host")
-
-    monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{function: offline}))
-    with pytest.raises(ConnectionError, match=f"`{handle}` could not be fetched.*no route to host"):
-        zoo.CSPViT.from_preset(handle)
-
-
-@pytest.mark.parametrize(
-    ("handle", "package"),
-    [("hf://me/model", "huggingface_hub"), ("kaggle://me/model/keras/tiny", "kagglehub")],
-)
-def test_upload_and_back(handle, package, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{package}: pip install .*{handle}"):
-        tiny().upload_preset(handle)
-    store, made = tmp_path / "snapshots" / "abc", []
-
-    def upload(folder):
-        shutil.copytree(folder, store, dirs_exist_ok=True)
-
-    hub = types.SimpleNamespace(
-        create_repo=lambda name, exist_ok: made.append((name, exist_ok)),
-        upload_folder=lambda repo_id, folder_path: upload(folder_path),
-        model_upload=lambda name, folder: upload(folder),
-        snapshot_download=lambda name, **kwargs: str(store),
-        model_download=lambda name: str(store),
-    )
-    monkeypatch.setitem(sys.modules, package, hub)
-    tiny().upload_preset(handle, license="CC0")
-    assert made == ([("me/model", True)] if package == "huggingface_hub" else [])
-    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
-    assert zoo.preset_info(handle).metadata["license"] == "CC0"
-
-    def refuse(*args, **kwargs):
-        raise RuntimeError("401 Unauthorized")
-
-    hub.create_repo = hub.model_upload = refuse
-    with pytest.raises(ConnectionError, match=f"`{handle}` could not be uploaded.* 401"):
-        tiny().upload_preset(handle)
-
-
-def test_the_hubs_have_the_functions_that_are_called():
-    called = {
-        "huggingface_hub": (
-            ("create_repo", {"repo_id", "exist_ok"}),
-            ("upload_folder", {"repo_id", "folder_path"}),
-            ("snapshot_download", {"repo_id", "allow_patterns", "revision"}),
-        ),
-        "kagglehub": (("model_upload", {"handle"}), ("model_download", {"handle"})),
-    }
-    found = [package for package in called if importlib.util.find_spec(package)]
-    if not found:
-        pytest.skip("not installed: huggingface-hub, kagglehub")
-    for package in found:
-        for name, arguments in called[package]:
-            function = getattr(importlib.import_module(package), name)
-            assert arguments <= set(inspect.signature(function).parameters)
-
-
-@pytest.mark.parametrize("handle", ["hf://model", "kaggle://me/model", "https://example.org/m"])
-def test_upload_elsewhere(handle):
-    with pytest.raises(ValueError, match="`handle` must be one of hf://USER/MODEL, kaggle://"):
-        tiny().upload_preset(handle)
 
 
 class Endless(http.server.BaseHTTPRequestHandler):

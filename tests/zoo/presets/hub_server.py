@@ -1,0 +1,170 @@
+"""The hubs' web addresses on this machine, for what their own packages send to them."""
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import re
+import threading
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub:
+    """A model on Hugging Face and Kaggle at once, and what it was asked.
+
+    Args:
+        files: Their contents by name; `None` where there is no such model.
+    """
+
+    def __init__(self, files=None):
+        self.files = files
+        self.refusal = None  # a status in place of each answer
+        self.said = {}  # sizes that differ from those of the files, by name
+        self.asked = []  # method and path of each request
+        self.fetched = []  # names of the files that were sent
+        self.blobs = {}  # what Kaggle was sent, by its token
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers for `self.server.hub`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        """Read a request, and answer what its address is for."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        address, hub = unquote(urlsplit(self.path).path), self.server.hub
+        hub.asked.append(f"{self.command} {address}")
+        if hub.refusal:
+            return self.send(dict(error="refused", message="refused"), hub.refusal)
+        for pattern, function in ADDRESSES.items():
+            if found := re.fullmatch(pattern, address):
+                return function(self, hub, body, *found.groups())
+        return self.send(dict(error="no such address", message="no such address"), 404)
+
+    do_GET = do_HEAD = do_POST = do_PUT = answer
+
+    def send(self, content, status=200, **headers):
+        """Send bytes, or an object as JSON."""
+        kind = "application/octet-stream"
+        if not isinstance(content, bytes):
+            content, kind = json.dumps(content).encode(), "application/json"
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Content-Length": str(len(content)), **headers}
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def send_file(self, name):
+        """Send a file, if there is one."""
+        hub = self.server.hub
+        if hub.files is None or name not in hub.files:
+            return self.send(dict(error="absent", message="absent"), 404)
+        if self.command != "HEAD":
+            hub.fetched.append(name)
+        tag = hashlib.sha256(hub.files[name]).hexdigest()
+        return self.send(hub.files[name], ETag=f'"{tag}"', X_Repo_Commit=COMMIT)
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+def repository(answers, hub, body):
+    if hub.files is None:
+        return answers.send({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
+    sizes = {name: len(content) for name, content in hub.files.items()} | hub.said
+    siblings = [dict(rfilename=name, size=size) for name, size in sizes.items()]
+    return answers.send(dict(id="me/model", sha=COMMIT, siblings=siblings, private=False, tags=[]))
+
+
+def tree(answers, hub, body):
+    answers.send(
+        [
+            dict(type="file", path=name, size=len(content), oid=hashlib.sha1(content).hexdigest())
+            for name, content in hub.files.items()
+        ]
+    )
+
+
+def create_repository(answers, hub, body):
+    hub.files = hub.files or {}
+    answers.send(dict(url="https://huggingface.co/me/model", name="me/model"))
+
+
+def ways_to_upload(answers, hub, body):
+    names = [file["path"] for file in json.loads(body)["files"]]
+    ways = [dict(path=name, uploadMode="regular", shouldIgnore=False) for name in names]
+    answers.send(dict(files=ways))
+
+
+def commit(answers, hub, body):
+    for line in map(json.loads, body.splitlines()):
+        if line["key"] == "file":
+            hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+    answers.send(dict(commitUrl="https://huggingface.co/me/model/commit/1", commitOid=COMMIT))
+
+
+def kaggle_model(answers, hub, body):
+    status = 404 if hub.files is None else 200
+    answers.send(dict(versionNumber=7, code=status, message="no such model"), status)
+
+
+def kaggle_file(answers, hub, body):
+    assert json.loads(body)["versionNumber"] == 7
+    answers.send_file(json.loads(body)["path"])
+
+
+def kaggle_start(answers, hub, body):
+    token = json.loads(body)["name"]
+    url = f"http://{answers.headers['Host']}/blobs/{token}"
+    answers.send(dict(token=token, createUrl=url))
+
+
+def kaggle_blob(answers, hub, body, token):
+    hub.blobs[token] = body
+    answers.send({})
+
+
+def kaggle_create(answers, hub, body):
+    answers.send({})
+
+
+def kaggle_instance(answers, hub, body):
+    tokens = [file["token"] for file in json.loads(body)["body"]["files"]]
+    hub.files = {token: hub.blobs[token] for token in tokens}
+    answers.send({})
+
+
+# What an address, as a whole, is for.
+KAGGLE = "/api/v1/models.ModelApiService"
+ADDRESSES = {
+    r"/api/models/me/model(?:/revision/\w+)?": repository,
+    r"/api/models/me/model/tree/\w+": tree,
+    r"/me/model/resolve/\w+/(.+)": lambda answers, hub, body, name: answers.send_file(name),
+    r"/api/repos/create": create_repository,
+    r"/api/models/me/model/preupload/main": ways_to_upload,
+    r"/api/models/me/model/commit/main": commit,
+    rf"{KAGGLE}/GetModel(?:Instance)?": kaggle_model,
+    rf"{KAGGLE}/DownloadModelInstanceVersion": kaggle_file,
+    rf"{KAGGLE}/CreateModel": kaggle_create,
+    rf"{KAGGLE}/CreateModelInstance": kaggle_instance,
+    r"/api/v1/blobs.BlobApiService/StartBlobUpload": kaggle_start,
+    r"/blobs/(.+)": kaggle_blob,
+}
+
+
+@contextlib.contextmanager
+def serving(hub):
+    """Give the address of a server for `hub`."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        server.hub = hub
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
