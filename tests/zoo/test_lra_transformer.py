@@ -112,30 +112,6 @@ def test_a_class_token_that_hears_nothing_is_refused(class_name, mixer):
     tiny(class_name, mixer=[mixer, "csp"], pooling="mean")
 
 
-PAIRS = {
-    "LRATransformer": dict(mixer=["csp", "attention"], positions="learned", compare_pairs=True),
-    "MEGA": dict(mixer=["laplace", "csp"]),
-    "SimpleTRON": dict(vocabulary_size=20, max_length=12, mixer=["csp", "attention"]),
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_pairs_are_of_any_length(name):
-    """Logits of two lengths are those of the same pairs, padded to `max_length`."""
-    model = tiny(name, pairs=True, **PAIRS[name])
-    inputs = model.make_inputs(0, 3)
-    assert inputs["tokens"].shape == (3, 2, 12)
-    call, many = quick(model), ((0, 0), (0, 0))
-    for length in (5, 8):
-        short = {key: array[:, :, :length] for key, array in inputs.items()}
-        padded = {key: np.pad(a, (*many, (0, 12 - length))) for key, a in short.items()}
-        logits = to_numpy(call(short))
-        assert_close(to_numpy(call(padded)), logits, kind="model")
-        assert_close(model.predict(short, verbose=0), logits, kind="model")
-        swapped = {key: array[:, ::-1] for key, array in short.items()}
-        assert not np.allclose(to_numpy(call(swapped)), logits, atol=1e-3)
-
-
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
 def test_padding_is_not_pooled(pooling):
     model = tiny("LRATransformer", max_length=16, depth=1, pooling=pooling, head_dims=())

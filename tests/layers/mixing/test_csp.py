@@ -77,10 +77,11 @@ def test_layer_gives_the_values_of_numpy(name, masked):
 @pytest.mark.parametrize("shift", [*SCHEDULES, [1, 0, 3, 2, 14, -7, 5, 2**40]], ids=str)
 def test_padding_is_as_if_it_were_not_there(shift, align):
     layer = make(align=align, shift=shift)
+    steps = oracle.schedule(shift, 8) if isinstance(shift, str) else shift
     for length in (2, 6, 10):
         mask = np.zeros((3, 12), bool)
         mask[:, :length] = True
-        alone = to_numpy(layer(X[:, :length]))
+        alone = expected(layer, X[:, :length], steps)
         assert_close(to_numpy(layer(X, mask=mask))[:, :length], alone)
 
 

@@ -1,0 +1,105 @@
+"""Models of pairs of texts give the logits of NumPy at each length, padded or not."""
+
+import numpy as np
+import pytest
+
+from tests.backends import quick
+from tests.harness import assert_close, to_numpy
+from tests.layers.attention import test_softmax_attention
+from tests.layers.mixing import test_csp
+from tests.oracle import butterfly as oracle
+from tests.oracle import permutations
+from tests.zoo import test_mega
+from tests.zoo.models import tiny, weights
+
+
+def block(layer, x, mask):
+    """A block around CSP or attention."""
+    parts = (layer.mixer_norm, layer.mlp_norm, layer.mlp_in, layer.mlp_out)
+    held = [[to_numpy(weight).astype("float64") for weight in part.weights] for part in parts]
+    norm, mlp_norm = (lambda x, w=w: oracle.layer_norm(x, *w, layer.epsilon) for w in held[:2])
+    (w_in, b_in), (w_out, b_out) = held[2:]
+
+    def mix(x):
+        if hasattr(layer.mixer, "qkv_dense"):
+            return test_softmax_attention.attend(layer.mixer, x, 8 // layer.mixer.num_heads, mask)
+        return test_csp.expected(layer.mixer, x, permutations.schedule("linear", 8), mask)
+
+    def mlp(x):
+        return oracle.gelu(x @ w_in + b_in) @ w_out + b_out
+
+    if layer.norm_first:
+        x = x + mix(norm(x))
+        return x + mlp(mlp_norm(x))
+    mixed = norm(x + mix(x))
+    skipped = x if layer.extra_skip == "block" else 0
+    return mlp_norm(mixed + mlp(mixed)) + skipped
+
+
+def texts(model, inputs, embeddings, class_token, table):
+    """The vectors of class token and words of every text, and their mask."""
+    ids, mask = (inputs[name].reshape(-1, inputs[name].shape[-1]) for name in ("tokens", "mask"))
+    first = np.repeat(class_token.reshape(1, 1, -1), len(ids), axis=0)
+    x = np.concatenate([first, embeddings[ids]], axis=1)
+    return x + table[: x.shape[1]], np.concatenate([np.ones((len(ids), 1), bool), mask], axis=1)
+
+
+def lra_transformer(model, inputs):
+    held = weights(model)
+    names = ("tokens/embeddings", "class_token", "positions")
+    x, mask = texts(model, inputs, *(held[f"embedding/{name}"] for name in names))
+    for index in range(2):
+        x = block(model.get_layer(f"block_{index}"), x, mask)
+    x = oracle.layer_norm(x, held["final_norm/gamma"], held["final_norm/beta"], 1e-6)[:, 0]
+    a, b = x[::2], x[1::2]
+    x = np.concatenate([a, b, a * b, a - b], axis=-1)
+    for name in ("head_hidden_0", "head_hidden_1"):
+        x = np.maximum(x @ held[f"{name}/kernel"] + held[f"{name}/bias"], 0)
+    return x @ held["head/kernel"] + held["head/bias"]
+
+
+def simpletron(model, inputs):
+    held = weights(model)
+    words = held["token_embedding/embeddings"] + held["type_embedding/embeddings"][0]
+    names = ("class_token", "table")
+    parts = (held[f"position_embedding/{name}"] for name in names)
+    class_token, table = (part.reshape(-1, 8) for part in parts)
+    x, mask = texts(model, inputs, words, class_token, table)
+    x = oracle.layer_norm(x, held["embedding_norm/gamma"], held["embedding_norm/beta"], 1e-12)
+    for index in range(2):
+        x = block(model.get_layer(f"block_{index}"), x, mask)
+    x = np.maximum(x[:, 0] @ held["pooler/kernel"] + held["pooler/bias"], 0)
+    a, b = x[::2], x[1::2]
+    x = np.concatenate([a, b, abs(a - b), a * b], axis=-1)
+    return x @ held["head/kernel"] + held["head/bias"]
+
+
+MIXERS = ["csp", "attention"]
+# What makes logits in NumPy, and the arguments of the model.
+PAIRS = {
+    "LRATransformer": (
+        lra_transformer,
+        dict(mixer=MIXERS, use_bias=True, activation="gelu", positions="learned",
+             compare_pairs=True),
+    ),
+    "MEGA": (test_mega.expected, dict(mixer=["laplace", "csp"])),
+    "SimpleTRON": (simpletron, dict(vocabulary_size=20, max_length=12, mixer=MIXERS)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_are_of_any_length(name):
+    expected, arguments = PAIRS[name]
+    model = tiny(name, pairs=True, **arguments)
+    inputs = model.make_inputs(0, 3)
+    assert inputs["tokens"].shape == (3, 2, 12)
+    call, many = quick(model), ((0, 0), (0, 0))
+    for length in (5, 8):
+        short = {key: array[:, :, :length] for key, array in inputs.items()}
+        padded = {key: np.pad(a, (*many, (0, 12 - length))) for key, a in short.items()}
+        logits = expected(model, short)
+        assert_close(to_numpy(call(short)), logits, kind="model")
+        assert_close(to_numpy(call(padded)), logits, kind="model")
+        assert_close(model.predict(short, verbose=0), logits, kind="model")
+        swapped = {key: array[:, ::-1] for key, array in short.items()}
+        assert not np.allclose(expected(model, swapped), logits, atol=1e-3)
