@@ -100,15 +100,25 @@ def _check_mask(layer, inputs):
     assert layer.supports_masking
 
 
-def check_empty(layer, shape):
-    """No samples give none; no tokens give none, or are refused."""
-    layer.build((None, *shape[1:]))
-    assert tuple(layer(np.zeros((0, *shape[1:]), "float32")).shape) == (0, *shape[1:])
-    nothing = (shape[0], 0, *shape[2:])
+def check_empty(layer, inputs, outputs, no_tokens, of_no_tokens):
+    """No samples give none; no tokens give none, or are refused in a sentence.
+
+    Args:
+        layer: A layer that may not be built.
+        inputs: A tuple of the arrays, or dicts of arrays, that it takes.
+        outputs: The shape of what it makes of these.
+        no_tokens: Such a tuple without tokens.
+        of_no_tokens: The shape of what it makes of these, if it takes them.
+    """
+    layer.build(*keras.tree.map_structure(np.shape, inputs))
+    no_samples = keras.tree.map_structure(lambda x: x[:0], inputs)
+    assert tuple(layer(*no_samples).shape) == (0, *outputs[1:])
     try:
-        assert tuple(layer(np.zeros(nothing, "float32")).shape) == nothing
+        found = to_numpy(layer(*no_tokens))
     except ValueError as error:
         assert "Received: " in str(error)
+    else:
+        assert found.shape == of_no_tokens and np.isfinite(found).all()
 
 
 def _check_config(layer, inputs, outputs):

@@ -78,6 +78,7 @@ class MLPMixerBlock(Composite):
                 "MLPMixerBlock needs a known number of tokens. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
+        self.tokens = tokens
         norm = dict(epsilon=self.epsilon, dtype=self.dtype_policy)
         self.token_norm = keras.layers.LayerNormalization(**norm, name="token_norm")
         self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
@@ -105,6 +106,11 @@ class MLPMixerBlock(Composite):
         return [layer]
 
     def call(self, inputs: Any) -> Any:
+        if inputs.shape[1] not in (self.tokens, None):
+            raise ValueError(
+                "MLPMixerBlock takes as many tokens as it was built for. "
+                f"Received: inputs.shape={tuple(inputs.shape)}, built for {self.tokens} tokens"
+            )
         mixed = ops.swapaxes(self.token_norm(inputs), 1, 2)
         for layer in self.token_mlp:
             mixed = layer(mixed)

@@ -147,6 +147,8 @@ def check_images(images, channels, squeezed=False):
             f"`images` must have the shape (batch, height, width, {channels}), channels last."
             f"{_way_to_images(shape, channels)} Received: images.shape={shape}"
         )
+    if 0 in shape[1:3]:
+        raise ValueError(f"`images` must have a pixel or more. Received: images.shape={shape}")
 
 
 def _way_to_images(shape, channels):

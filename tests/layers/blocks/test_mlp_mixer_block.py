@@ -92,6 +92,12 @@ def test_blocks_are_of_the_root_or_the_next_divisor(size, block_size):
     assert block.token_mlp[0].stages == (1 if size == block_size else 2)
 
 
+def built():
+    block = MLPMixerBlock("butterfly")
+    block.build(X.shape)
+    return block
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -99,6 +105,7 @@ def test_blocks_are_of_the_root_or_the_next_divisor(size, block_size):
         (lambda: MLPMixerBlock(expansion=0), "`expansion` must be a positive integer.*=0"),
         (lambda: MLPMixerBlock()(X[0]), r"MLPMixerBlock takes tokens of shape.*\(16, 9\)"),
         (lambda: MLPMixerBlock()(keras.Input((None, 8))), "known number of tokens.*None, 8"),
+        (lambda: built()(X[:, :9]), r"as many tokens as.*\(2, 9, 9\), built for 16 tokens"),
         (lambda: MLPMixerBlock("butterfly_linear")(X[:, :8]), "takes a square number.*9, 8"),
         (lambda: MLPMixerBlock("butterfly")(X[:, :1]), "`block_size` must be an integer of.*=1"),
     ],

@@ -139,6 +139,10 @@ def test_layer_keeps_its_promises(name, tmp_path):
     [
         (lambda: ImagePreprocessor(0, (1,), (1,)), "`image_size` must be a positive.*image_size=0"),
         (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`mean` and `std` must hold.*\[1.0, 2.0\]"),
+        (
+            lambda: ImagePreprocessor(4, **STATISTICS)(IMAGES[:, :, :0]),
+            r"`images` must have a pixel or more.*\(2, 6, 0, 4\)",
+        ),
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`width` must be a positive integer.*width=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
