@@ -66,8 +66,11 @@ def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
     return out
 
 
-def change(function, x, direction, cotangent, step=1e-6):
-    """How `sum(function(x) * cotangent)` changes along a direction, by central differences."""
+def change(function, x, direction, cotangent, step=1e-6, axis=None):
+    """How `sum(function(x) * cotangent)` changes along a direction, by central differences.
+
+    The sum is over all axes, or over those in `axis`.
+    """
     x = x.astype("float64")
     ahead, behind = function(x + step * direction), function(x - step * direction)
-    return np.sum((ahead - behind) * cotangent) / (2 * step)
+    return np.sum((ahead - behind) * cotangent, axis=axis) / (2 * step)

@@ -9,31 +9,24 @@ from tests.layers.attention import test_softmax_attention
 from tests.layers.mixing import test_csp
 from tests.oracle import butterfly as oracle
 from tests.oracle import permutations
+from tests.oracle.blocks import PARTS, mixer_block
 from tests.zoo import test_mega
 from tests.zoo.models import tiny, weights
 
 
 def block(layer, x, mask):
     """A block around CSP or attention."""
-    parts = (layer.mixer_norm, layer.mlp_norm, layer.mlp_in, layer.mlp_out)
-    held = [[to_numpy(weight).astype("float64") for weight in part.weights] for part in parts]
-    norm, mlp_norm = (lambda x, w=w: oracle.layer_norm(x, *w, layer.epsilon) for w in held[:2])
-    (w_in, b_in), (w_out, b_out) = held[2:]
+    held = {
+        name: [to_numpy(weight).astype("float64") for weight in getattr(layer, name).weights]
+        for name in PARTS
+    }
 
     def mix(x):
         if hasattr(layer.mixer, "qkv_dense"):
             return test_softmax_attention.attend(layer.mixer, x, 8 // layer.mixer.num_heads, mask)
         return test_csp.expected(layer.mixer, x, permutations.schedule("linear", 8), mask)
 
-    def mlp(x):
-        return oracle.gelu(x @ w_in + b_in) @ w_out + b_out
-
-    if layer.norm_first:
-        x = x + mix(norm(x))
-        return x + mlp(mlp_norm(x))
-    mixed = norm(x + mix(x))
-    skipped = x if layer.extra_skip == "block" else 0
-    return mlp_norm(mixed + mlp(mixed)) + skipped
+    return mixer_block(x, mix, held, layer.norm_first, layer.extra_skip, layer.epsilon)
 
 
 def texts(model, inputs, embeddings, class_token, table):

@@ -78,28 +78,38 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("name", LAYERS)
-def test_layer_gives_the_values_of_numpy(name, masked):
-    make, attend = LAYERS[name]
-    layer = make(num_heads=2, head_dim=HEAD_DIM)
+def make_layer(name):
+    """A built layer of two heads whose biases are not zero."""
+    layer = LAYERS[name][0](num_heads=2, head_dim=HEAD_DIM)
     layer.build(X.shape)
     for weight in layer.weights:
         weight.assign(weight + 0.1)
+    return layer
+
+
+def expected(layer, name, inputs, mask=None):
+    """What the layer must give, in float64."""
+    attend = LAYERS[name][1]
     kernel, *bias = (to_numpy(weight).astype("float64") for weight in layer.qkv_dense.weights)
-    parts = np.split(X @ kernel + sum(bias), 6, axis=-1)  # queries of two heads, keys, values
+    parts = np.split(inputs @ kernel + sum(bias), 6, axis=-1)  # queries of two heads, keys, values
     reals = np.ones_like(MASK)
-    if masked:
-        reals = MASK | ~MASK.any(axis=1, keepdims=True)
-        reals = MASK if "order" in getattr(attend, "keywords", ()) else reals
+    if mask is not None:
+        reals = mask | ~mask.any(axis=1, keepdims=True)
+        reals = mask if "order" in getattr(attend, "keywords", ()) else reals
     heads = [
         np.stack([attend(layer, *sample) for sample in zip(*parts[head::2], reals, strict=True)])
         for head in (0, 1)
     ]
     kernel, *bias = (to_numpy(weight) for weight in layer.output_dense.weights)
-    wanted = np.concatenate(heads, axis=-1) @ kernel + sum(bias)
     assert len(bias) == layer.use_output_bias
-    assert_close(to_numpy(layer(X, mask=MASK if masked else None)), wanted)
+    return np.concatenate(heads, axis=-1) @ kernel + sum(bias)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_gives_the_values_of_numpy(name):
+    """With a mask: `tests/layers/test_blind.py`."""
+    layer = make_layer(name)
+    assert_close(to_numpy(layer(X)), expected(layer, name, X))
 
 
 def test_butterfly_attention_takes_blocks_of_the_root():

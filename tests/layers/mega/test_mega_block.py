@@ -188,18 +188,6 @@ def test_block_gives_the_values_of_numpy(name, masked):
     assert_close(to_numpy(block(X, mask=mask)), wanted)
 
 
-@pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
-@pytest.mark.parametrize("chunk_size", [None, 5])
-@pytest.mark.parametrize("causal", [False, True])
-def test_what_sees_no_real_token_sees_as_without_a_mask(causal, chunk_size, mixer):
-    """Not later ones, if it is causal, nor what fills a last chunk."""
-    attention = {} if chunk_size is None else dict(chunk_size=chunk_size, ragged=True)
-    block, mask = make(mixer, attention=attention, causal=causal), np.zeros_like(MASK)
-    mask[1, 7:] = mask[2, 2] = True
-    wanted = expected(block, X, attending(block, mask, chunk_size), mask)
-    assert_close(to_numpy(block(X, mask=mask)), wanted)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
 @pytest.mark.parametrize("chunk_size", [4, 5, 12, 16])

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP, ButterflyBlock, MixerBlock
-from tests.backends import value_and_gradient
 from tests.harness import assert_close, check_extended, functional, to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
@@ -40,47 +39,6 @@ def test_attention_of_keras_mixes_the_tokens():
     assert_close(masked, expected)
     assert np.abs(masked[1] - to_numpy(layer(X))[1]).max() > 1e-3
     check_extended(functional(layer, X.shape[1:]), X)
-
-
-# Where a token may attend to nothing: by the mask, by that of attention, by both together.
-BLIND = {
-    "mask": (np.arange(8) < [[8], [0]], None),
-    "attention": (None, np.stack([np.tri(8), np.tri(8, k=-1)])),
-    "both": (np.arange(8) >= [[0], [3]], np.stack([np.tri(8), np.tri(8)])),
-}
-
-
-@pytest.mark.parametrize("kind", BLIND)
-def test_what_may_attend_to_nothing_attends_to_all(kind):
-    """Its gradient as well, which PyTorch has too large where a query may attend to nothing."""
-    mask, allowed = BLIND[kind]
-    layer = MixerBlock(keras.layers.MultiHeadAttention(2, 8), 4)
-    layer(X)
-    seen = np.ones((2, 8, 8), bool) if allowed is None else allowed.astype(bool)
-    seen = seen if mask is None else seen & mask[:, None]
-    seen |= ~seen.any(axis=-1, keepdims=True)
-    masks = {"mask": mask, "attention_mask": allowed}
-    masks = {key: keras.ops.cast(m, "bool") for key, m in masks.items() if m is not None}
-    cotangent = np.random.default_rng(1).normal(size=X.shape).astype("float32")
-    for found, expected in zip(
-        value_and_gradient(lambda x: layer(x, **masks), X, cotangent),
-        value_and_gradient(lambda x: layer(x, attention_mask=seen), X, cotangent),
-        strict=True,
-    ):
-        assert_close(to_numpy(found), to_numpy(expected))
-
-
-def test_a_block_without_a_real_token_attends_to_all():
-    layer = ButterflyBlock(keras.layers.MultiHeadAttention(2, 8), 4)
-    layer(X)
-    cotangent = np.random.default_rng(1).normal(size=X.shape).astype("float32")
-    mask = keras.ops.convert_to_tensor(np.arange(8) < [[8], [0]])
-    for found, expected in zip(
-        value_and_gradient(lambda x: layer(x, mask=mask), X, cotangent),
-        value_and_gradient(layer, X, cotangent),
-        strict=True,
-    ):
-        assert_close(to_numpy(found), to_numpy(expected))
 
 
 @pytest.mark.parametrize("name", AROUND)
