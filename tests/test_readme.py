@@ -1,5 +1,6 @@
 """What the README and the docstrings show runs, and what they name exists."""
 
+import ast
 import doctest
 import importlib
 import pkgutil
@@ -13,6 +14,7 @@ import pytest
 import keras_permix
 from keras_permix import cli
 from tests.harness import ROOT
+from tests.test_architecture import FACES, TREES
 
 PAGES = (
     "README.md",
@@ -93,11 +95,14 @@ def test_commands_exist(name):
     assert {goal for pair in goals for goal in pair if goal} <= rules
 
 
+ONE_BACKEND = tuple(f"keras_permix.ops.backend.{name}" for name in ("jax", "tensorflow", "torch"))
+
+
 def examples():
     """All docstrings with examples, but for those of modules that only one backend loads."""
     finder, found = doctest.DocTestFinder(), {}
     for module in pkgutil.walk_packages(keras_permix.__path__, "keras_permix."):
-        one_backend = module.name.startswith("keras_permix.ops.backend.")
+        one_backend = module.name.startswith(ONE_BACKEND)
         bridge = module.name == "keras_permix.hub" and not find_spec("keras_hub")
         if not (one_backend or bridge or module.name.endswith("__main__")):
             for test in finder.find(importlib.import_module(module.name)):
@@ -118,6 +123,27 @@ def test_docstring_example_runs(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     runner.run(test, out=said.append)
     assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.once
+def test_every_docstring_example_is_found():
+    """As the syntax trees have them, and at least one in each package."""
+    shown = [
+        (f"keras_permix.{name}.", f".{node.name}")
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and ">>> " in (ast.get_docstring(node) or "")
+        and (name != "hub" or find_spec("keras_hub"))
+    ]
+    missing = [
+        ends
+        for ends in shown
+        if not any(name.startswith(ends[0]) and name.endswith(ends[1]) for name in EXAMPLES)
+    ]
+    assert [ends for ends in missing if not ends[0].startswith(ONE_BACKEND)] == []
+    packages = {name for name in FACES if name and "." not in name}
+    assert packages <= {name.split(".")[1] for name in EXAMPLES}
 
 
 def test_the_readme_is_read_at_one_sitting():

@@ -27,6 +27,16 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 if a check failed, 2 for an error that the user can mend, 130 where
         the user stopped it.
+
+    Example:
+
+    >>> from keras_permix.cli import main
+    >>> main(["info", "cspvit/test"])
+    cspvit/test
+    ...
+    class                 CSPViT
+    ...
+    0
     """
     _open_what_is_closed()
     try:
