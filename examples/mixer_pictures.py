@@ -61,8 +61,8 @@ def on_pixels(layer):
 
 def along_tokens(layer):
     """A layer of channels as one of tokens."""
-    turn = keras.layers.Permute((2, 1))
-    return keras.Sequential([turn, layer, keras.layers.Permute((2, 1))])
+    swap = keras.layers.Permute((2, 1))
+    return keras.Sequential([swap, layer, keras.layers.Permute((2, 1))])
 
 
 def random_kernels(layer):

@@ -77,8 +77,8 @@ def _json_rows(text, columns):
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
-            place = f"line {number}, character {error.pos + 1}"
-            raise ValueError(f"{place}: {error.msg}") from error
+            where = f"line {number}, character {error.pos + 1}"
+            raise ValueError(f"{where}: {error.msg}") from error
         if not isinstance(rows[-1], dict):
             raise ValueError(f"line {number} is no JSON object")
     return rows

@@ -43,7 +43,7 @@ def write_bytes(path: StrPath, content: bytes) -> None:
             file.write(content)
     except OSError as error:
         raise OSError(
-            f"`{path}` must be a file that can be written. Choose another place, or make room. "
+            f"`{path}` must be a file that can be written. Choose another folder, or make room. "
             f"Received: {error.strerror or error}"
         ) from error
 

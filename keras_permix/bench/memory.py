@@ -32,12 +32,12 @@ def accelerator() -> int | None:
     """The number of the GPU or TPU on which tensors are made now, `None` for a CPU."""
     import keras
 
-    place = keras.ops.zeros(1).device
-    places = getattr(place, "device_set", [place])  # those of a mesh
-    place = min(map(str, places)).lower()
-    if "cpu" in place:
+    device = keras.ops.zeros(1).device
+    devices = getattr(device, "device_set", [device])  # those of a mesh
+    name = min(map(str, devices)).lower()
+    if "cpu" in name:
         return None
-    found = re.search(r"[a-z][:_](\d+)(?:\(|$)", place)
+    found = re.search(r"[a-z][:_](\d+)(?:\(|$)", name)
     return int(found[1]) if found else 0
 
 

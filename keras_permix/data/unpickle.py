@@ -43,7 +43,7 @@ def unpickle_arrays(blob):
 
 
 def _plain(value, made=None):
-    """A value with arrays in the place of their stand-ins; what is there twice is made once."""
+    """A value with arrays in place of their stand-ins; what is there twice is made once."""
     made = {} if made is None else made
     if id(value) not in made:
         made[id(value)] = _made_plain(value, made)

@@ -63,7 +63,7 @@ def swap_mixer(
             or of classes that cannot be made anew, layers that it has not, or tokens that the mixer
             does not take.
         TypeError: for what is no model, for attention to another tensor, with a causal mask, or
-            whatever else the mixer has no place for. (Of a subclassed model that Keras cannot try
+            whatever else the mixer does not know. (Of a subclassed model that Keras cannot try
             without values, its first call says so.)
 
     Example:

@@ -27,8 +27,8 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     if "mixer" not in config:
         raise ValueError(
             f"{type(model).__name__} has no argument `mixer` to swap: its tokens are mixed by "
-            "MLPs, whose weights are for so many tokens or pixels, and not by a layer in the place "
-            f"of attention. Received: {model.name}"
+            "MLPs, whose weights are for so many tokens or pixels, and not by a layer in place of "
+            f"attention. Received: {model.name}"
         )
     depth = config["depth"]
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])

@@ -204,7 +204,7 @@ class Task:
         if others and not by_order:
             raise ValueError(
                 "The classes or targets of the data must be those of the model, in their order. "
-                "If they are the same under other names, compare them by their places "
+                "If they are the same under other names, compare them by their order "
                 "(`permix evaluate --by-order`). "
                 f"Received: {dataset.name}, of whose {outputs} names {len(others)} differ: "
                 f"{'; '.join(others[:10])}"

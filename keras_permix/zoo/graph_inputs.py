@@ -63,7 +63,7 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
         elif np.isnan(arrays[name]).any():
             raise ValueError(
                 "`attn_bias` must hold 0, and -inf between nodes that do not hear each other. "
-                f"Received: NaN in {np.isnan(arrays[name]).sum()} places"
+                f"Received: {np.isnan(arrays[name]).sum()} times NaN"
             )
 
 

@@ -55,7 +55,7 @@ class SimpleTRON(SequenceClassifier):
         num_heads: Number of heads, which divides `width`.
         mlp_dim: Hidden width of the blocks' channel mixers.
         attention: "simple" or "softmax".
-        mixer: Another token mixer in the place of the attention, a name of
+        mixer: Another token mixer in place of the attention, a name of
             `keras_permix.layers.mixers.MIXERS` or a dict with that `"name"` and arguments of its
             layer; or a list of these, one per block, `None` where there is the attention.
         variant: A row of the table in `SimpleAttentionBlock`: whether the attention has an output
@@ -220,7 +220,7 @@ class SimpleTRON(SequenceClassifier):
             head.
 
         Raises:
-            ValueError: for an unknown name, or a model with weights that have no place there, such
+            ValueError: for an unknown name, or a model with weights that the new one has not, such
                 as those of LoRA, or of an output projection.
 
         Example:
@@ -241,9 +241,9 @@ class SimpleTRON(SequenceClassifier):
         values = {weight.path: weight for weight in self.weights}
         if lost := values.keys() - {weight.path for weight in model.weights}:
             raise ValueError(
-                "The new model must have a place for all weights. Merge LoRA, and keep the output "
-                f"projection. Received: attention={attention!r}, variant={variant!r}, and no place "
-                f"for {sorted(lost)[:4]}"
+                "The new model must have all weights of this one. Merge LoRA, and keep the output "
+                f"projection. Received: attention={attention!r}, variant={variant!r}, without "
+                f"{sorted(lost)[:4]}"
             )
         for weight in model.weights:
             if weight.path in values:

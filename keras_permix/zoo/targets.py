@@ -48,9 +48,9 @@ def checked_targets(y: Any, model: Any) -> Any:
         if leaves and all(isinstance(leaf, numbers.Real | str) for leaf in leaves):
             y = _array(y)
     if isinstance(y, np.ndarray) and (y.dtype.kind in "US" or _holds_names(y)):
-        place = "; a class is its place in `model.labels`" if hasattr(model, "classify") else ""
+        index = "; a class is its index in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
-            f"`y` must hold numbers{place}. Received: y={str(y[:3])} of shape {y.shape}"
+            f"`y` must hold numbers{index}. Received: y={str(y[:3])} of shape {y.shape}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
         found = _found(model.loss)

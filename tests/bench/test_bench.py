@@ -172,14 +172,14 @@ def test_a_gpu_is_timed_by_its_events(monkeypatch):
             assert told[-1] == "waited" and end is not self
             return 1500.0
 
-    place = torch.device("cuda:1")
-    monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=place))
+    chip = torch.device("cuda:1")
+    monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=chip))
     monkeypatch.setattr(
         torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext()
     )
     monkeypatch.setattr(torch.cuda, "Event", Event)
     assert running.module("device").seconds(lambda: told.append("called")) == 1.5
-    assert told == [place, "made", "made", "recorded", "called", "recorded", "waited"]
+    assert told == [chip, "made", "made", "recorded", "called", "recorded", "waited"]
 
 
 def test_layers_and_attention_in_short_cases_only(small, tmp_path):

@@ -160,7 +160,7 @@ def test_exported_sorts_are_in_onnx():
 
 
 def test_exported_sorts_of_padded_samples_are_in_onnx():
-    """ONNX adds up no booleans, and has no place in the order for NaN, which we else pad with."""
+    """ONNX adds up no booleans, and does not say where NaN sorts, which we else pad with."""
     import torch
 
     class Mixer(torch.nn.Module):

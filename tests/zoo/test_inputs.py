@@ -51,7 +51,7 @@ WAYS = {
     "validation": lambda model, x: model.fit(
         IMAGES, LABELS, validation_data=(x, LABELS), verbose=0
     ),
-    "validation by place": lambda model, x: model.fit(
+    "validation by position": lambda model, x: model.fit(
         IMAGES, LABELS, None, 1, 0, None, 0.0, (x, LABELS)
     ),
     "evaluate": lambda model, x: model.evaluate(x=x, y=LABELS, verbose=0),
@@ -173,7 +173,7 @@ def test_no_batch_of_a_dataset_of_tensorflow_is_lost(compiled):
     assert_close(compiled.predict(once.batch(3), verbose=0), expected, kind="model")
     order = list(as_dataset(np.arange(4)).shuffle(4, seed=1).as_numpy_iterator())
     shuffled = as_dataset(np.arange(4)).shuffle(4, seed=1)
-    data = shuffled.map(lambda place: tensorflow.gather(IMAGES, place)).batch(4)
+    data = shuffled.map(lambda index: tensorflow.gather(IMAGES, index)).batch(4)
     assert_close(compiled.predict(data, verbose=0), expected[order], kind="model")
 
 

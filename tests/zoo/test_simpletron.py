@@ -166,7 +166,7 @@ def test_a_projection_that_is_new_and_one_without_a_place():
     assert new == {
         f"block_{n}/attention/output/{kind}" for n in (0, 1) for kind in ("kernel", "bias")
     }
-    with pytest.raises(ValueError, match="place for all weights.*'block_0/attention/output/bias'"):
+    with pytest.raises(ValueError, match="all weights.*without.*'block_0/attention/output/bias'"):
         other.with_attention("simple", variant="simple")
     with pytest.raises(ValueError, match="`attention` must be one of.*'linear'"):
         model.with_attention("linear")

@@ -65,7 +65,7 @@ def test_what_is_no_class(way, y, compiled):
 @pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
 def test_a_list_is_an_array(way, compiled):
     WAYS[way](compiled, LABELS.tolist())
-    with pytest.raises(ValueError, match="`y` must hold numbers; a class is its place in"):
+    with pytest.raises(ValueError, match="`y` must hold numbers; a class is its index in"):
         WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
 
 
@@ -116,9 +116,9 @@ def test_what_else_is_refused_before_a_step(compiled):
 NUMBERS = np.arange(12, dtype="float32").reshape(4, 3)
 
 
-def changed(place, value):
+def changed(index, value):
     y = NUMBERS.copy()
-    y[place] = value
+    y[index] = value
     return y
 
 

@@ -58,13 +58,13 @@ def _split(path: Path, count: int) -> list[list[int]]:
                 or not part.size
                 or not 0 <= part.min() <= part.max() < count
             ):
-                raise ValueError(f"places other than those of {count} molecules")
+                raise ValueError(f"indices other than those of {count} molecules")
         return [part.tolist() for part in parts]
     # Of the zip file: that it is damaged, encrypted, or packed in another way.
     except (
         zipfile.BadZipFile, zlib.error, RuntimeError, KeyError, AttributeError, ValueError
     ) as error:  # fmt: skip
         raise ValueError(
-            f"{SPLIT} must hold arrays `train` and `valid` of places in {TABLE}. "
+            f"{SPLIT} must hold arrays `train` and `valid` of indices in {TABLE}. "
             f"Received: {path} ({type(error).__name__}: {error})"
         ) from error

@@ -37,7 +37,7 @@ ATOM_FEATURES = (
     Feature("GetIsAromatic", (False, True)),
     Feature("IsInRing", (False, True)),
 )
-ATOMIC_NUMBER = 0  # its place among them; it counts from 1, and its index from 0
+ATOMIC_NUMBER = 0  # which of them it is; it counts from 1, and its index from 0
 BOND_FEATURES = (
     Feature("GetBondType", ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"), "BondType"),
     Feature(

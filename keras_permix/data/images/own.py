@@ -126,9 +126,9 @@ def listed_images(
         files = _by_label(read_rows(folder / train), folder / train)
         parts = _divided(files, (folder / train).parent, test_fraction, split_seed)
     else:
-        places = list(zip((train, test, train), _named(splits, validation), strict=False))
-        parts = _listed(name, data_dir, places)
-        _check_apart(places, parts)
+        lists = list(zip((train, test, train), _named(splits, validation), strict=False))
+        parts = _listed(name, data_dir, lists)
+        _check_apart(lists, parts)
     return _dataset(name, parts, image_size, **how)
 
 
@@ -203,30 +203,30 @@ def _named(splits, validation):
     return (*splits, *([] if validation is None else [validation]))
 
 
-def _listed(name, data_dir, places):
-    """The files of each part by their label; a place is a list and what its rows say."""
+def _listed(name, data_dir, lists):
+    """The files of each part by their label; `lists` has a file and what its rows say, for each."""
     found = []
-    for file, split in places:
+    for file, split in lists:
         rows, _ = read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))
         found.append(_by_label(rows, Path(data_dir or ".") / file))
     return found
 
 
-def _check_apart(places, parts):
+def _check_apart(lists, parts):
     """Check that what is tested on was not trained on, unless both are the same part."""
     seen = {}
-    for place, part in dict(zip(places, parts, strict=True)).items():
+    for listed, part in dict(zip(lists, parts, strict=True)).items():
         for path in (path for files in part.values() for path in files):
-            other = seen.setdefault(os.path.normpath(path), place)
-            if other != place:
+            other = seen.setdefault(os.path.normpath(path), listed)
+            if other != listed:
                 raise ValueError(
                     "An image of a list must be in one part, for training, testing or validation. "
-                    f"Received: {path}, in {_place(other)} and in {_place(place)}"
+                    f"Received: {path}, in {_said(other)} and in {_said(listed)}"
                 )
 
 
-def _place(place):
-    file, split = place
+def _said(listed):
+    file, split = listed
     return f"{file}" if split is None else f"{file} ({split})"
 
 

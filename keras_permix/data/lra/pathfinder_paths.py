@@ -1,6 +1,6 @@
 """Paths of dashes drawn at random, dash by dash, for many pictures at once.
 
-Every path bends at random and turns away from the others, from itself and from the border. The
+Every path bends at random, and away from the others, from itself and from the border. The
 first axis of all arrays are the pictures; points are `(y, x)` in pixels. Arrays of pixels have a
 frame around the picture, for what is outside of it.
 """

@@ -33,7 +33,7 @@ class GraphormerBias(Composite):
 
     Args:
         num_heads: Number of heads.
-        edges: "multi_hop" (the edges on the path, each with a matrix of its place on it, averaged
+        edges: "multi_hop" (the edges on the path, each with a matrix of its hop, averaged
             over the path) or "single" (only the edge that joins the two nodes).
         max_hops: Edges of a path that count; a longer path is divided by this length as well.
         hop_tables: Matrices to hold, of which the first `max_hops` are used. `None`: no more than

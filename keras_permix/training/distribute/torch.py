@@ -67,7 +67,7 @@ class Processes(Distribution):
         model.optimizer.apply, model.get_metrics_result = apply_mean, results_of_all
 
     def _sum(self, tensors, divisor=1):
-        """Put the sum over all processes, divided, in the place of each tensor."""
+        """Put the sum over all processes, divided, in place of each tensor."""
         for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
             message = torch.cat([tensor.reshape(-1) for tensor in some])

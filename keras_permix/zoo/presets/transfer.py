@@ -33,11 +33,11 @@ def transfer_weights(
         ValueError: if another weight has no counterpart of its shape, or `target` lacks blocks.
     """
     weights = {weight.path: weight for weight in source.weights}
-    blocks, places = (
+    blocks, taken = (
         {path.split("/")[0] for path in paths if path.startswith("block_")}
         for paths in (weights, [weight.path for weight in target.weights])
     )
-    if lost := blocks - places:
+    if lost := blocks - taken:
         raise ValueError(
             f"{RULE} Received: {overrides}, with which {', '.join(sorted(lost))} would be left out"
         )

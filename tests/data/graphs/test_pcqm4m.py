@@ -53,9 +53,9 @@ def test_training_and_validation_parts(tmp_path):
     ("split", "message"),
     [
         ({"train": SPLIT["train"]}, "KeyError: 'valid'"),
-        ({**SPLIT, "valid": np.array([12])}, "places other than those of 12 molecules"),
-        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "places other than"),
-        ({**SPLIT, "valid": np.arange(12) == 3}, "places other than"),
+        ({**SPLIT, "valid": np.array([12])}, "indices other than those of 12 molecules"),
+        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "indices other than"),
+        ({**SPLIT, "valid": np.arange(12) == 3}, "indices other than"),
         ({**SPLIT, "more": np.zeros(1 << 16)}, "bytes for 12 molecules"),
         ({**SPLIT, "valid": [3, 11]}, "AttributeError"),
         ({**SPLIT, "valid": torch.tensor([3])}, "asks for torch"),

@@ -25,25 +25,25 @@ def augment(spec, images=IMAGES, labels=LABELS, seed=0, epoch=0, index=0):
 
 
 def windows(image, padding):
-    """Every crop of a padded image, with its place."""
+    """Every crop of a padded image, with its offset."""
     height, width, _ = image.shape
     padded = np.zeros((height + 2 * padding, width + 2 * padding, 3), image.dtype)
     padded[padding : padding + height, padding : padding + width] = image
-    places = range(2 * padding + 1)
+    offsets = range(2 * padding + 1)
     return {
         (top, left): padded[top : top + height, left : left + width]
-        for top in places
-        for left in places
+        for top in offsets
+        for left in offsets
     }
 
 
-def test_crop_cuts_each_image_at_a_place_of_its_own():
+def test_crop_cuts_each_image_at_an_offset_of_its_own():
     cropped = random_crop(IMAGES, np.random.default_rng(0), padding=2)
-    places = []
+    offsets = []
     for image, crop in zip(IMAGES, cropped, strict=True):
-        places += [at for at, cut in windows(image, 2).items() if np.array_equal(cut, crop)]
-    assert len(places) == len(IMAGES)
-    assert {top for top, _ in places} == {left for _, left in places} == set(range(5))
+        offsets += [at for at, cut in windows(image, 2).items() if np.array_equal(cut, crop)]
+    assert len(offsets) == len(IMAGES)
+    assert {top for top, _ in offsets} == {left for _, left in offsets} == set(range(5))
 
 
 def test_flip_mirrors_some_of_the_images():

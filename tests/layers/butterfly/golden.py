@@ -1,4 +1,4 @@
-"""The authors' weights of a Butterfly ViT and of a Patch-Only mixer, in the places of ours."""
+"""The authors' weights of a Butterfly ViT and of a Patch-Only mixer, in the order of ours."""
 
 import numpy as np
 

@@ -40,7 +40,7 @@ def test_positions_are_added(positions, class_token):
     wanted = looked_up(layer, TOKENS)
     if positions == "learned":
         assert layer.table.shape == (10 + class_token, 6)
-    if positions == "sinusoid" and class_token:  # which the place 0 is for
+    if positions == "sinusoid" and class_token:  # which position 0 is for
         wanted[:, :7] += GOLDEN
         wanted[:, 7] += [f(7 / 10000 ** (k / 3)) for k in range(3) for f in (np.sin, np.cos)]
     elif positions == "sinusoid":

@@ -45,8 +45,8 @@ def platform(x):
     kinds = {device.device_type for device in tf.config.list_logical_devices()}
     if len(kinds) == 1:
         return kinds.pop().lower()
-    placed = getattr(x, "device", None) or ""
-    return placed.rpartition("device:")[2].partition(":")[0].lower() or "unknown"
+    device = getattr(x, "device", None) or ""
+    return device.rpartition("device:")[2].partition(":")[0].lower() or "unknown"
 
 
 def at_home(x):

@@ -36,7 +36,7 @@ def by_torch(x, lengths, plan, traced):
 def _fill_up(x, lengths, size):
     """Whole groups, with what PyTorch sorts behind everything else in place of padding.
 
-    That is NaN. ONNX has no place for it in the order, and OpenVINO sorts it to the front: infinity
+    That is NaN. ONNX does not say where it sorts, and OpenVINO sorts it to the front: infinity
     in what is exported.
     """
     missing = -x.shape[1] % size

@@ -21,7 +21,7 @@ def permute(x, mask, plan, sort=groups.by_torch):
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
         return permute_by_trace(x, None, mask, plan, False)
-    # What is exported is differentiated by PyTorch, if at all: a stable sort has no place in ONNX.
+    # What is exported is differentiated by PyTorch, if at all: ONNX has no stable sort.
     traced = torch.is_grad_enabled() and x.requires_grad and not exporting()
     if compiling() and not traced:
         return _order(x, mask, plan, sort, traced)[0]
