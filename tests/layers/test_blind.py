@@ -73,10 +73,16 @@ def randomize(layer, *shapes):
     return layer
 
 
-def softmax(kind, fused=True):
+def softmax(kind, fused=True, causal=False):
     layer = randomize(SoftmaxAttention(2, use_qkv_bias=True, fused=fused), X.shape)
     masks = MASKS[kind]
-    return X, partial(layer, **given(*masks)), lambda x: attend(layer, x, allowed_by(*masks))
+    allowed = allowed_by(*masks)
+    if causal:
+        before = np.tri(8, dtype=bool)
+        allowed = allowed & before
+        allowed = np.where(allowed.any(axis=-1, keepdims=True), allowed, before)
+    call = partial(layer, **given(*masks), use_causal_mask=causal)
+    return X, call, lambda x: attend(layer, x, allowed)
 
 
 def block(kind, inner):
@@ -156,6 +162,8 @@ KERAS = partial(keras.layers.MultiHeadAttention, 2, 4)
 # name -> what makes inputs, the layer as a function of these, and what that must give
 CASES = {
     **{f"softmax by {kind}": partial(softmax, kind) for kind in MASKS},
+    "softmax causal by both": partial(softmax, "both", causal=True),
+    "softmax plain causal by mask": partial(softmax, "mask", fused=False, causal=True),
     "softmax plain by mask": partial(softmax, "mask", fused=False),
     "softmax plain by both": partial(softmax, "both", fused=False),
     "mixer_block by both": partial(block, "both", OURS),

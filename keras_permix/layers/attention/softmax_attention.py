@@ -26,8 +26,9 @@ class SoftmaxAttention(SelfAttention):
     the others are never attended to. An `attention_mask` `(batch, tokens, tokens)`, or
     `(batch, heads or 1, tokens, tokens)`, is True where the query of a row may attend to the key of
     a column; with `use_causal_mask=True` none attends to a later one. A query that may attend to
-    nothing attends as if nothing were masked. (Keras passes on the mask of the layer before by
-    itself where the input is the only tensor: beside an `attention_mask`, give `mask` as well.)
+    nothing attends as if nothing were masked, but to no later token either. (Keras passes on the
+    mask of the layer before by itself where the input is the only tensor: beside an
+    `attention_mask`, give `mask` as well.)
 
     Args:
         num_heads: Number of heads.
@@ -90,13 +91,13 @@ class SoftmaxAttention(SelfAttention):
     ) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)
-        allowed = _allowed(tokens, mask, attention_mask, use_causal_mask)
+        visible = _visible(tokens, mask, attention_mask, use_causal_mask)
         if self.fused and not (self.dropout and training):
             causal = bool(use_causal_mask) and mask is None and attention_mask is None
-            visible = None if causal or allowed is None else visible_keys(allowed)
+            visible = None if causal else visible
             attended = ops.dot_product_attention(query, key, value, mask=visible, is_causal=causal)
         else:
-            weights = self.map_dropout(_weights(query, key, allowed))
+            weights = self.map_dropout(_weights(query, key, visible))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         return unflatten_map(self.merge_heads(attended), inputs)
 
@@ -110,14 +111,14 @@ class SoftmaxAttention(SelfAttention):
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
         tokens, mask = flatten_map(inputs, mask)
         query, key, _ = self.split_heads(tokens)
-        return _weights(query, key, _allowed(tokens, mask, attention_mask, use_causal_mask))
+        return _weights(query, key, _visible(tokens, mask, attention_mask, use_causal_mask))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "fused": self.fused}
 
 
-def _allowed(inputs, mask, attention_mask, causal):
-    """Where queries may attend to keys: booleans that broadcast to the maps, or None."""
+def _visible(inputs, mask, attention_mask, causal):
+    """Where queries attend to keys: booleans that broadcast to the maps, or None."""
     masks = []
     if mask is not None:
         masks.append(ops.cast(mask, "bool")[:, None, None, :])
@@ -125,12 +126,14 @@ def _allowed(inputs, mask, attention_mask, causal):
         one_for_all_heads = len(attention_mask.shape) == 3
         attention_mask = ops.cast(attention_mask, "bool")
         masks.append(attention_mask[:, None] if one_for_all_heads else attention_mask)
+    before = None
     if causal:
-        place = ops.arange(ops.shape(inputs)[1])
-        masks.append((place <= place[:, None])[None, None])
-    return reduce(ops.logical_and, masks) if masks else None
+        place = ops.arange(0, ops.shape(inputs)[1])
+        before = (place <= place[:, None])[None, None]
+        masks.append(before)
+    return visible_keys(reduce(ops.logical_and, masks), before) if masks else None
 
 
-def _weights(query, key, allowed):
+def _weights(query, key, visible):
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
-    return masked_softmax(scores, allowed)
+    return masked_softmax(scores, visible)

@@ -167,26 +167,25 @@ def _open_hugging_face(handle, repository):
 
 def _snapshot(handle, repository, limits, **version):
     """Fetch files of a repository, no larger than so many bytes, into the folder of a commit."""
-    hub, local = hub_package(handle, HUBS["hf"][0]), False
+    hub = hub_package(handle, HUBS["hf"][0])
+    wanted = dict(repo_id=repository, allow_patterns=[*limits], **version)
     with reaching(handle, FETCHED):
         try:
             found = hub.model_info(repository, files_metadata=True, **version).siblings
         except Exception:
             # Without a connection what the package keeps will do, as it does for its own users.
             with contextlib.suppress(Exception):
-                hub.snapshot_download(repository, local_files_only=True, **version)
-                found, local = [], True
-            if not local:
-                raise
+                return Path(hub.snapshot_download(**wanted, local_files_only=True))
+            raise
     sizes = {file.rfilename: file.size or 0 for file in found}
     for name, limit in limits.items():
         if sizes.get(name, 0) > limit:
             raise ValueError(
-                f"`{name}` must hold {limit:,} bytes at most. Received: {sizes[name]:,} in {handle}"
+                f"`{name}` must hold {limit:,} bytes at most. Check the name, and what was "
+                f"uploaded there. Received: {sizes[name]:,} in {handle}"
             )
     with reaching(handle, FETCHED):
-        options = dict(allow_patterns=[*limits], local_files_only=local)
-        return Path(hub.snapshot_download(repository, **options, **version))
+        return Path(hub.snapshot_download(**wanted))
 
 
 def _open_kaggle(handle, model):
