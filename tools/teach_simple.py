@@ -1,13 +1,12 @@
 """Make the preset that `simpletron/sst2` starts from: SimpleAttention that does what softmax did.
 
-    python tools/make_minilm.py
-    python tools/teach_simple.py [PRESET] [--out runs/simpletron/minilm_simple]
+    python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 1]
 
-PRESET is a SimpleTRON with softmax attention, whose weights SimpleAttention takes over. Where these
-are a BERT's, its products of queries and keys are large, and without a softmax drown everything
-else: queries are made smaller. Then the states that the blocks of PRESET give for the training
-texts of SST-2 are learned, without their labels. Printed is the error of the states of each block,
-as a share of their variance.
+PRESET is a SimpleTRON with softmax attention, `sst2_softmax` or a folder, whose weights
+SimpleAttention takes over. Where these began as a BERT's, their products of queries and keys are
+large, and without a softmax drown everything else: queries are made smaller. Then the states that
+the blocks of PRESET give for the training texts of SST-2 are learned, without their labels. Printed
+is the error of the states of each block, as a share of their variance.
 """
 
 import argparse
@@ -99,8 +98,8 @@ def taught(teacher, texts, epochs=1):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("preset", nargs="?", type=Path, default=Path("runs/simpletron/minilm"))
-    parser.add_argument("--out", type=Path, default=Path("runs/simpletron/minilm_simple"))
+    parser.add_argument("preset", nargs="?", default="sst2_softmax")
+    parser.add_argument("--out", type=Path, default=Path("runs/simpletron/sst2_taught"))
     parser.add_argument("--epochs", type=int, default=1)
     arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
