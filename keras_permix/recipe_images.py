@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_permix.rows import LISTS, parse_rows
 
-SOURCES = ("csv", "folder")  # of a recipe's `data`, for a list and for a folder
+IMAGE_SOURCES = ("csv", "folder")  # of a recipe's `data`, for a list and for a folder
 TRAIN = ("train", "training")  # what a folder may be called, or the rows of a list, in any case
 TEST = ("test", "testing")
 VALIDATION = ("val", "valid", "validation", "dev")

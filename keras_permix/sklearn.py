@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.zoo import MODELS, preset_info
 from keras_permix.zoo.model import ZooModel
 
 
@@ -13,11 +15,13 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     """Build a classifier of images from a preset, for `keras.wrappers.SKLearnClassifier`.
 
     That calls it with what it is fitted to, once per fit. The preset's weights are where training
-    begins; its head is a new one, which gives probabilities, as scikit-learn wants.
+    begins; where it has another number of classes, its head is a new one. It gives probabilities,
+    as scikit-learn wants.
 
     Args:
         X: Array `(samples, height * width * 3)`, the images in rows, of 0 to 255.
-        y: Array `(samples, classes)`, 1 for the class of a sample and 0 elsewhere.
+        y: Array `(samples, classes)`, 1 for the class of a sample and 0 elsewhere, as the wrapper
+            makes it of labels.
         preset: A name, a folder or a handle, as `from_preset` takes it.
         optimizer: As `compile` takes it. An optimizer object serves one fit only.
         **changes: What else `from_preset` takes, such as `image_size`.
@@ -26,7 +30,8 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
         A compiled Keras model of rows.
 
     Raises:
-        ValueError: for a preset of another task, or rows that are not its images.
+        ValueError: for a preset that does not classify images, rows that are not of their size, or
+            another `y`.
 
     Example:
 
@@ -37,13 +42,20 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     >>> model.input_shape, model.output_shape
     ((None, 192), (None, 3))
     """
-    model: Any = ZooModel.from_preset(preset, num_classes=y.shape[1], **changes)
-    given = model.make_inputs(0, 1)
-    shape = () if isinstance(given, dict) else given.shape[1:]
-    if len(shape) != 3 or math.prod(shape) != X.shape[1]:
+    if len(np.shape(X)) != 2 or len(np.shape(y)) != 2 or len(X) != len(y):
         raise ValueError(
-            "`preset` must be of images, which are the rows of `X`. "
-            f"Received: preset={preset}, of images {shape or None}, X.shape={X.shape}"
+            "`X` must have the shape (samples, height * width * 3), and `y` (samples, classes). "
+            f"Received: X.shape={np.shape(X)}, y.shape={np.shape(y)}"
+        )
+    info = preset_info(preset)
+    if MODELS[info.class_name].task_for(info.config) != "image_classification":
+        raise ValueError(f"`preset` must classify images. Received: preset={preset}")
+    model: Any = ZooModel.from_preset(preset, num_classes=np.shape(y)[1], **changes)
+    shape = np.shape(model.make_inputs(0, 1))[1:]
+    if math.prod(shape) != np.shape(X)[1]:
+        raise ValueError(
+            f"`X` must hold images of the shape {shape} in its rows; `image_size` asks for "
+            f"another. Received: X.shape={np.shape(X)}"
         )
     rows = keras.Input((math.prod(shape),))
     logits = model(keras.layers.Reshape(shape)(rows))

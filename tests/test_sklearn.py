@@ -24,14 +24,23 @@ def test_snippet_runs(capsys):
     assert scores["scores"].shape == (3,) and np.isfinite(scores["scores"]).all()
 
 
+ROWS, CLASSES = np.zeros((4, 192)), np.eye(2)[[0, 1, 0, 1]]
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("preset", "length"), [("simpletron/test", 192), ("cspvit/test", 193), ("mega/test", 1)]
+    ("X", "y", "preset", "message"),
+    [
+        (ROWS, CLASSES, "simpletron/test", "`preset` must classify images.*simpletron/test"),
+        (ROWS, CLASSES, "graphormer/test", "`preset` must classify images.*graphormer/test"),
+        (ROWS[:, 1:], CLASSES, "cspvit/test", r"images of the shape \(8, 8, 3\).*\(4, 191\)"),
+        (ROWS, CLASSES[:, 0], "cspvit/test", r"`X` must have.*y.shape=\(4,\)"),
+        (ROWS.tolist(), CLASSES[:3], "cspvit/test", r"X.shape=\(4, 192\), y.shape=\(3, 2\)"),
+    ],
 )
-def test_other_rows_are_refused(preset, length):
-    rows, classes = np.zeros((4, length)), np.eye(2)[[0, 1, 0, 1]]
-    with pytest.raises(ValueError, match=rf"rows of `X`.*{preset}.*X.shape=\(4, {length}\)"):
-        classifier(rows, classes, preset)
+def test_what_is_refused(X, y, preset, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(X, y, preset)
 
 
 @pytest.mark.once

@@ -1,4 +1,4 @@
-"""Make the preset that `simpletron/sst2` starts from: the first blocks of a small BERT.
+"""Make the preset that `simpletron/sst2_softmax` starts from: the first blocks of a small BERT.
 
     python tools/make_minilm.py [FOLDER] [--out runs/simpletron/minilm]
 

@@ -2,7 +2,7 @@
 
     python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 1]
 
-PRESET is a SimpleTRON with softmax attention, `sst2_softmax` or a folder, whose weights
+PRESET is a SimpleTRON with softmax attention, `simpletron/sst2_softmax` or a folder, whose weights
 SimpleAttention takes over. Where these began as a BERT's, their products of queries and keys are
 large, and without a softmax drown everything else: queries are made smaller. Then the states that
 the blocks of PRESET give for the training texts of SST-2 are learned, without their labels. Printed
@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_permix.data import load_texts
-from keras_permix.zoo import SimpleTRON
+from keras_permix.zoo import SimpleTRON, preset_info
 
 QUERIES = 0.01  # of the size that they had
 TOKENS = 1024  # of a batch
@@ -33,7 +33,7 @@ class Lessons(keras.utils.PyDataset):
         self.rng = np.random.default_rng(seed)
         lengths = -(-inputs["mask"].sum(1) // LENGTHS) * LENGTHS
         parts = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
-        sizes = [TOKENS // lengths[part[0]] for part in parts]
+        sizes = [max(TOKENS // lengths[part[0]], 1) for part in parts]
         self.batches = [
             (part[start : start + size], lengths[part[0]])
             for part, size in zip(parts, sizes, strict=True)
@@ -45,9 +45,9 @@ class Lessons(keras.utils.PyDataset):
         return len(self.batches)
 
     def __getitem__(self, index):
-        rows, length = self.batches[index]
-        inputs = {name: array[rows, :length] for name, array in self.inputs.items()}
-        states = self.states.predict_on_batch(inputs)
+        samples, length = self.batches[index]
+        inputs = {name: array[samples, :length] for name, array in self.inputs.items()}
+        states = keras.tree.flatten(self.states.predict_on_batch(inputs))
         return inputs, states, [inputs["mask"]] * len(states)
 
     def on_epoch_end(self):
@@ -73,11 +73,23 @@ def begun(teacher):
     return student
 
 
+def errors_of(learner, lessons, batches=32):
+    """Of the states of each block at the real tokens of the first batches, by their variance."""
+    pairs = []
+    for index in range(min(batches, len(lessons))):
+        inputs, states, (real, *_) = lessons[index]
+        learned = keras.tree.flatten(learner.predict_on_batch(inputs))
+        pairs.append([(its[real], mine[real]) for its, mine in zip(states, learned, strict=True)])
+    for block in zip(*pairs, strict=True):
+        its, mine = (np.concatenate(part) for part in zip(*block, strict=True))
+        yield float(((its - mine) ** 2).mean() / its.var(0).mean())
+
+
 def taught(teacher, texts, epochs=1):
-    """A model with SimpleAttention, and a row of errors, one per block."""
+    """A model with SimpleAttention, and its errors, one per block."""
     lessons = Lessons(teacher.encode(texts), states_of(teacher))
-    _, first, counts = lessons[0]
-    variances = [state[count].var(0).mean() for state, count in zip(first, counts, strict=True)]
+    _, first, (real, *_) = lessons[0]
+    variances = [state[real].var(0).mean() for state in first]
     steps = epochs * len(lessons)
     rate = keras.optimizers.schedules.CosineDecay(
         0.0, steps, alpha=0.01, warmup_target=LEARNING_RATE, warmup_steps=min(50, steps // 4)
@@ -89,16 +101,15 @@ def taught(teacher, texts, epochs=1):
         [keras.losses.MeanSquaredError(reduction="mean_with_sample_weight") for _ in variances],
         loss_weights=[float(1 / variance) for variance in variances],
     )
-    history = learner.fit(lessons, epochs=epochs, verbose=2).history
-    errors = [values[-1] for key, values in history.items() if key != "loss"]
+    learner.fit(lessons, epochs=epochs, verbose=2)
     model = teacher.with_attention("simple", variant="simple_l")
     model.set_weights(student.get_weights())
-    return model, np.divide(errors, variances)
+    return model, list(errors_of(learner, lessons))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("preset", nargs="?", default="sst2_softmax")
+    parser.add_argument("preset", nargs="?", default="simpletron/sst2_softmax")
     parser.add_argument("--out", type=Path, default=Path("runs/simpletron/sst2_taught"))
     parser.add_argument("--epochs", type=int, default=1)
     arguments = parser.parse_args()
@@ -106,7 +117,7 @@ def main():
     teacher = SimpleTRON.from_preset(arguments.preset)
     texts = load_texts("sst2", teacher.get_config()["max_length"]).train[0].texts
     model, errors = taught(teacher, texts, arguments.epochs)
-    model.save_to_preset(arguments.out, license="Apache-2.0")
+    model.save_to_preset(arguments.out, license=preset_info(arguments.preset).metadata["license"])
     print(f"{arguments.out}: errors {' '.join(f'{error:.3f}' for error in errors)}")
 
 

@@ -65,8 +65,9 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 
     Exact are the permutations of `CSP` and `SliceSort`, counted over channels, and the attention of
     `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras, averaged over heads, without
-    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. That of
-    `SliceGraphormer` is by its bias, and what it sorts is where the sort brings it. All else is
+    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. Of
+    `SliceGraphormer` it is the sort of a head times its weights by the bias, or, where the sorted
+    values are added as in the release, half of each. All else is
     measured from outside: `CausalCSP`, `SinkhornCSP`, attention that is linear or sees but a part,
     Fourier transforms, moving averages, and, with their skip connections, blocks of MLP-Mixers and
     butterflies of layers without exact maps.

@@ -1,5 +1,6 @@
 """Another token mixer in a model that is there already."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 
@@ -159,19 +160,24 @@ def _is_graph(model):
 def _try(copy, model):
     """Call the copy without values, which says what a mixer does not take.
 
-    A subclassed model is called as it was built. If it cannot be, nothing is known of its copy.
+    A subclassed one is called as it was built. Where its model fails so as well, nothing is known.
     """
     if _is_graph(copy):
         sequential = isinstance(copy, keras.Sequential)
         copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)
         return
-    try:
-        shapes = model.get_build_config()["input_shape"]
-        tokens = keras.tree.map_shape_structure(keras.KerasTensor, shapes)
-        model.compute_output_spec(tokens)
-    except Exception:  # of classes that are not ours
+    shapes = (model.get_build_config() or {}).get("input_shape")
+    if shapes is None:
         return
-    copy.compute_output_spec(tokens)
+    tokens, works = keras.tree.map_shape_structure(keras.KerasTensor, shapes), False
+    try:
+        copy.compute_output_spec(tokens)
+    except Exception as error:  # of classes that are not ours
+        with contextlib.suppress(Exception):
+            model.compute_output_spec(tokens)
+            works = True
+        if works:
+            raise (error.__context__ or error) from None  # without what Keras says around it
 
 
 def _copy(model, make):

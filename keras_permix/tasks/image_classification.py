@@ -12,12 +12,11 @@ from keras_permix._typing import StrPath
 from keras_permix.checks import check_choice
 from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
-from keras_permix.recipe_images import SOURCES as OF_ONES_OWN
-from keras_permix.recipe_images import images_to_score, is_images
+from keras_permix.recipe_images import IMAGE_SOURCES, images_to_score, is_images
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import check_options, check_set
 
-SOURCES = (*OF_ONES_OWN, "tfds")
+SOURCES = (*IMAGE_SOURCES, "tfds")
 PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}
 # source -> what reads it, and what else that takes
 LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
@@ -44,7 +43,7 @@ class ImageClassification(Classification):
     """
 
     name = "image_classification"
-    of_ones_own = OF_ONES_OWN
+    of_ones_own = IMAGE_SOURCES
 
     @property
     def channels(self) -> int:

@@ -11,7 +11,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_names
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
-from keras_permix.recipe_images import SOURCES as IMAGE_SOURCES
+from keras_permix.recipe_images import IMAGE_SOURCES
 
 
 class Task:
@@ -48,11 +48,14 @@ class Task:
     def check_data(cls, spec: dict[str, Any]) -> None:
         """Check how a data set is to be loaded, before there is a model and a file is read.
 
+        A task of its own calls this one as well.
+
         Args:
             spec: As for `load`.
 
         Raises:
-            ValueError: for a set, or an option of it, that `load` does not know.
+            ValueError: for a set, or an option of it, that `load` does not know, or images of one's
+                own, if the task does not take these.
         """
         if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.of_ones_own:
             raise ValueError(

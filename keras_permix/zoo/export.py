@@ -62,8 +62,6 @@ class Exported:
             if verbose is not False:
                 print(f"Saved artifact at '{filepath}'.")
             return
-        if format == "onnx":
-            running.complete_onnx()
         with exporting() if format in OF_ONE_SIZE and not ours else nullcontext():
             super().export(  # type: ignore[misc]  # of the model
                 str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs

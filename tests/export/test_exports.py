@@ -25,6 +25,8 @@ FOUND = os.environ.get("KERAS_PERMIX_EXPORTS")
 TABLE = ROOT / "benchmarks/epyc/exports.csv"
 USUAL = {
     ("jax", "SavedModel", "CSPViT"),
+    ("tensorflow", "ONNX, Keras", "CSPMEGA"),
+    ("tensorflow", "ONNX, Keras", "CSPViT"),
     ("tensorflow", "SavedModel", "CSPViT"),
     ("torch", "ONNX, TorchScript", "ButterflyMixer"),
     ("torch", "ONNX, TorchScript", "CSPViT"),

@@ -32,10 +32,11 @@ def graphs(count, nodes):
     }
 
 
-def like_inputs(make, shape):
+def like_inputs(make, shape, refused=False):
     """A case of `EMPTY` for a layer whose results have the shape of its inputs."""
     empty = (shape[0], 0, *shape[2:])
-    return make, (np.zeros(shape, "float32"),), shape, (np.zeros(empty, "float32"),), empty
+    no_tokens = (np.zeros(empty, "float32"),)
+    return make, (np.zeros(shape, "float32"),), shape, no_tokens, None if refused else empty
 
 
 def to_tokens(make, inputs, first=0):
@@ -49,14 +50,23 @@ IMAGES = np.zeros((2, 6, 12, 3), "float32")
 IDS = np.zeros((2, 5), "int32")
 TOKENS = np.zeros((2, 5, 8), "float32")
 BIAS = np.zeros((2, 2, 5, 5), "float32")
+# What takes no fewer tokens than fill a block.
+WHOLE_BLOCKS = (
+    "butterfly_attention", "butterfly attention", "butterfly attention with dropout",
+    "butterfly csp",
+)  # fmt: skip
 # name -> (layer, inputs, shape of its results, inputs without tokens, shape of their results)
 EMPTY = {
-    **{name: like_inputs(make, SHAPE) for name, make in LAYERS.items()},
+    **{name: like_inputs(make, SHAPE, name in WHOLE_BLOCKS) for name, make in LAYERS.items()},
     # A vector has no tokens.
-    **{name: like_inputs(*case) for name, case in UNMASKED.items() if len(case[1]) > 2},
-    "mlp_mixer_block": like_inputs(MLPMixerBlock, SHAPE),
+    **{
+        name: like_inputs(*case, name in WHOLE_BLOCKS)
+        for name, case in UNMASKED.items()
+        if len(case[1]) > 2
+    },
+    "mlp_mixer_block": like_inputs(MLPMixerBlock, SHAPE, True),
     "mlp_mixer_block of butterflies": like_inputs(
-        partial(MLPMixerBlock, "butterfly", 2), (4, 16, 9)
+        partial(MLPMixerBlock, "butterfly", 2), (4, 16, 9), True
     ),
     "images": (
         partial(ImagePreprocessor, 4, mean=[0.5] * 3, std=[0.5] * 3),

@@ -94,6 +94,25 @@ def test_what_is_exported_is_served_by_what_files_have(op, arguments):
     assert ops.explain(op, x, *arguments).chosen != "reference"
 
 
+def test_exports_end_each_for_itself():
+    """As those of two threads do, neither of which began within the other."""
+    first, second = ops.exporting(), ops.exporting()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert dispatch.EXPORTING
+    second.__exit__(None, None, None)
+    assert not dispatch.EXPORTING
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="it says itself when it exports")
+def test_nothing_is_forced_upon_an_export(monkeypatch):
+    monkeypatch.setattr(dispatch, "FORCED", "native")
+    with ops.exporting():
+        assert ops.explain("csp", X, STEPS, 2).chosen == "reference"
+    assert ops.explain("csp", X, STEPS, 2).chosen == "native"
+
+
 def test_an_argument_is_stronger_than_force(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
     ops.group_sort(X, 2, implementation="reference")

@@ -4,6 +4,7 @@ import importlib.util
 
 import keras
 import numpy as np
+import pytest
 
 from keras_permix.zoo import SimpleTRON
 from tests.harness import ROOT
@@ -16,9 +17,9 @@ spec.loader.exec_module(teach_simple)
 TEXTS = ["A gripping film.", "Two hours that feel like four.", "It is honest, and funny."] * 40
 
 
-def make_teacher():
+def make_teacher(depth=2):
     keras.utils.set_random_seed(0)
-    sizes = dict(width=16, depth=2, num_heads=2, mlp_dim=32, attention="softmax")
+    sizes = dict(width=16, depth=depth, num_heads=2, mlp_dim=32, attention="softmax")
     model = SimpleTRON(257, 64, pooler=None, token_types=None, scale="valid", **sizes)
     for weight in model.weights:
         if weight.path.endswith("/qkv/kernel"):
@@ -30,30 +31,34 @@ def errors_of(student, teacher):
     """Of the states of each block, at real tokens, as shares of their variance."""
     inputs = teacher.encode(TEXTS[:3])
     pairs = zip(
-        *(teach_simple.states_of(model).predict_on_batch(inputs) for model in (student, teacher)),
+        *(
+            keras.tree.flatten(teach_simple.states_of(model).predict_on_batch(inputs))
+            for model in (student, teacher)
+        ),
         strict=True,
     )
     real = inputs["mask"]
     return [((mine - its)[real] ** 2).mean() / its[real].var(0).mean() for mine, its in pairs]
 
 
-def test_states_come_near_the_teachers():
-    teacher = make_teacher()
+@pytest.mark.parametrize("depth", [1, 2])
+def test_states_come_near_the_teachers(depth):
+    teacher = make_teacher(depth)
     before = errors_of(teach_simple.begun(teacher), teacher)
     student, said = teach_simple.taught(teacher, TEXTS, epochs=20)
     after = errors_of(student, teacher)
     assert student.get_config()["attention"] == "simple"
     assert student.get_config()["dropout"] == teacher.get_config()["dropout"]
     assert all(new < old / 2 for new, old in zip(after, before, strict=True))
-    assert all(0 < error < old for error, old in zip(said, before, strict=True))
+    assert all(0 < error < old / 2 for error, old in zip(said, before, strict=True))
 
 
 def test_lessons_hold_every_text_once_and_its_states():
     teacher = make_teacher()
     inputs = teacher.encode([f"text {number} " * (1 + number % 6) for number in range(300)])
     lessons = teach_simple.Lessons(inputs, teach_simple.states_of(teacher))
-    rows = np.concatenate([rows for rows, _ in lessons.batches])
-    assert sorted(rows) == list(range(300))
+    samples = np.concatenate([samples for samples, _ in lessons.batches])
+    assert sorted(samples) == list(range(300))
     order = [int(batch[0][0]) for batch in lessons.batches]
     lessons.on_epoch_end()
     assert sorted(order) == sorted(int(batch[0][0]) for batch in lessons.batches)

@@ -91,10 +91,10 @@ class SoftmaxAttention(SelfAttention):
     ) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)
-        visible = _visible(tokens, mask, attention_mask, use_causal_mask)
-        if self.fused and not (self.dropout and training):
-            causal = bool(use_causal_mask) and mask is None and attention_mask is None
-            visible = None if causal else visible
+        fused = self.fused and not (self.dropout and training)
+        causal = fused and bool(use_causal_mask) and mask is None and attention_mask is None
+        visible = None if causal else _visible(tokens, mask, attention_mask, use_causal_mask)
+        if fused:
             attended = ops.dot_product_attention(query, key, value, mask=visible, is_causal=causal)
         else:
             weights = self.map_dropout(_weights(query, key, visible))
@@ -128,7 +128,7 @@ def _visible(inputs, mask, attention_mask, causal):
         masks.append(attention_mask[:, None] if one_for_all_heads else attention_mask)
     before = None
     if causal:
-        place = ops.arange(0, ops.shape(inputs)[1])
+        place = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx takes no end alone
         before = (place <= place[:, None])[None, None]
         masks.append(before)
     return visible_keys(reduce(ops.logical_and, masks), before) if masks else None

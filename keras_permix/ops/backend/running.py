@@ -33,7 +33,7 @@ def exports():
 def complete_onnx():
     """Teach the converter from TensorFlow to ONNX what our models are made of and it lacks."""
     if name() == "tensorflow":
-        module("exports").complete_onnx()
+        module("onnx_converter").complete_onnx()
 
 
 def cpu():

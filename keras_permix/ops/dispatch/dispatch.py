@@ -8,6 +8,7 @@ choice is made while tracing and costs nothing in a compiled function.
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 
 import keras
@@ -23,7 +24,8 @@ VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
 NATIVE = running.module("rows")
 REFERENCE = "reference"
-EXPORTING = False
+EXPORTING = 0  # how many exports there are, in all threads
+LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -32,6 +34,8 @@ def exporting() -> Iterator[None]:
 
     Models of the zoo export so by themselves. It is for models of your own around these layers, on
     JAX and TensorFlow, whose formats of their own take everything. PyTorch says when it exports.
+    `KERAS_PERMIX_IMPLEMENTATION` has no say meanwhile. `tf2onnx`, if it is installed, learns what
+    it lacks for ours.
 
     Example:
 
@@ -43,11 +47,14 @@ def exporting() -> Iterator[None]:
     ...     model.export("model.tflite", format="litert")  # doctest: +SKIP
     """
     global EXPORTING
-    before, EXPORTING = EXPORTING, True
+    running.complete_onnx()
+    with LOCK:
+        EXPORTING += 1
     try:
         yield
     finally:
-        EXPORTING = before
+        with LOCK:
+            EXPORTING -= 1
 
 
 def dispatch(
@@ -99,7 +106,7 @@ def _describe(op, arrays, mask, plan, options):
         dtype=keras.backend.standardize_dtype(x.dtype),
         shape=NATIVE.shape(x),
         masked=mask is not None,
-        exporting=EXPORTING or NATIVE.exporting(),
+        exporting=bool(EXPORTING) or NATIVE.exporting(),
         plan=plan,
         options=options,
         symbolic=symbolic,
@@ -119,7 +126,7 @@ def _choose(call, rows, implementation):
 
 def _forced(rows):
     """What the environment asks for, if this op has it."""
-    if FORCED is None:
+    if FORCED is None or EXPORTING:
         return None
     check_choice(VARIABLE, FORCED, sorted({REFERENCE, *(row.name for row in NATIVE.ROWS)}))
     return FORCED if FORCED in (*rows, REFERENCE) else None

@@ -11,7 +11,7 @@ from types import ModuleType
 from keras_permix._typing import StrPath
 from keras_permix.checksums import sha256_of, sha256_of_file
 from keras_permix.safe_files import write_bytes
-from keras_permix.zoo.presets.fetch import fetch
+from keras_permix.zoo.presets.fetch import TIMEOUT, fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 
 # Of each hub its package, and what follows `://`.
@@ -34,9 +34,9 @@ def open_handle(handle: str) -> PresetFiles:
     * `https://…/metadata.json#sha256=…`: the other files have their own URLs in it, or lie beside.
     * `https://….zip#sha256=…`: the preset's folder, or its files, as one archive.
     * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: with the `[hub]` extra, whose
-      packages have limits of time of their own. Only the files that the metadata lists are fetched,
-      of one version, and checked as those of any folder are. Hugging Face says beforehand how large
-      they are: what is larger than listed is not fetched. Kaggle does not.
+      packages download by limits of time of their own. Only the files that the metadata lists are
+      fetched, of one version, and checked as those of any folder are. Hugging Face says beforehand
+      how large they are: what is larger than listed is not fetched. Kaggle is not asked.
 
     Raises:
         ValueError: for another form, a file that is not what its checksum says, or one that is
@@ -171,9 +171,10 @@ def _snapshot(handle, repository, limits, **version):
     wanted = dict(repo_id=repository, allow_patterns=[*limits], **version)
     with reaching(handle, FETCHED):
         try:
-            found = hub.model_info(repository, files_metadata=True, **version).siblings
+            asked = dict(files_metadata=True, timeout=TIMEOUT, **version)
+            found = hub.model_info(repository, **asked).siblings
         except Exception:
-            # Without a connection what the package keeps will do, as it does for its own users.
+            # Without a connection what lies in the package's cache will do.
             with contextlib.suppress(Exception):
                 return Path(hub.snapshot_download(**wanted, local_files_only=True))
             raise
@@ -193,10 +194,10 @@ def _open_kaggle(handle, model):
     with reaching(handle, FETCHED):
         folder = Path(hub.model_download(model, METADATA_FILE)).parent
     files = open_preset(folder)
-    if model.count("/") == HUBS["kaggle"][1].count("/"):
+    if model.count("/") == HUBS["kaggle"][1].count("/") and folder.name.isdigit():
         model = f"{model}/{folder.name}"  # which is named for its version
     with reaching(handle, FETCHED):
         for name, entry in files.metadata["files"].items():
-            if not entry["url"]:
+            if not entry.get("url"):
                 hub.model_download(model, name)
     return files

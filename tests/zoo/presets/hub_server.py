@@ -22,6 +22,7 @@ class Hub:
     def __init__(self, files=None):
         self.files = files
         self.refusal = None  # a status in place of each answer
+        self.silent = False
         self.said = {}  # sizes that differ from those of the files, by name
         self.asked = []  # method and path of each request
         self.fetched = []  # names of the files that were sent
@@ -38,6 +39,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         address, hub = unquote(urlsplit(self.path).path), self.server.hub
         hub.asked.append(f"{self.command} {address}")
+        if hub.silent:
+            return self.server.closing.wait(30)
         if hub.refusal:
             return self.send(dict(error="refused", message="refused"), hub.refusal)
         for pattern, function in ADDRESSES.items():
@@ -162,9 +165,12 @@ ADDRESSES = {
 def serving(hub):
     """Give the address of a server for `hub`."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        server.hub = hub
+        server.hub, server.closing = hub, threading.Event()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.closing.set()
+            server.shutdown()
+            thread.join()

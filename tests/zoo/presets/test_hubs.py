@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
+from keras_permix.zoo.presets import handles
 from tests.zoo.models import logits, tiny
 from tests.zoo.presets.hub_server import Hub, serving
 
@@ -118,9 +119,17 @@ def test_what_was_fetched_serves_without_a_connection(hub):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(HF)), logits(tiny()))
 
 
+def test_a_hub_that_does_not_answer(hub, monkeypatch):
+    hub.silent = True
+    monkeypatch.setattr(handles, "TIMEOUT", 0.2)
+    with pytest.raises(ConnectionError, match="(?s)could not be fetched.*[Tt]imed? ?out"):
+        zoo.CSPViT.from_preset(needing(HF))
+
+
 def test_files_that_lie_elsewhere(hub):
     """A file with a URL of its own is not asked of Kaggle, which does not have it."""
     metadata = json.loads(hub.files["metadata.json"])
+    del metadata["files"]["config.json"]["url"]  # which may be left out
     metadata["files"]["model.weights.h5"]["url"] = "http://127.0.0.1:9/model.weights.h5"
     hub.files["metadata.json"] = json.dumps(metadata).encode()
     with pytest.raises(ConnectionError, match="`model.weights.h5` could not be fetched.*:9/model"):

@@ -19,7 +19,8 @@ def write_onnx(model, inputs, path, dynamo=True, **options):
         dynamo: Whether by PyTorch's exporter of today, or by the older one.
         **options: Others of `torch.onnx.export`.
     """
-    if missing := [name for name in ("onnx", "onnxscript") if not find_spec(name)]:
+    needed = ("onnx", "onnxscript") if dynamo else ("onnx",)
+    if missing := [name for name in needed if not find_spec(name)]:
         raise ImportError(
             'To write ONNX, `pip install "keras_permix[export]"`, or what is missing of it. '
             f"Received: no {', no '.join(missing)}"
@@ -31,7 +32,8 @@ def write_onnx(model, inputs, path, dynamo=True, **options):
         torch.onnx.export(made, f=str(path), **{"external_data": False, **options})
     else:
         axes = {name: {0: "batch"} for name in names}
-        torch.onnx.export(_Traced(made), given, str(path), **{"dynamic_axes": axes, **options})
+        options = {"dynamic_axes": axes, "output_names": ["output"], **options}
+        torch.onnx.export(_Traced(made), given, str(path), **options)
 
 
 def program(model, inputs):
