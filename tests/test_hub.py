@@ -72,7 +72,8 @@ def test_handles_are_read(models, folder, handle, package, monkeypatch):
 
     hub = types.SimpleNamespace(
         hf_hub_download=lambda repo_id, filename: download(repo_id, filename),
-        snapshot_download=download,
+        model_info=lambda repo_id, **kwargs: types.SimpleNamespace(siblings=[]),
+        snapshot_download=lambda repo_id, **kwargs: download(repo_id),
         model_download=download,
     )
     monkeypatch.setattr(preset_utils, package, hub)
