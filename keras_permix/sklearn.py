@@ -10,6 +10,8 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.zoo import MODELS, preset_info
 from keras_permix.zoo.model import ZooModel
 
+__all__ = ["classifier"]
+
 
 def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **changes: Any) -> Model:
     """Build a classifier of images from a preset, for `keras.wrappers.SKLearnClassifier`.

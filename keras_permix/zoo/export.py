@@ -67,9 +67,9 @@ class Exported:
                 str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs
             )
 
-    def _example(self, batch):
+    def _example(self, batch, seed=0):
         """Inputs of the size that a file takes which takes one."""
-        return self.make_inputs(0, batch)
+        return self.make_inputs(seed, batch)
 
 
 def _spec(tensor, array):

@@ -189,9 +189,9 @@ class Graphormer(ZooModel):
     def make_inputs(self, seed: int, batch: int) -> dict[str, np.ndarray]:
         return self._padded_inputs(seed, batch, NODES)
 
-    def _example(self, batch):
+    def _example(self, batch, seed=0):
         domain = self.get_config()["domain"]
-        return self._padded_inputs(0, batch, max(NODES, domain["max_atoms"] if domain else 0))
+        return self._padded_inputs(seed, batch, max(NODES, domain["max_atoms"] if domain else 0))
 
     def _padded_inputs(self, seed, batch, nodes):
         config, rng = self.get_config(), np.random.default_rng(seed)

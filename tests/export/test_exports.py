@@ -74,7 +74,7 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
         times = {"own_ms": milliseconds(model.predict_on_batch, model)} if is_preset else {}
         run = export(model, tmp_path)
         for batch in (3, 1):
-            inputs = model.make_inputs(7, batch)
+            inputs = model._example(batch, seed=7)
             expected = to_numpy(model(inputs, training=False))
             assert_close(run(inputs), expected, kind="export")
         if is_preset:
@@ -93,7 +93,7 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
 
 def milliseconds(function, model):
     """The time that a function takes for 16 samples."""
-    inputs = model.make_inputs(7, 16)
+    inputs = model._example(16, seed=7)
     (time,) = medians([lambda: function(inputs)], repeats=10)
     return f"{time:.1f}"
 

@@ -1,6 +1,6 @@
 """Ways out of Keras: each writes a model to a file and gives a function that runs the file.
 
-A batch may have any size; sides of images, tokens and nodes are those of `make_inputs`.
+A batch may have any size; sides of images, tokens and nodes are those of `_example`.
 """
 
 from importlib.util import find_spec
@@ -66,7 +66,7 @@ def torch_export(model, folder):
 
     from keras_permix.ops.backend.torch.exports import program, tensors
 
-    torch.export.save(program(model, model.make_inputs(0, 2)), folder / "model.pt2")
+    torch.export.save(program(model, model._example(2)), folder / "model.pt2")
     run = torch.export.load(folder / "model.pt2").module()
     return lambda inputs: run(*tensors(model, inputs)).detach().numpy()
 
@@ -86,7 +86,7 @@ def openvino_onnx(model, folder):
 
 def signature(model):
     """Shapes of the inputs, of which but the batch is known."""
-    example = model.make_inputs(0, 1)
+    example = model._example(1)
 
     def spec(tensor, array):
         return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
