@@ -86,9 +86,7 @@ def call(case, implementation, dtype="float32"):
     if implementation == "chosen":
         x = keras.ops.convert_to_tensor(X, dtype)
         implementation = ops.explain(name, x, *arguments, mask=MASK, **named).chosen
-        if implementation == "reference":
-            assert keras.config.backend() == "tensorflow" and dtype in ("float64", "int64")
-            pytest.skip(f"TensorFlow has no integers to sort {dtype} by but the reference's")
+        assert implementation != "reference"
 
     def function(x):
         op = getattr(ops, name)
@@ -119,6 +117,12 @@ def test_masked(case, implementation):
     check(*call(case, implementation), whole=implementation != "reference")
 
 
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX has no float64 without a flag")
+@pytest.mark.parametrize("case", COMPILED)
+def test_masked_in_float64(case, implementation):
+    check(*call(case, implementation, "float64"), "float64", whole=implementation != "reference")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("case", COMPILED)
 def test_masked_in_low_precision(case, dtype, implementation):
@@ -146,6 +150,35 @@ def test_a_short_last_group_of_integers(dtype):
         ops.csp(x[None, :, None], [0], 3, ragged=True),
     ):
         np.testing.assert_array_equal(to_numpy(outputs)[0, :, 0], wanted)
+
+
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX has no 64 bits without a flag")
+@pytest.mark.parametrize(
+    "case", ["slice_sort both", "group_sort 7 reference", "csp 2 reference huge"]
+)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_every_bit_of_64_decides(dtype, case):
+    """Halves that are equal, one or the other, and lower ones on both sides of a sign."""
+    rng = np.random.default_rng(2)
+    upper = rng.integers(-2, 2, X.shape)
+    x = (upper << 32) + rng.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1], X.shape)
+    if dtype == "float64":  # bits of numbers near 2 and -2
+        x = (x + (1 << 62) * np.sign(x + 0.5).astype("int64")).view("float64")
+    name, arguments, named = CASES[case]
+    described = {key: value for key, value in named.items() if key != "ragged"}
+    sources = getattr(oracle, name)(x, *arguments, mask=MASK, **described)
+
+    def function(x):
+        return getattr(ops, name)(x, *arguments, mask=MASK, **named)
+
+    x_tensor = keras.ops.convert_to_tensor(x)
+    if dtype == "int64":
+        value = function(x_tensor)
+    else:
+        cotangent = keras.ops.convert_to_tensor(COTANGENT, dtype)
+        value, gradient = value_and_gradient(function, x_tensor, cotangent)
+        np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(COTANGENT, sources))
+    np.testing.assert_array_equal(to_numpy(value), oracle.values(x, sources))
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_permix.ops.backend.plan import power_of_two, small_integer
-from keras_permix.ops.backend.tensorflow.keys import from_key, is_minus_zero, to_key, xor
+from keras_permix.ops.backend.tensorflow.keys import from_key, is_minus_zero, to_key, to_ranks, xor
 from keras_permix.ops.reference import network
 
 
@@ -99,6 +99,8 @@ def _align(x, unsorted, length, plan, by_blocks):
 
 def _sort_with_tokens(x, length, plan, by_blocks):
     """Sort stably; also return which token each value was."""
+    if x.dtype.size == 8:
+        return _sort_halves(x, length, plan, by_blocks)
     tokens, size = _sizes(x, plan)
     key, own = to_key(x), tf.range(tokens)[:, None]
     narrow = key.dtype.size <= 2 and (plan.group_size or 1 << 31) <= 1 << 15
@@ -114,6 +116,17 @@ def _sort_with_tokens(x, length, plan, by_blocks):
     minus = low % 2
     key = tf.bitwise.right_shift(packed, tf.constant(bits, wide)) - minus
     return from_key(tf.cast(key, to_key(x).dtype), x.dtype), token
+
+
+def _sort_halves(x, length, plan, by_blocks):
+    """The same for 64 bits, which leave no room for places: by the lower 32, then by the upper."""
+    ranks = to_ranks(x)
+    lower = tf.cast(tf.bitwise.bitwise_and(ranks, (1 << 32) - 1) + tf.int32.min, "int32")
+    upper = tf.cast(tf.bitwise.right_shift(ranks, tf.constant(32, ranks.dtype)), "int32")
+    _, token = _sort_with_tokens(lower, length, plan._replace(descending=None), by_blocks)
+    _, place = _sort_with_tokens(_take(upper, token), length, plan, by_blocks)
+    token = _take(token, place)
+    return _take(x, token), token
 
 
 def _sort(key, length, plan, by_blocks):

@@ -8,7 +8,10 @@ from keras_permix.ops.backend.tensorflow.sinkhorn import sinkhorn
 from keras_permix.ops.dispatch.rows import Hardware, Row
 from keras_permix.ops.reference import ema
 
-SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
+SORTABLE = (
+    *("float16", "bfloat16", "float32", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16"),
+)
 ANY_TOKENS = dict(masks=True, dynamic=True, ragged=True, exported=False)
 
 
