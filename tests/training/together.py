@@ -1,8 +1,8 @@
 """One process of a small run that several devices or processes share.
 
-    python -m tests.training.together OUT KIND [EPOCH]
+    python -m tests.training.together OUT KIND [LOST EPOCH]
 
-writes rows and weights to OUT/PROCESS.npz; the last process kills itself in epoch EPOCH.
+writes rows and weights to OUT/PROCESS.npz; process LOST kills itself in epoch EPOCH.
 """
 
 import os
@@ -34,7 +34,7 @@ def run(out, **arguments):
     return [np.array(rows), np.array(list(done.scores.values())), *done.model.get_weights()]
 
 
-def main(out, kind, epoch=None):
+def main(out, kind, lost=None, epoch=None):
     if cpus := int(os.environ.get("LOGICAL_CPUS", 0)):
         import tensorflow as tf
 
@@ -43,8 +43,7 @@ def main(out, kind, epoch=None):
         tf.config.set_logical_device_configuration(cpu, parts)
     with distributed(kind) as here:
         print(f"process {here.index} of {here.count}, {here.devices} devices", flush=True)
-        killed = epoch is not None and here.index == here.count - 1
-        callbacks = [runs.Killer(int(epoch))] if killed else []
+        callbacks = [runs.Killer(int(epoch))] if str(here.index) == lost else []
         found = run(out, callbacks=callbacks, distribute=here)
         np.savez(os.path.join(out, f"{here.index}.npz"), *found)
 
