@@ -14,6 +14,7 @@ import pytest
 from keras_permix import data, zoo
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.distribute.layouts import check_divides, divided_axis
+from keras_permix.training.distribute.processes import Processes
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
@@ -97,6 +98,36 @@ def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
         with np.load(out / f"{index}.npz") as found:
             check(found.values(), alone)
     assert (out / "README.md").is_file() and (out / "preset" / "metadata.json").is_file()
+
+
+class Twins(Processes):
+    """This process, and another that does the same."""
+
+    def __init__(self):
+        super().__init__(0, 2)
+
+    def add_up(self, vector):
+        return vector + vector
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
+def test_gradients_and_metrics_are_means():
+    """Steps of SGD, which Adam's would not tell from others; of them one of a sparse gradient."""
+    tokens = np.random.default_rng(0).integers(0, 9, (32, 5))
+    found = []
+    for here in (Distribution(), Twins()):
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((5,), dtype="int32")
+        x = keras.layers.Embedding(9, 4)(inputs)
+        outputs = keras.layers.Dense(2)(keras.layers.GlobalAveragePooling1D()(x))
+        model = keras.Model(inputs, outputs)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss, metrics=["accuracy"])
+        here.prepare(model)
+        history = model.fit(tokens, tokens[:, 0] % 2, batch_size=8, epochs=2, verbose=0).history
+        found.append([*model.get_weights(), *map(np.array, history.values())])
+    for alone, twins in zip(*found, strict=True):
+        np.testing.assert_allclose(twins, alone, **TOLERANCES["model"]["float32"])
 
 
 @pytest.mark.parametrize("lost", [0, 1])
