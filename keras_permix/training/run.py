@@ -16,7 +16,7 @@ from keras_permix.recipe import (
 from keras_permix.training.start import with_class
 
 OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
-SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16")
+SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16", "steps_per_epoch=None")
 
 
 @dataclasses.dataclass(frozen=True)

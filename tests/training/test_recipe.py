@@ -1,7 +1,10 @@
 """Recipes are found, merged, changed and refused."""
 
+import keras
+import numpy as np
 import pytest
 
+from keras_permix.lra.recipes import lra_recipe
 from keras_permix.recipe import merge
 from keras_permix.tasks.image_classification import ImageClassification
 from keras_permix.training import list_recipes, load_recipe, make_model, train
@@ -140,6 +143,40 @@ def test_every_recipe_and_option_names_a_model_that_builds():
             recipe = load_recipe(name, option, ["model.width=144", "model.depth=1"])
             outputs = recipe["model"].get("num_classes", 1)  # a graph's is one number
             assert make_model(recipe).output_shape == (None, outputs)
+
+
+STAGES = (None, *(f"stage_{number}" for number in range(2, 8)))
+
+
+@pytest.mark.filterwarnings("ignore:Arguments must be those that the weights")  # larger blocks
+def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
+    before, name = None, "lratransformer/pathx"
+    for option, size in zip(STAGES, (32, 64, *[128] * 5), strict=True):
+        start = [] if before is None else [f"init={tmp_path / str(before.stage)}"]
+        recipe = load_recipe(name, option, ["model.depth=1", *start])
+        model = make_model(recipe)
+        config = model.get_config()
+        assert (config["image_size"], config["mixer"]["block_size"]) == (size, size)
+        if before is not None:
+            times = size // before.get_config()["image_size"]
+            for weight, old in zip(model.weights, before.weights, strict=True):
+                weight, old = map(keras.ops.convert_to_numpy, (weight, old))
+                if weight.shape != old.shape:  # positions: each becomes a square of them
+                    old = old.reshape(size // times, size // times, -1)
+                    old = old.repeat(times, axis=0).repeat(times, axis=1).reshape(weight.shape)
+                np.testing.assert_array_equal(weight, old)
+        before = model
+        before.stage = option
+        model.save_to_preset(tmp_path / str(option))
+
+
+def test_the_last_stage_of_pathx_is_that_of_the_arena():
+    last, arena = (
+        load_recipe("lratransformer/pathx", "stage_7"), lra_recipe("pathx", "butterfly", "paper")
+    )  # fmt: skip
+    keys = ("model", "optimizer", "schedule", "batch_size", "epochs", "steps_per_epoch")
+    assert {key: last[key] for key in keys} == {key: arena[key] for key in keys}
+    assert last["paper"]["top1"] == arena["paper"]["top1"]
 
 
 def load_options(name):

@@ -361,6 +361,11 @@ def test_a_smoke_run_takes_overrides():
     assert values["epochs"] == 1 and values["batch_size"] == 8
 
 
+def test_a_smoke_run_is_short_whatever_an_epoch_is():
+    known = Run("lratransformer/pathx"), Run("lratransformer/pathx", smoke=True)
+    assert [run.values["steps_per_epoch"] for run in known] == [500, None]
+
+
 def test_a_preset_that_a_kill_left_aside_survives_the_next_run(tmp_path):
     aside = tmp_path / ".preset.0123456789ab.old"
     aside.mkdir()
