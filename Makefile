@@ -5,7 +5,7 @@
 #             allows
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
 #             writes the table of docs/export.md; fails where something worked before, or
-#             failed otherwise; then KerasHub's and scikit-learn's tests
+#             failed otherwise; then KerasHub's, scikit-learn's and Ray's tests
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/, without a network once npm has installed what its
@@ -82,7 +82,7 @@ test-exports: $(EXPORTS)/.installed
 	$(EXPORTS)/bin/python -m tests torch tensorflow jax tests/export -n 0 $(ARGS); \
 	status=$$?; $(EXPORTS)/bin/python tools/tables.py && exit $$status
 	$(EXPORTS)/bin/python -m tests torch tests/test_hub.py tests/test_sklearn.py \
-		tests/surgery
+		tests/surgery tests/test_examples.py::test_ray_train
 
 test-oldest: $(OLDEST)/.installed
 	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch jax $(OLDEST_TESTS) \
@@ -152,7 +152,7 @@ $(EXPORTS)/.installed: pyproject.toml
 	@$(EXPORTS)/$(PIP) "$(TORCH)"
 	@$(EXPORTS)/$(PIP) "$(TENSORFLOW)"
 	@echo "$(EXPORTS) 3/3: installing keras_permix with JAX and what it exports to (a minute or more)"
-	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" jax2onnx keras-hub tf2onnx
+	@$(EXPORTS)/$(PIP) --editable ".[export,jax,test]" jax2onnx keras-hub tf2onnx "ray[train]"
 	@touch $@
 
 $(OLDEST)/.installed: Makefile $(TEST)/.installed

@@ -40,6 +40,7 @@ ONCE = (
     "tests/test_examples.py::test_molecules",
     "tests/test_examples.py::test_quantize",
     "tests/test_examples.py::test_quickstart",  # on JAX it is `make demo`
+    "tests/test_examples.py::test_ray_train",
     "tests/test_examples.py::test_replace_attention",
     "tests/test_examples.py::test_swap_mixer",
     "tests/test_examples.py::test_simpletron_from_bert",

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +15,24 @@ from tests.harness import ROOT
 from tests.harness.processes import environment
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+MINUTE = 2 * 60  # processor seconds of a minute on two cores
 
 
 def run(name, *arguments, **variables):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
+    before = processor_seconds()
     done = subprocess.run(
         command, env=environment(**variables), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
+    assert processor_seconds() - before < MINUTE
     return done.stdout
+
+
+def processor_seconds():
+    """Those of the processes that this one has started and seen end."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_quickstart(tmp_path):
@@ -146,6 +156,16 @@ def test_tpu_fit(tmp_path):
     assert float(re.search(r"generated/test/top1: ([\d.]+)", printed)[1]) <= 1
     assert f"preset: {tmp_path / 'preset'}" in printed
     assert (tmp_path / "preset" / "model.weights.h5").is_file()
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Ray is absent")
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is absent")
+def test_ray_train(tmp_path):
+    out = tmp_path / "run"
+    printed = run("ray_train.py", "cspvit/mnist", "--smoke", "--out", str(out))
+    assert float(re.search(r"generated/test/top1: ([\d.]+)", printed)[1]) <= 1
+    assert f"preset: {out / 'preset'}" in printed
+    assert (out / "preset" / "model.weights.h5").is_file()
 
 
 def test_molecules():
