@@ -10,7 +10,7 @@ from keras_permix.checks import check_floats, check_integer
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
-from keras_permix.layers.embedding.growth import grow_head
+from keras_permix.layers.embedding.grids import resize_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.random_order import RandomOrder
@@ -18,9 +18,9 @@ from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
-    check_growth,
     check_patches,
     check_std,
+    grid_sides,
     preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
@@ -40,7 +40,7 @@ class ButterflyViT(ImageClassifier):
     Normalization is part of the model, and images of another size are resized to `image_size`
     first. The layers fit any `image_size`, the head fits one: `from_preset` with a larger
     `image_size` lets every new patch have the weights of the old one nearest to it, divided by the
-    number of these.
+    number of these, and with a smaller one their sum.
 
     Args:
         image_size: Side of the square image in pixels that the patches are cut from.
@@ -131,17 +131,17 @@ class ButterflyViT(ImageClassifier):
         return kept_steps(config, changes)
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """The head for more patches; those in a random order are others in each number."""
+        """The head for other patches; those in a random order are others in each number."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value
-        old, new = check_growth(self, source)
+        old, new = grid_sides(self, source)
         if self.get_config()["random_order"] is not None:
             raise ValueError(
                 "A ButterflyViT with a `random_order` takes no other `image_size` with its head, "
                 "whose patches are in the order of theirs. Give `num_classes` of a new head, or "
                 f"`load_weights=False`. Received: image_size={self.get_config()['image_size']}"
             )
-        return grow_head(value, old, new)
+        return resize_head(value, old, new)
 
 
 def _embed(images, config, dtype):

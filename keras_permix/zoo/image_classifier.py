@@ -76,8 +76,8 @@ def check_std(std, channels):
     return floats
 
 
-def check_growth(model, source):
-    """The sides of two models' grids of patches, or pixels, of which the first's is not smaller.
+def grid_sides(model, source):
+    """The sides of two models' grids of patches, or pixels.
 
     Args:
         model: A model, with `patch_size` or without.
@@ -85,19 +85,9 @@ def check_growth(model, source):
 
     Returns:
         `(old, new)`: the sides of `source` and of `model`.
-
-    Raises:
-        ValueError: for a model of smaller images than `source`.
     """
     configs = [one.get_config() for one in (source, model)]
     old, new = (config["image_size"] // config.get("patch_size", 1) for config in configs)
-    if new < old:
-        raise ValueError(
-            f"`image_size` can grow, not shrink, since {type(model).__name__} has weights of its "
-            "own for every place of the image: give it larger images, which it resizes. "
-            f"Received: image_size={configs[1]['image_size']} for weights of image_size="
-            f"{configs[0]['image_size']}"
-        )
     return old, new
 
 

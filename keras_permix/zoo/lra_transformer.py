@@ -9,7 +9,7 @@ from keras import ops
 from keras_permix._typing import MixerSpecs, StrPath, Tensor
 from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
-from keras_permix.layers.embedding.growth import copy, nearest_on_grid
+from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
 from keras_permix.layers.parts.dropout import make_dropout

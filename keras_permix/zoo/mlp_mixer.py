@@ -9,15 +9,15 @@ from keras_permix._typing import StrPath, Tensor
 from keras_permix.checks import check_choice, check_floats, check_integer, check_positive_or_none
 from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
-from keras_permix.layers.embedding.growth import grow_dense, grow_head
+from keras_permix.layers.embedding.grids import resize_dense, resize_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.zoo.heads import logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
-    check_growth,
     check_patches,
     check_std,
+    grid_sides,
     preprocess,
 )
 from keras_permix.zoo.presets.config import check_arguments
@@ -40,7 +40,9 @@ class MLPMixer(ImageClassifier):
     Weights mix as many tokens as an image has patches, and fit one `image_size`. `from_preset` with
     a larger one grows them: every new patch has the weights of the old one nearest to it, and
     hidden units are repeated as well; what is summed over is divided by the number of its copies.
-    Of patches that are repeated like this a grown model makes what it made of them before.
+    Of patches that are repeated like this a grown model makes what it made of them before. With a
+    smaller one patches and hidden units are merged: they have the mean of the old ones' weights,
+    or their sum.
 
     Args:
         image_size: Side of the square image in pixels that the patches are cut from.
@@ -163,12 +165,12 @@ class MLPMixer(ImageClassifier):
         return make_model(cls, read_mixer(path), num_classes, arguments)
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Of the MLPs along the tokens, and of the head, for more patches."""
+        """Of the MLPs along the tokens, and of the head, for another number of patches."""
         mixes = "/token_" in weight.path
         if tuple(weight.shape) == tuple(value.shape) or not (mixes or weight.path == "head/kernel"):
             return value
-        old, new = check_growth(self, source)
-        return grow_dense(value, weight.shape, old, new) if mixes else grow_head(value, old, new)
+        sides = grid_sides(self, source)
+        return resize_dense(value, weight.shape, *sides) if mixes else resize_head(value, *sides)
 
 
 @zoo_model
@@ -195,7 +197,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
     Normalization is part of the model, and images of another size are resized to `image_size`
     first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one:
     `from_preset` with a larger `image_size` lets every new pixel have the weights of the old one
-    nearest to it, divided by the number of these.
+    nearest to it, divided by the number of these, and with a smaller one their sum.
 
     Args:
         image_size: Side of the square image in pixels; every patch size divides it.
@@ -266,10 +268,10 @@ class PatchOnlyMLPMixer(ImageClassifier):
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """The head for more pixels."""
+        """The head for another number of pixels."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value
-        return grow_head(value, *check_growth(self, source))
+        return resize_head(value, *grid_sides(self, source))
 
 
 def _flatten(x, dtype):

@@ -1,10 +1,15 @@
-"""What depends on the patches grows by nearest neighbors: as loops of NumPy say, and exactly."""
+"""What depends on the patches grows, and shrinks, by nearest neighbors: as loops of NumPy say."""
 
 import numpy as np
 import pytest
 
 from keras_permix.layers import PositionEmbedding
-from keras_permix.layers.embedding.growth import grow_head, nearest, nearest_on_grid
+from keras_permix.layers.embedding.grids import (
+    nearest,
+    nearest_on_grid,
+    resize,
+    resize_head,
+)
 from keras_permix.layers.embedding.positions import resize_table
 from keras_permix.zoo import LRATransformer
 from tests.harness import assert_close, to_numpy
@@ -34,6 +39,26 @@ def test_nearest_places(old, new):
     assert nearest_on_grid(old, new).tolist() == naive_grid(grid, old, new).tolist()
 
 
+def naive_merged(table, old, new, summed):
+    """For each place of a coarser grid the mean, or the sum, of those that lie nearest to it."""
+    near = naive(new, old)
+    rows = [[] for _ in range(new**2)]
+    for row in range(old):
+        for column in range(old):
+            rows[new * near[row] + near[column]].append(table[old * row + column])
+    return np.stack([np.sum(row, axis=0) / (1 if summed else len(row)) for row in rows])
+
+
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize(("old", "new"), [(8, 4), (7, 3), (5, 4), (3, 1)])
+def test_a_coarser_grid_merges(old, new, summed):
+    table = np.random.default_rng(0).normal(size=(old**2, 6)).astype("float32")
+    wanted = naive_merged(table, old, new, summed)
+    for axis in (0, 1):
+        merged = to_numpy(resize(np.moveaxis(table, 0, axis), old, new, axis, summed))
+        assert_close(np.moveaxis(merged, axis, 0), wanted)
+
+
 @pytest.mark.parametrize("extra", ["class token", "unused", "none"])
 @pytest.mark.parametrize("new", [3, 6, 8])
 def test_position_table(extra, new):
@@ -53,7 +78,7 @@ def test_position_table(extra, new):
 def test_head_answers_as_before_to_repeated_tokens():
     rng = np.random.default_rng(0)
     kernel, tokens = rng.normal(size=(9 * 4, 3)), rng.normal(size=(9, 4))
-    grown = to_numpy(grow_head(kernel.astype("float32"), 3, 7))
+    grown = to_numpy(resize_head(kernel.astype("float32"), 3, 7))
     repeated = naive_grid(tokens, 3, 7)
     assert_close(repeated.ravel() @ grown, tokens.ravel() @ kernel)
 
@@ -83,8 +108,10 @@ def test_model_answers_as_before_to_repeated_patches(class_name, arguments, tmp_
     assert np.isfinite(to_numpy(other(large))).all()
     fresh = type(model).from_preset(tmp_path / "preset", image_size=16, num_classes=5)
     assert fresh.output_shape == (None, 5)
-    with pytest.raises(ValueError, match="`image_size` can grow, not shrink.*Received.*=4 for"):
-        type(model).from_preset(tmp_path / "preset", image_size=4)
+    grown.save_to_preset(tmp_path / "grown")
+    again = type(model).from_preset(tmp_path / "grown", image_size=8)
+    for path, value in weights(model).items():
+        assert_close(weights(again)[path], value)
 
 
 def test_pixels_of_patches_alone(tmp_path):
@@ -96,6 +123,16 @@ def test_pixels_of_patches_alone(tmp_path):
     assert_close(after["head/kernel"].reshape(144, 3, 3), naive_grid(head, 6, 12) / 4)
     for path, value in before.items():
         np.testing.assert_array_equal(after[path], value)
+
+
+def test_heads_of_smaller_images_sum(tmp_path):
+    for name, size, old, new in (("PatchOnlyMLPMixer", 12, 12, 6), ("ButterflyViT", 8, 4, 2)):
+        model = tiny(name, image_size=size)
+        model.save_to_preset(tmp_path / name)
+        shrunk = type(model).from_preset(tmp_path / name, image_size=size // 2)
+        head = weights(model)["head/kernel"]
+        wanted = naive_merged(head.reshape(old**2, -1), old, new, summed=True)
+        assert_close(weights(shrunk)["head/kernel"].reshape(new**2, -1), wanted)
 
 
 def test_random_orders_are_refused(tmp_path):
