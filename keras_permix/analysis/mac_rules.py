@@ -17,6 +17,7 @@ from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
 from keras_permix.layers.mega.norms import ScaleNorm
 from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.first_token import FirstToken
 
 
@@ -190,6 +191,7 @@ FREE = (
     keras.layers.Permute,
     keras.layers.Rescaling,
     keras.layers.Reshape,
+    Embedding,
     ours.ButterflyBlock,
     ours.ButterflyLinear,
     ours.ButterflyLinearMLP,

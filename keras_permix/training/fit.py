@@ -69,6 +69,7 @@ def fit_recipe(
     verbose = verbose if distribution.is_chief else 0
     task = task_of(model)
     size, seed = recipe["batch_size"], recipe["seed"]
+    distribution.check_steps(steps_per_execution)
     # What is wrong with the recipe is found here, before there is a folder.
     loss = task.loss(recipe["label_smoothing"])
     training = task.batches(

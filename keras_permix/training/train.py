@@ -80,7 +80,7 @@ def train(
             `keras_permix.training.distribute.distributed` gives. `None`: one device works alone.
             The first process alone writes.
         steps_per_execution: Steps between two looks at the loss: on a TPU or GPU, some 10 to 100
-            keep it busy. 1 on PyTorch.
+            keep it busy. 1 on PyTorch, and in several processes of TensorFlow.
         workers: Threads that make batches; more than one make the next while a step computes. No
             number of the run depends on them.
 
@@ -118,6 +118,7 @@ def train(
     check_apart(folder, values["data"], data_dir)
     with distributed(distribute) as distribution:
         distribution.check_batch_size(values["batch_size"])
+        distribution.check_steps(steps_per_execution)
         with distribution.scope():
             model = make_model(values)
         # What is wrong is known before data are read, or downloaded.

@@ -9,6 +9,7 @@ from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAt
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
@@ -21,13 +22,13 @@ def embed(inputs, tokens, mask, config, dtype):
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         dtype=dtype,
     )
-    x = keras.layers.Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
+    x = Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
     if config["token_types"]:
         types = ops.zeros_like(tokens)
         if config["use_token_types"]:
             types = keras.Input((None,), dtype="int32", name="token_types")
             inputs["token_types"] = types
-        embedding = keras.layers.Embedding(config["token_types"], **table, name="type_embedding")
+        embedding = Embedding(config["token_types"], **table, name="type_embedding")
         x = x + embedding(types)
     if config["use_class_token"]:
         mask = with_first(mask)

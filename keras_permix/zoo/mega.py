@@ -15,6 +15,7 @@ from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.mixing.resize_steps import resize_distances
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.ops.reference.precision import full_precision
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
@@ -240,7 +241,7 @@ def _embed(tokens, mask, config, dtype):
         x = Dense(width, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
     else:
         table = dict(embeddings_initializer=normal(0, width**-0.5), dtype=dtype, name="embedding")
-        x = keras.layers.Embedding(config["vocabulary_size"], width, **table)(tokens)
+        x = Embedding(config["vocabulary_size"], width, **table)(tokens)
     x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
     return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
 

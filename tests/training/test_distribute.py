@@ -2,16 +2,19 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
 
 from keras_permix import data, zoo
+from keras_permix.layers import TokenEmbedding
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.distribute.layouts import check_divides, divided_axis
 from keras_permix.training.distribute.processes import Processes
@@ -106,28 +109,66 @@ class Twins(Processes):
     def __init__(self):
         super().__init__(0, 2)
 
-    def add_up(self, vector):
-        return vector + vector
+    def add_up(self, vector, divisor=1):
+        return (vector + vector) / divisor if divisor > 1 else vector + vector
+
+    def share(self, variables):
+        pass
+
+
+class Count(keras.metrics.Metric):
+    """Batches so far, in the one variable that is an integer."""
+
+    def __init__(self):
+        super().__init__(name="count")
+        self.batches = self.add_weight((), "zeros", "int32", name="batches")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.batches.assign_add(1)
+
+    def result(self):
+        return self.batches
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
-def test_gradients_and_metrics_are_means():
-    """Steps of SGD, which Adam's would not tell from others; of them one of a sparse gradient."""
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")  # of one that is unused
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(
+    "optimizer",
+    [partial(keras.optimizers.SGD, 0.5, momentum=0.9), partial(keras.optimizers.Adam, 0.1)],
+)
+def test_gradients_and_metrics_are_means(optimizer, frozen):
+    """SGD tells a mean from a sum, and Adam what is added up before it is squared."""
     tokens = np.random.default_rng(0).integers(0, 9, (32, 5))
     found = []
     for here in (Distribution(), Twins()):
         keras.utils.set_random_seed(0)
         inputs = keras.Input((5,), dtype="int32")
-        x = keras.layers.Embedding(9, 4)(inputs)
-        outputs = keras.layers.Dense(2)(keras.layers.GlobalAveragePooling1D()(x))
-        model = keras.Model(inputs, outputs)
+        x = TokenEmbedding(9, 4, max_length=5)(inputs)
+        x = keras.layers.GlobalAveragePooling1D()(x)
+        unused = keras.layers.Dense(3, name="unused")(x)
+        outputs = keras.layers.Dense(2, use_bias=False, name="head")(x)
+        model = keras.Model(inputs, outputs + 0 * keras.ops.stop_gradient(unused[:, :1]))
+        if frozen:  # One weight is left.
+            for layer in model.layers:
+                layer.trainable = layer.name == "head"
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.SGD(0.5, momentum=0.9), loss, metrics=["accuracy"])
+        model.compile(optimizer(), loss, metrics=["accuracy", Count()])
         here.prepare(model)
         history = model.fit(tokens, tokens[:, 0] % 2, batch_size=8, epochs=2, verbose=0).history
+        batches = history.pop("count")
+        assert batches == [here.count * 4] * 2
         found.append([*model.get_weights(), *map(np.array, history.values())])
     for alone, twins in zip(*found, strict=True):
         np.testing.assert_allclose(twins, alone, **TOLERANCES["model"]["float32"])
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
+def test_steps_of_processes_are_programs_of_their_own():
+    Distribution().check_steps(2)
+    Twins().check_steps(1)
+    with pytest.raises(ValueError, match="steps_per_execution=2, 2 processes"):
+        Twins().check_steps(2)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -169,10 +210,21 @@ def test_weights_are_divided_on_jax_alone():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
-def test_a_task_that_trains_nothing_is_refused(monkeypatch):
-    config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": {"type": "evaluator", "index": 0}}
+@pytest.mark.parametrize("task", [None, {"type": "evaluator", "index": 0}, {"type": "worker"}])
+def test_a_task_that_trains_nothing_is_refused(task, monkeypatch):
+    config = {"cluster": {"worker": ["one:1", "two:1"]}, **({"task": task} if task else {})}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(ValueError, match="Received: task 'evaluator' 0 of 2"):
+    with pytest.raises(ValueError, match=re.escape(f"Received: task={task!r}")):
+        with distributed("auto"):
+            pass
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
+def test_processes_meet_before_they_compute(monkeypatch):
+    keras.ops.convert_to_tensor(1)
+    config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(RuntimeError, match="`distributed` must come before TensorFlow computes"):
         with distributed("auto"):
             pass
 

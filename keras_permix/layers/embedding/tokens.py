@@ -9,6 +9,7 @@ from keras import ops
 from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.composite import Composite, policy_at
+from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
 
 POSITIONS = (None, "sinusoid", "learned")
@@ -67,7 +68,7 @@ class TokenEmbedding(Composite):
 
     def build(self, input_shape: tuple) -> None:
         normal = keras.initializers.RandomNormal
-        self.embedding = keras.layers.Embedding(
+        self.embedding = Embedding(
             self.vocabulary_size,
             self.width,
             normal(stddev=self.stddev),

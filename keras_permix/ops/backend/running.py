@@ -60,6 +60,11 @@ def compiles_resizing():
     return name() != "tensorflow"
 
 
+def with_dense_gradient(x):
+    """`x`, whose gradient is a tensor, where TensorFlow would have a list of rows for some uses."""
+    return module("linear").dense(x) if name() == "tensorflow" else x
+
+
 def erfc(x):
     """1 - erf(x). What JAX makes of its `erf`, TensorFlow does not read from a file."""
     return import_module("jax").lax.erfc(x) if name() == "jax" else 1 - keras.ops.erf(x)

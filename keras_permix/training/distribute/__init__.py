@@ -45,9 +45,10 @@ def distributed(kind: str | Distribution | None = "auto") -> Iterator[Distributi
     distribution = _start(kind)
     try:
         yield distribution
+        distribution.wait()
     except Exception as error:
         if distribution.lost(error):
-            raise ConnectionError(f"{LOST} Received: {_first_line(error)}") from error
+            raise ConnectionError(f"{LOST} Received: {distribution.said(error)}") from error
         raise
     finally:
         distribution.close()
@@ -66,7 +67,3 @@ def _start(kind):
         f"`distribute={kind!r}` needs more than one device or process. {engine.HINT} "
         f"Received: one process with one device on {running.name()}"
     )
-
-
-def _first_line(error):
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -22,6 +22,7 @@ class Distribution:
         index: Number of this process, from 0.
         count: Number of processes.
         devices: Number of devices that share the work.
+        fuses_steps: Whether several training steps may be one program (`steps_per_execution`).
         stream: What tells random numbers that a layer draws here from those of other processes.
 
     Example:
@@ -35,6 +36,7 @@ class Distribution:
     index = 0
     count = 1
     devices = 1
+    fuses_steps = True
     stream: tuple[int, ...] = ()
 
     @property
@@ -69,6 +71,10 @@ class Distribution:
     def lost(self, error: Exception) -> bool:
         """Whether an error says that another process is gone."""
         return False
+
+    def said(self, error: Exception) -> str:
+        """The line of an error that says what it is."""
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
 
     def close(self) -> None:
         """End what was begun with the distribution."""
@@ -106,6 +112,18 @@ class Distribution:
             raise ValueError(
                 "`distribute` must be None for a model with BatchNormalization, but on JAX: each "
                 f"device would normalize by its own part of a batch. Received: {found[:3]}"
+            )
+
+    def check_steps(self, steps_per_execution: int) -> None:
+        """Raise if several training steps are to be one program, and may not.
+
+        Raises:
+            ValueError: for more than one.
+        """
+        if steps_per_execution > 1 and not self.fuses_steps:
+            raise ValueError(
+                "`steps_per_execution` must be 1 in several processes, but on JAX. "
+                f"Received: steps_per_execution={steps_per_execution}, {self.count} processes"
             )
 
     def check_batch_size(self, size: int) -> None:

@@ -5,12 +5,10 @@ pass and its optimizer.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import prod
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_permix._typing import Model, Tensor
 from keras_permix.training.distribute.distribution import Distribution
@@ -24,18 +22,27 @@ class Processes(Distribution):
         count: Number of processes.
     """
 
+    fuses_steps = False
+
     def __init__(self, index: int, count: int) -> None:
         self.index, self.count = index, count
         self.devices = count
         self.stream = (index,) if index else ()
 
-    def add_up(self, vector: Tensor) -> Tensor:
-        """The sum of a vector over all processes, each of which calls this."""
+    def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
+        """The sum of a vector over all processes, each of which calls this, divided.
+
+        What `vector` holds is lost.
+        """
+        raise NotImplementedError
+
+    def share(self, variables: Sequence[Any]) -> None:
+        """Give variables the values that they have in the chief, to the bit."""
         raise NotImplementedError
 
     def prepare(self, model: Model) -> None:
         self.refuse_batch_norms(model)
-        self._take_from_chief([*model.variables, *model.optimizer.variables])
+        self.share([*model.variables, *model.optimizer.variables])
         apply, results = model.optimizer.apply, model.get_metrics_result
 
         def apply_mean(gradients, trainable_variables=None):
@@ -52,18 +59,10 @@ class Processes(Distribution):
 
         model.optimizer.apply, model.get_metrics_result = apply_mean, results_of_all
 
-    def _take_from_chief(self, variables):
-        """Give variables the values that they have in the chief, to the bit."""
-        arrays = [keras.ops.convert_to_numpy(variable.value) for variable in variables]
-        content = self.broadcast(b"".join(array.tobytes() for array in arrays))
-        for variable, array in zip(variables, arrays, strict=True):
-            mine, content = content[: array.nbytes], content[array.nbytes :]
-            variable.assign(np.frombuffer(mine, array.dtype).reshape(array.shape))
-
     def _sums(self, tensors: Sequence[Any], like: Sequence[Any], divisor: int = 1) -> list[Any]:
         """The sums of tensors over all processes, divided; they have the shapes of `like`.
 
-        `None` stays. Gradients of embeddings are sparse on TensorFlow, and become dense.
+        `None` stays. Gradients that are sparse on TensorFlow become dense.
         """
         sums = list(tensors)
         dtypes: dict[str, list[int]] = {}
@@ -74,11 +73,10 @@ class Processes(Distribution):
             sizes = [prod(like[place].shape) for place in places]
             rows = [keras.ops.convert_to_tensor(tensors[place]) for place in places]
             rows = [keras.ops.reshape(x, (size,)) for x, size in zip(rows, sizes, strict=True)]
-            total = self.add_up(keras.ops.concatenate(rows))
-            total = total / divisor if divisor > 1 else total
-            *ends, _ = accumulate(sizes)
-            for place, part in zip(places, keras.ops.split(total, ends), strict=True):
-                sums[place] = keras.ops.reshape(part, like[place].shape)
+            total, start = self.add_up(keras.ops.concatenate(rows), divisor), 0
+            for place, size in zip(places, sizes, strict=True):
+                sums[place] = keras.ops.reshape(total[start : start + size], like[place].shape)
+                start += size
         return sums
 
 

@@ -6,8 +6,10 @@ Keras' trainer fails with the strategy for processes. What adds up over them is 
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -15,6 +17,8 @@ from keras_permix._typing import Model, Tensor
 from keras_permix.training.distribute.distribution import Distribution
 from keras_permix.training.distribute.processes import Processes
 
+ROLES = ("chief", "worker")
+ABORTED = "Collective ops is aborted"
 HINT = "See the devices with `tf.config.list_logical_devices()`, and `TF_CONFIG` for processes."
 
 
@@ -26,13 +30,10 @@ def start(kind: str) -> Distribution:
             "Received: distribute='model' on tensorflow"
         )
     config = json.loads(os.environ.get("TF_CONFIG") or "{}")
-    tasks = [
-        (kind, number)
-        for kind in ("chief", "worker")
-        for number, _ in enumerate(config.get("cluster", {}).get(kind, []))
-    ]
+    cluster = config.get("cluster", {})
+    tasks = [(role, i) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
     if len(tasks) > 1:
-        return Workers(config["task"], tasks)
+        return Workers(config.get("task"), tasks)
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return Replicas(tf.distribute.MirroredStrategy([device.name for device in devices]))
 
@@ -56,41 +57,49 @@ class Replicas(Distribution):
 
 
 class Workers(Processes):
-    """The processes that `TF_CONFIG` names, as TensorFlow has it.
+    """The processes that `TF_CONFIG` names. XLA has no part for what adds up over them.
 
     Args:
         task: Which of them this is: a dict of "type" and "index".
         tasks: The type and index of each.
 
     Raises:
-        ValueError: where this is none of them, or has more than one device.
+        ValueError: where this is none of them, or has more than one GPU.
+        RuntimeError: where TensorFlow has computed something already.
     """
 
-    def __init__(self, task: dict[str, Any], tasks: list[tuple[str, int]]) -> None:
-        own = task["type"], int(task["index"])
+    def __init__(self, task: Any, tasks: list[tuple[str, int]]) -> None:
+        own = (task.get("type"), task.get("index")) if isinstance(task, dict) else None
         if own not in tasks:
             raise ValueError(
-                "`distribute` on TensorFlow takes the tasks \"chief\" and \"worker\" of TF_CONFIG. "
-                f"Received: task {own[0]!r} {own[1]} of {len(tasks)}"
+                "`distribute` on TensorFlow needs a TF_CONFIG whose `task` is one of its cluster's "
+                f"{' or '.join(map(repr, ROLES))}, of `index` 0 and so on. Received: task={task!r}"
             )
         super().__init__(tasks.index(own), len(tasks))
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        device, *others = self._strategy.extended.worker_devices
-        if others:
+        gpus = len(tf.config.get_visible_devices("GPU"))
+        if gpus > 1:
             raise ValueError(
-                "`distribute` on TensorFlow takes one device for each process of TF_CONFIG; start "
+                "`distribute` on TensorFlow takes one GPU for each process of TF_CONFIG: start "
                 "more processes, each with a CUDA_VISIBLE_DEVICES of its own. "
-                f"Received: {1 + len(others)} devices in process {self.index}"
+                f"Received: {gpus} GPUs in process {self.index}"
             )
-        self._device = device
+        try:
+            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        except RuntimeError as error:
+            raise RuntimeError(
+                "`distributed` must come before TensorFlow computes anything in this process, if "
+                f"only a model's weights. Received: {error}"
+            ) from error
+        (self._device,) = self._strategy.extended.worker_devices
+        self._traced = tf.function(self._total, reduce_retracing=True)
 
     def prepare(self, model: Model) -> None:
         super().prepare(model)
-        model.jit_compile = False  # XLA has no part for what adds up over processes
+        model.jit_compile = False
 
-    def add_up(self, vector: Tensor) -> Tensor:
-        total = self._total if tf.inside_function() else tf.function(self._total)
-        return total(vector)
+    def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
+        total = self._total(vector) if tf.inside_function() else self._traced(vector)
+        return total / divisor if divisor > 1 else total
 
     def _total(self, vector):
         with tf.device(self._device):
@@ -99,6 +108,15 @@ class Workers(Processes):
         return self._strategy.run(
             lambda: tf.distribute.get_replica_context().all_reduce(add, vector)
         )
+
+    def share(self, variables: Sequence[Any]) -> None:
+        arrays = [keras.ops.convert_to_numpy(variable.value) for variable in variables]
+        mine = b"".join(array.tobytes() for array in arrays) if self.is_chief else b""
+        content, start = self.broadcast(mine), 0
+        for variable, array in zip(variables, arrays, strict=True):
+            values = np.frombuffer(content, array.dtype, array.size, start)
+            variable.assign(values.reshape(array.shape))
+            start += array.nbytes
 
     def broadcast(self, content: bytes) -> bytes:
         size = int(self.add_up(tf.constant([len(content) if self.is_chief else 0], "int64"))[0])
@@ -111,4 +129,7 @@ class Workers(Processes):
         self.add_up(tf.zeros(1))
 
     def lost(self, error: Exception) -> bool:
-        return isinstance(error, tf.errors.OpError) and "Collective ops is aborted" in str(error)
+        return isinstance(error, tf.errors.OpError) and ABORTED in str(error)
+
+    def said(self, error: Exception) -> str:
+        return next(line for line in str(error).splitlines() if ABORTED in line)

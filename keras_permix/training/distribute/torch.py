@@ -2,6 +2,8 @@
 
 import datetime
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import distributed as dist
@@ -39,10 +41,14 @@ class Ranks(Processes):
         joined = dist.is_initialized()
         super().__init__(*((dist.get_rank(), dist.get_world_size()) if joined else (0, 1)))
 
-    def add_up(self, vector: Tensor) -> Tensor:
+    def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
         with torch.no_grad():
             dist.all_reduce(vector)
-        return vector
+            return vector.div_(divisor) if divisor > 1 else vector
+
+    def share(self, variables: Sequence[Any]) -> None:
+        for variable in variables:
+            dist.broadcast(variable.value.data, 0)
 
     def broadcast(self, content: bytes) -> bytes:
         box = [content]
