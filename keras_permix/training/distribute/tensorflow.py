@@ -31,7 +31,7 @@ def start(kind: str) -> Distribution:
         )
     config = json.loads(os.environ.get("TF_CONFIG") or "{}")
     cluster = config.get("cluster", {})
-    tasks = [(role, i) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
+    tasks = [(role, str(i)) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
     if len(tasks) > 1:
         return Workers(config.get("task"), tasks)
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
@@ -68,8 +68,8 @@ class Workers(Processes):
         RuntimeError: where TensorFlow has computed something already.
     """
 
-    def __init__(self, task: Any, tasks: list[tuple[str, int]]) -> None:
-        own = (task.get("type"), task.get("index")) if isinstance(task, dict) else None
+    def __init__(self, task: Any, tasks: list[tuple[str, str]]) -> None:
+        own = (task.get("type"), str(task.get("index"))) if isinstance(task, dict) else None
         if own not in tasks:
             raise ValueError(
                 "`distribute` on TensorFlow needs a TF_CONFIG whose `task` is one of its cluster's "
@@ -87,8 +87,8 @@ class Workers(Processes):
             self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         except RuntimeError as error:
             raise RuntimeError(
-                "`distributed` must come before TensorFlow computes anything in this process, if "
-                f"only a model's weights. Received: {error}"
+                "`distributed` must come before TensorFlow computes anything in this process, such "
+                f"as the weights of a model. Received: {error}"
             ) from error
         (self._device,) = self._strategy.extended.worker_devices
         self._traced = tf.function(self._total, reduce_retracing=True)
