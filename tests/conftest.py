@@ -70,8 +70,13 @@ ONCE = (
     "tests/zoo/presets/test_saving.py",
     "tests/zoo/test_vit.py::test_parameters_are_the_papers",
 )
-# Of these, what takes minutes: it takes turns, a third of it with three backends.
-SELDOM = "tests/test_examples.py"
+# Of these, what takes a quarter of a minute or more: it takes turns, a third with three backends.
+SELDOM = (
+    "tests/cli/test_command.py::test_an_output_that_is_closed",
+    "tests/cli/test_presets.py::test_presets_of_one_backend_on_every_backend",
+    "tests/test_examples.py",
+    "tests/training/test_train.py::test_stored_score_is_measured_again",
+)
 # But for those that augment, in Keras, and those that train.
 EACH = (
     "tests/data/images/test_augment.py",
