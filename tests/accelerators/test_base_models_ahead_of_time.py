@@ -23,7 +23,7 @@ MEMORY = {"TPU v5 lite": 16 * 2**30, "TPU v6 lite": 32 * 2**30}  # bytes, which 
 # family -> samples in a batch, divided by four
 FAMILIES = {
     "ViT": 256, "SliceViT": 256, "ButterflyViT": 256, "MLPMixer": 256, "ButterflyMixer": 256,
-    "PatchOnlyMLPMixer": 256, "LRATransformer": 32, "SimpleTRON": 32, "MEGA": 16, "CSPMEGA": 16,
+    "PatchOnlyMLPMixer": 256, "LRATransformer": 16, "SimpleTRON": 32, "MEGA": 16, "CSPMEGA": 16,
     "Graphormer": 64, "SliceGraphormer": 64,
 }  # fmt: skip
 
