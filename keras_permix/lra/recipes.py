@@ -40,9 +40,7 @@ DATA: dict[str, dict[str, Any]] = {
         data=dict(name="retrieval"), model=dict(vocabulary_size=257, num_classes=2, pairs=True)
     ),
     "image": dict(data=dict(name="cifar10_gray"), model=dict(image_size=32, num_classes=10)),
-    "pathfinder": dict(
-        data=dict(name="pathfinder"), model=dict(image_size=32, num_classes=2)
-    ),
+    "pathfinder": dict(data=dict(name="pathfinder"), model=dict(image_size=32, num_classes=2)),
     "pathx": dict(data=dict(name="pathfinder"), model=dict(image_size=128, num_classes=2)),
 }  # fmt: skip
 LENGTHS = {"listops": 2000, "text": 4000, "retrieval": 4000}
@@ -97,9 +95,7 @@ CSP_IN_MEGA = {
 # Where the paper of MEGA has other values for MEGA itself.
 OF_MEGA: dict[str, dict[str, Any]] = {
     "retrieval": dict(optimizer=dict(learning_rate=3e-3)),
-    "pathfinder": dict(
-        optimizer=dict(learning_rate=1e-2), batch_size=128, model=dict(dropout=0.0)
-    ),
+    "pathfinder": dict(optimizer=dict(learning_rate=1e-2), batch_size=128, model=dict(dropout=0.0)),
     "pathx": dict(batch_size=16, model=dict(dropout=0.0)),
 }  # fmt: skip
 
