@@ -78,8 +78,9 @@ def test_each_test_has_its_turn(turns):
     assert chosen == set(range(turns))
     for mark in ("once", "everywhere"):
         assert conftest.turn_of(item(0, mark), turns) is None
-    examples = (item(number, "once", file=conftest.SELDOM) for number in range(99))
-    assert {conftest.turn_of(example, turns) for example in examples} == set(range(turns))
+    for file in conftest.SELDOM:
+        seldom = (item(number, "once", file=file) for number in range(99))
+        assert {conftest.turn_of(each, turns) for each in seldom} == set(range(turns))
 
 
 def test_workers_share_the_cores(monkeypatch):
