@@ -1,6 +1,6 @@
 """Make the preset that `simpletron/sst2` starts from: SimpleAttention that does what softmax did.
 
-    python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 4]
+    python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 8]
 
 PRESET is a SimpleTRON with softmax attention, `simpletron/sst2_softmax` or a folder, whose weights
 SimpleAttention takes over. Where these began as a BERT's, their products of queries and keys are
@@ -111,7 +111,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("preset", nargs="?", default="simpletron/sst2_softmax")
     parser.add_argument("--out", type=Path, default=Path("runs/simpletron/sst2_taught"))
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=8)
     arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
     teacher = SimpleTRON.from_preset(arguments.preset)
