@@ -44,8 +44,7 @@ class Dataset:
 
 def first(part, count):
     """The first `count` samples of a part of a `Dataset`; all of them for `None`."""
-    cut = slice(count)
-    return tuple(None if values is None else _cut(values, cut) for values in part)
+    return _of_each(part, slice(count))
 
 
 def some(part, count):
@@ -53,8 +52,14 @@ def some(part, count):
     total = size_of(part[0])
     if count is None or count >= total:
         return part
-    spread = slice(None, None, total // count)
-    return first(tuple(None if values is None else _cut(values, spread) for values in part), count)
+    return _of_each(part, np.arange(count) * total // count)
+
+
+def taken(values, index):
+    """What a slice, or an array of indices, takes of an array, a source or a list."""
+    if isinstance(index, slice) or not isinstance(values, list | tuple):
+        return values[index]
+    return [values[number] for number in index]
 
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
@@ -133,7 +138,11 @@ def size_of(inputs):
     return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
 
 
-def _cut(values, cut):
-    if isinstance(values, dict):
-        return {name: array[cut] for name, array in values.items()}
-    return values[cut]
+def _of_each(part, index):
+    """What an index takes of the inputs and targets of a part."""
+    inputs, targets = part
+    if isinstance(inputs, dict):
+        inputs = {name: array[index] for name, array in inputs.items()}
+    else:
+        inputs = taken(inputs, index)
+    return inputs, None if targets is None else taken(targets, index)

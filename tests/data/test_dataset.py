@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from keras_permix.data import Dataset, RecordSource
-from keras_permix.data.dataset import fingerprint
+from keras_permix.data import Dataset, GraphSource, RecordSource, TextSource, TokenSource
+from keras_permix.data.dataset import fingerprint, some
 from keras_permix.data.graphs.flat import flat_molecules
 
 pytestmark = pytest.mark.once
@@ -59,3 +59,31 @@ def test_names_and_shapes_count_and_their_order_does_not():
     assert told(a=ones, b=zeros) == told(b=zeros, a=ones)
     assert told(a=ones, b=zeros) != told(a=zeros, b=ones)
     assert told(a=ones) != told(b=ones) and told(a=ones) != told(a=ones.reshape(40, 2, 3))
+
+
+NUMBERS = np.arange(40)
+GRAPH = np.array([[8]]), np.zeros((0, 3), int)
+PARTS = {
+    "array": (PIXELS, NUMBERS),
+    "dict": ({"pixels": PIXELS}, NUMBERS),
+    "list": (list(PIXELS), list(NUMBERS)),
+    "records": (RecordSource([{"image": PIXELS[n], "label": n} for n in NUMBERS]), None),
+    "texts": (TextSource([f"{n}" for n in NUMBERS], NUMBERS, 4), None),
+    "tokens": (TokenSource(NUMBERS, np.ones(40), NUMBERS, 4), None),
+    "graphs": (GraphSource([GRAPH] * 40, NUMBERS[:, None]), None),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize("count", [1, 7, 20, 21, 39, 40, 41, None])
+def test_some_are_evenly_out_of_all(kind, count):
+    inputs, targets = some(PARTS[kind], count)
+    wanted = min(count or 40, 40)
+    if targets is None:
+        targets = inputs.read(np.arange(len(inputs)))[1].reshape(-1)
+    else:
+        pixels = inputs["pixels"] if kind == "dict" else inputs
+        np.testing.assert_array_equal(pixels, PIXELS[targets])
+    assert len(targets) == wanted
+    gaps = np.diff([*targets, 40])
+    assert targets[0] == 0 and set(gaps) <= {40 // wanted, -(-40 // wanted)}

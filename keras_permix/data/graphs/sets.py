@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset
+from keras_permix.data.dataset import Dataset, taken
 from keras_permix.data.graphs.flat import FlatGraphs, flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
@@ -39,7 +39,8 @@ TARGETS = {
 class GraphSource:
     """Graphs with targets that are padded when a batch wants them, for `Pipeline`.
 
-    `source[start:stop]` is a source of some of the graphs, `len(source)` their number.
+    `source[start:stop]`, or `source[array]` of indices, is a source of some of the graphs,
+    `len(source)` their number.
 
     Args:
         graphs: A list, or another sequence that takes slices, of pairs of int arrays, the `nodes`
@@ -70,9 +71,9 @@ class GraphSource:
     def __len__(self) -> int:
         return len(self.graphs)
 
-    def __getitem__(self, part: slice) -> Self:
+    def __getitem__(self, part: slice | np.ndarray) -> Self:
         some = copy.copy(self)
-        some.graphs, some.targets = self.graphs[part], self.targets[part]
+        some.graphs, some.targets = taken(self.graphs, part), self.targets[part]
         return some
 
     def read(

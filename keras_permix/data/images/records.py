@@ -14,7 +14,8 @@ Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 class RecordSource:
     """Labeled images that are read when a batch wants them, for `Pipeline`.
 
-    `source[start:stop]` is a source of some of its records, `len(source)` their number.
+    `source[start:stop]`, or `source[array]` of indices, is a source of some of its records,
+    `len(source)` their number.
 
     Args:
         records: Anything with `len` and `[index]` that gives a dict of `"image"`, a uint8 array
@@ -41,15 +42,16 @@ class RecordSource:
         seed: int = 0,
     ) -> None:
         self.records, self.transform, self.seed = records, transform, seed
-        self.chosen = range(len(records))
+        self.chosen = np.arange(len(records))
 
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, part: slice) -> Self:
-        if not isinstance(part, slice):
+    def __getitem__(self, part: slice | np.ndarray) -> Self:
+        if not isinstance(part, slice | np.ndarray):
             raise TypeError(
-                f"A source is cut by a slice, and read by `read`. Received: source[{part!r}]"
+                "A source is cut by a slice or an array of indices, and read by `read`. "
+                f"Received: source[{part!r}]"
             )
         some = copy.copy(self)
         some.chosen = self.chosen[part]
@@ -69,7 +71,7 @@ class RecordSource:
             `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
-        records = [self.records[self.chosen[int(i)]] for i in indices]
+        records = [self.records[int(self.chosen[int(i)])] for i in indices]
         images = [record["image"] for record in records]
         if self.transform is not None:
             images = [self.transform(image, rng) for image in images]

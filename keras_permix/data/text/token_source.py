@@ -12,7 +12,8 @@ from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
 class TokenSource:
     """Labeled sequences of token ids that are padded when a batch wants them, for `Pipeline`.
 
-    `source[start:stop]` is a source of some of the sequences, `len(source)` their number.
+    `source[start:stop]`, or `source[array]` of indices, is a source of some of the sequences,
+    `len(source)` their number.
 
     Args:
         tokens: Integers `(tokens,)`, one sequence after the other; their dtype may be small.
@@ -56,7 +57,7 @@ class TokenSource:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, part: slice) -> Self:
+    def __getitem__(self, part: slice | np.ndarray) -> Self:
         some = copy.copy(self)
         some.lengths, some.labels = self.lengths[part], self.labels[part]
         some._starts = self._starts[part]

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from keras_permix.data.dataset import taken
 from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
 
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
@@ -91,7 +92,8 @@ def encode_texts(
 class TextSource:
     """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
 
-    `source[start:stop]` is a source of some of the texts, `len(source)` their number.
+    `source[start:stop]`, or `source[array]` of indices, is a source of some of the texts,
+    `len(source)` their number.
 
     Args:
         texts: A list of str, or of tuples of str (pairs).
@@ -129,9 +131,9 @@ class TextSource:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, part: slice) -> Self:
+    def __getitem__(self, part: slice | np.ndarray) -> Self:
         some = copy.copy(self)
-        some.texts, some.labels = self.texts[part], self.labels[part]
+        some.texts, some.labels = taken(self.texts, part), self.labels[part]
         return some
 
     def read(
