@@ -91,7 +91,7 @@ def images_to_score(path: Path) -> dict[str, Any]:
 def _folder_split(folder):
     found = {path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."}
     parts = _parts(found)
-    if parts is None and found and all(_part(name) for name in found):
+    if parts is None and found and all(part_called(name) for name in found):
         raise ValueError(
             "A folder of images must hold a folder per class; or train/ and one of "
             f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))}, with these inside. Give "
@@ -107,7 +107,7 @@ def _list_split(file):
         return {"test_fraction": TEST_FRACTION}
     said = {str(row.get("split")) for row in rows}
     parts = _parts(said)
-    if parts is None or not all(_part(name) for name in said):
+    if parts is None or not all(part_called(name) for name in said):
         raise ValueError(
             "The column `split` of a list of images must say train, and one of "
             f"{', '.join((*TEST, *VALIDATION))}, and nothing else. "
@@ -116,8 +116,8 @@ def _list_split(file):
     return {"test": file.as_posix(), **parts}
 
 
-def _part(name):
-    """Which part goes by a name: its words, or `None`."""
+def part_called(name: str) -> tuple[str, ...] | None:
+    """By which words the part goes that a folder or the rows of a list are called after, if any."""
     return next((words for words in (TRAIN, TEST, VALIDATION) if name.lower() in words), None)
 
 
@@ -125,7 +125,7 @@ def _parts(names):
     """What parts are called that can be trained and tested on, as `data` says it, or `None`."""
     found: dict[Any, list[str]] = {}
     for name in sorted(names):
-        found.setdefault(_part(name), []).append(name)
+        found.setdefault(part_called(name), []).append(name)
     if TRAIN not in found or TEST not in found and VALIDATION not in found:
         return None
     for words in (TRAIN, TEST, VALIDATION):

@@ -11,6 +11,7 @@ from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.lines import read_parts, read_rows
+from keras_permix.recipe_images import part_called
 
 SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
@@ -57,7 +58,7 @@ def folder_images(
         FileNotFoundError: for a folder that is not there.
         ValueError: for a class without images, or whose first one cannot be read, fewer than two
             classes, one for testing alone, or a `test_fraction` that leaves a class without an
-            image.
+            image, or is given where there are parts.
 
     Example:
 
@@ -70,6 +71,7 @@ def folder_images(
     if test_fraction is None:
         parts = [_files_by_class(folder / split) for split in _named(splits, validation)]
     else:
+        _check_undivided(test_fraction, splits, ("train", "test"), validation)
         parts = _divided(_files_by_class(folder), folder, test_fraction, split_seed)
     return _dataset(name, parts, image_size, **how)
 
@@ -123,6 +125,7 @@ def listed_images(
             f"Received: test={test!r}, test_fraction={test_fraction}"
         )
     if test is None:
+        _check_undivided(test_fraction, splits, (None, None), validation)
         files = _by_label(read_rows(folder / train), folder / train)
         parts = _divided(files, (folder / train).parent, test_fraction, split_seed)
     else:
@@ -198,6 +201,16 @@ def _hidden(path, folder):
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
+def _check_undivided(test_fraction, splits, usual, validation):
+    """Check that nothing is said of parts where a fraction of all is held out."""
+    if tuple(splits) != usual or validation is not None:
+        raise ValueError(
+            "`test_fraction` must be None where `splits` or `validation` say what the parts are. "
+            f"Received: test_fraction={test_fraction}, splits={tuple(splits)}, "
+            f"validation={validation!r}"
+        )
+
+
 def _named(splits, validation):
     """What the parts are called: for training, testing, and perhaps validation."""
     return (*splits, *([] if validation is None else [validation]))
@@ -234,7 +247,7 @@ def _by_label(rows, file):
     found, labels = {}, {}
     for row in rows:
         label = "" if row.get("label") is None else str(row["label"]).strip()
-        if not row.get("path") or not label:
+        if not isinstance(row.get("path"), str) or not row["path"] or not label:
             raise ValueError(
                 f"A row of a list of images must say `path` and `label`. Received: {row} in {file}"
             )
@@ -264,15 +277,21 @@ def _divided(files_by_class, folder, test_fraction, seed):
         raise ValueError(
             f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
         )
+    if all(map(part_called, files_by_class)):
+        raise ValueError(
+            "`test_fraction` must be None where folders or labels are called after parts. "
+            f"Received: test_fraction={test_fraction}, {sorted(files_by_class)}"
+        )
     train, test = {}, {}
     for label, files in sorted(files_by_class.items()):
-        count = round(test_fraction * len(files))
-        if not 0 < count < len(files):
+        different = sorted(set(files), key=chance)
+        count = round(test_fraction * len(different))
+        if not 0 < count < len(different):
             raise ValueError(
                 "`test_fraction` must leave each class an image for training and one for testing. "
-                f"Received: test_fraction={test_fraction}, {len(files)} images of {label!r}"
+                f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
             )
-        chosen = set(sorted(files, key=chance)[:count])
+        chosen = set(different[:count])
         test[label] = [path for path in files if path in chosen]
         train[label] = [path for path in files if path not in chosen]
     return train, test

@@ -156,8 +156,11 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
         ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "between 0 and 1.*1.5"),
         ({"a": 2, "b": 2}, {"test_fraction": None}, FileNotFoundError, "no folder .*pets/train"),
         ({"a": 2, "b": 2}, {"path": "cats"}, FileNotFoundError, "no folder .*cats"),
+        ({"train": 2, "Val": 2}, {}, ValueError, r"called after parts.*\['Val', 'train'\]"),
+        ({"a": 2, "b": 2}, {"validation": "val"}, ValueError, "must be None.*validation='val'"),
+        ({"a": 2, "b": 2}, {"splits": ("x", "y")}, ValueError, r"must be None.*splits=\('x', 'y'"),
     ],
-    ids=["empty class", "one class", "one image", "fraction", "no train", "absent"],
+    ids="empty one-class one-image fraction no-train absent parts validation splits".split(),
 )
 def test_wrong_folders(counts, changes, error, rule, tmp_path):
     write_classes(tmp_path / "pets", counts)
@@ -182,8 +185,11 @@ def test_a_class_for_testing_alone(tmp_path):
         ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "two classes or more"),
         ([], {"test_fraction": None}, ValueError, "a `test` list or a `test_fraction`"),
         ([], {"train": "none.csv"}, FileNotFoundError, "must exist. Received: .*none.csv"),
+        ([], {"validation": "val"}, ValueError, "must be None.*validation='val'"),
+        ([], {"splits": ["a", "b"]}, ValueError, r"must be None.*splits=\('a', 'b'\)"),
+        ([("a/0.png", "a")] * 3, {}, ValueError, "leave each class an image.*1 images of 'a'"),
     ],
-    ids=["missing file", "no label", "one class", "no test", "no list"],
+    ids="missing no-label one-class no-test no-list validation splits one-image".split(),
 )
 def test_wrong_lists(rows, changes, error, rule, tmp_path):
     write_classes(tmp_path, {"a": 2})
