@@ -75,7 +75,8 @@ def data_of(info, data=None):
     Args:
         info: The `PresetInfo` of a preset.
         data: Name of a set; a folder of images or a file of samples, all of which are scored but
-            for those set apart for training; `None`: what the preset was trained on.
+            for those set apart for training; `None`: what the preset was trained on. Where that
+            are files, a folder or file that has the name of the set is what is meant by it.
 
     Raises:
         ValueError: if there are neither such data nor the preset's own, such as of a smoke run.
@@ -87,7 +88,9 @@ def data_of(info, data=None):
     options = info.metadata.get("data_options") or {}
     task = TASKS[MODELS[info.class_name].task_for(info.config)]
     files = [Path(options[key]) for key in ("path", "train") if isinstance(options.get(key), str)]
-    if data in (None, own) or Path(data).resolve() in [file.resolve() for file in files]:
+    in_one = options.get("test") in (None, options.get("train"))  # as both parts of it are
+    is_own = in_one and Path(data or "").resolve() in [file.resolve() for file in files]
+    if data is None or data == own and not (files and Path(data).exists()) or is_own:
         try:
             task.check_data({"name": own, **options})
         except ValueError as error:

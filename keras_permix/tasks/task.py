@@ -79,8 +79,8 @@ class Task:
         """
         if not path.is_file():
             return None
-        targets = {"labels": options["labels"]} if "labels" in options else {}
-        return {"name": path.stem, "train": str(path), "test": str(path), **targets}
+        read = {key: options[key] for key in ("labels", "fields") if key in options}
+        return {"name": path.stem, "train": str(path), "test": str(path), **read}
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.

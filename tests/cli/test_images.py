@@ -12,6 +12,7 @@ import pytest
 
 from keras_permix import data, zoo
 from keras_permix.cli import main
+from keras_permix.cli.evaluate import data_of
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
 
@@ -166,6 +167,43 @@ def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
     splits = dict(splits=["train", "validation"], random_crop=True, seed=0)
     assert asked == [("birds", 8, "here", splits)]
     assert "birds/test/top1: 100.00 %" in capsys.readouterr().out
+
+
+PHOTOS = dict(source="folder", path="old/photos", test_fraction=0.2)
+REVIEWS = dict(train="mine.csv", test="held.csv", fields=["review"])
+LISTED = dict(train="mine.csv", test="mine.csv", splits=["train", "test"])
+
+
+def all_of(file, **read):
+    return dict(name=Path(file).stem, train=file, test=file, **read)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "options", "data", "expected"),
+    [
+        ("CSPViT", "photos", PHOTOS, None, None),
+        ("CSPViT", "photos", PHOTOS, "old/../old/photos", None),
+        ("CSPViT", "photos", PHOTOS, "photos", dict(path="photos", splits=(".", "."))),
+        ("CSPViT", "gone", PHOTOS, "gone", None),
+        ("SimpleTRON", "mine", REVIEWS, "mine", None),
+        ("SimpleTRON", "mine", REVIEWS, "mine.csv", all_of("mine.csv", fields=["review"])),
+        ("SimpleTRON", "mine", REVIEWS, "held.csv", all_of("held.csv", fields=["review"])),
+        ("SimpleTRON", "mine", LISTED, "mine.csv", None),
+    ],
+)
+def test_which_data_are_meant(model, name, options, data, expected, tmp_path, monkeypatch):
+    """`None` expects those of the preset."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("photos/cats", "old/photos/cats"):
+        Path(folder).mkdir(parents=True)
+    for file in ("mine.csv", "held.csv"):
+        Path(file).write_text("review,label\n")
+    preset = getattr(zoo, model).from_preset("test")
+    preset.save_to_preset("preset", data=name, data_options=options)
+    found = data_of(zoo.preset_info("preset"), data)
+    own = {"name": name, **options}
+    assert found == own if expected is None else expected.items() <= found.items()
+    assert expected is None or "test_fraction" not in found
 
 
 def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
