@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -183,22 +184,28 @@ def format_log(rows: list[dict[str, Any]]) -> str:
 
 
 def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the rows of a log as TensorBoard scalars, one file for the whole run."""
+    """Write the last row of a log as TensorBoard scalars, and others that are not there.
+
+    Each has a file of its own: TensorBoard goes on to files that are new, and would not see that
+    one is replaced which it has read.
+    """
     # TensorBoard's own event writer would import TensorFlow where that is installed.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    file = io.BytesIO()
-    writer = RecordWriter(file)
-    writer.write(Event(file_version="brain.Event:2").SerializeToString())
+    folder.mkdir(exist_ok=True)
     for row in rows:
+        path = folder / f"events.out.tfevents.{row['epoch']:06d}"
+        if path.exists() and row is not rows[-1]:
+            continue
         tags = [key for key in row if key != "epoch"]
         values = [Summary.Value(tag=tag, simple_value=row[tag]) for tag in tags]
-        event = Event(step=row["epoch"], summary=Summary(value=values))
-        writer.write(event.SerializeToString())
-    folder.mkdir(exist_ok=True)
-    write_bytes(folder / "events.out.tfevents.0", file.getvalue())
+        scalars = Event(step=row["epoch"], wall_time=time.time(), summary=Summary(value=values))
+        file = io.BytesIO()
+        for event in (Event(file_version="brain.Event:2"), scalars):
+            RecordWriter(file).write(event.SerializeToString())
+        write_bytes(path, file.getvalue())
 
 
 def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:

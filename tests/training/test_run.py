@@ -5,11 +5,13 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from keras_permix.recipe import merge
+from keras_permix.training.run_folder import write_events
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
@@ -55,13 +57,32 @@ def read_events(folder, tag):
     from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
     from tensorboard.compat.proto.event_pb2 import Event
 
-    (path,) = folder.iterdir()
     return [
         value.simple_value
+        for path in sorted(folder.iterdir())
         for event in map(Event.FromString, RawEventFileLoader(str(path)).Load())
         for value in event.summary.value
         if value.tag == tag
     ]
+
+
+@pytest.mark.once
+def test_a_board_that_is_open_sees_each_epoch(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rows, board = [], EventAccumulator(str(tmp_path))
+    began = time.time()
+    for epoch in (1, 2, 3):
+        rows.append({"epoch": epoch, "loss": 1 / epoch})
+        write_events(tmp_path, rows)
+        seen = board.Reload().Scalars("loss")
+        assert [(event.step, event.value) for event in seen] == [
+            (row["epoch"], pytest.approx(row["loss"])) for row in rows
+        ]
+        assert began <= seen[-1].wall_time <= time.time()
+    (tmp_path / "events.out.tfevents.000001").unlink()
+    write_events(tmp_path, rows)
+    assert len(EventAccumulator(str(tmp_path)).Reload().Scalars("loss")) == 3
 
 
 def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
