@@ -14,9 +14,11 @@ from keras_permix.machine import machine
 from keras_permix.ops.backend import running
 from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
-from keras_permix.training.run_folder import RECORD
+from keras_permix.training.run_folder import RECORD, has_checkpoints
 
 KEYS = {"name", "recipe", "command", "smoke", "commits"}  # which others read
+# What a run that goes on keeps of what was noted before.
+OF_EPOCHS = ("commits", "version", "date", "machine", "keras", "backend", "backend_version")
 
 
 class Recorder(keras.callbacks.Callback):
@@ -43,23 +45,30 @@ class Recorder(keras.callbacks.Callback):
             "smoke": run.smoke,
             "version": __version__,
             "commits": [],
+            **_now(),
         }
         if (self.folder / RECORD).is_file():
-            self.record = read_record(folder)
+            before = read_record(folder)
+            if has_checkpoints(folder):
+                self.record |= {key: before[key] for key in OF_EPOCHS if key in before}
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.commit is not None and self.commit not in self.record["commits"]:
             self.record["commits"].append(self.commit)
-        self.record |= {
-            "date": datetime.date.today().isoformat(),
-            "machine": machine(),
-            "keras": keras.__version__,
-            "backend": running.name(),
-            "backend_version": running.version(),
-        }
+        self.record |= _now()
         write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
         for name, content in self.model.assets().items():
             write_bytes(self.folder / name, content)
+
+
+def _now():
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "keras": keras.__version__,
+        "backend": running.name(),
+        "backend_version": running.version(),
+    }
 
 
 def read_record(folder: StrPath) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.safe_files import (
     hold_folder,
     recover_folders,
@@ -23,8 +24,8 @@ from keras_permix.training.checkpoints import STATE_FILE, load_checkpoint, save_
 from keras_permix.training.progress import Progress
 
 OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
-# What a run writes, with its record.
-OWN = ("README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard")
+# What a run writes, with its record and the assets of its model.
+OWN = ("README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard", TOKENIZER_FILE)
 RECORD = "run.json"
 NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
 
@@ -122,12 +123,16 @@ def check_place(path: StrPath) -> None:
     """
     path = Path(path)
     found = [name for name in OWN if _holds_something(path / name)]
-    is_run = (path / RECORD).is_file() or any(path.glob(f"checkpoints/epoch_*/{STATE_FILE}"))
-    if found and not is_run:
+    if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
         raise ValueError(
             "The `out` folder of a run must be new, hold a run, or none of the names that a run "
             f"writes. Received: {path} with {', '.join(found)} of something else"
         )
+
+
+def has_checkpoints(path: StrPath) -> bool:
+    """Whether a folder has epochs to go on from."""
+    return any(Path(path).glob(f"checkpoints/epoch_*/{STATE_FILE}"))
 
 
 def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -> None:

@@ -393,7 +393,8 @@ def test_texts_and_graphs_check_their_data_as_well(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "log.csv", "preset/mine.txt", "checkpoints/epoch_10.pt"]
+    "name",
+    ["README.md", "log.csv", "preset/mine.txt", "checkpoints/epoch_10.pt", "tokenizer.json"],
 )
 def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
     """Nor is anything read or trained before that is said."""

@@ -1,5 +1,6 @@
 """`train` does what the command does, and calls everything by the right name."""
 
+import datetime
 import json
 import os
 import subprocess
@@ -218,6 +219,24 @@ def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path,
     assert f"{tmp_path / 'run'}: goes on after epoch 1 of 2" in capsys.readouterr().out
     metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
     assert metadata["commit"] == f"{'a' * 40}, {'b' * 40}"
+
+
+def test_a_record_is_of_the_run_that_is_in_the_folder(recipe, made, tmp_path):
+    """And not of one that was stopped in its first epoch; nor is it missed when it is gone."""
+    with pytest.raises(KeyboardInterrupt):
+        first = keras.callbacks.LambdaCallback(on_train_batch_end=stop_at_once)
+        train(recipe, out=tmp_path / "run", verbose=0, callbacks=[first])
+    train(recipe, overrides=["seed=7"], out=tmp_path / "run", verbose=0)
+    assert "--set seed=7" in json.loads((tmp_path / "run" / "run.json").read_text())["command"]
+    for file in ("run.json", "README.md"):
+        (tmp_path / "run" / file).unlink()
+    train(recipe, overrides=["seed=7"], out=tmp_path / "run", verbose=0)
+    today = datetime.date.today().isoformat()
+    assert f"Trained {today} in" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+
+
+def stop_at_once(batch, logs):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "1", '{"name": "an app", "commits": 2}'])
