@@ -52,7 +52,7 @@ model = {class_name}.from_preset({preset}
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
 * Scores are of the stored {dtype} weights, run in float32, on \
-{_tested(values, dataset)}, after the last epoch; no epoch was chosen by test scores.
+{_tested(values, dataset)}, {_when(record)}.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
 {_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
@@ -98,6 +98,13 @@ def _tested(values, dataset):
     if values["test_samples"]:
         return f"{count:,} samples, evenly out of the test set"
     return f"the whole test set, {counted(count, 'sample')}"
+
+
+def _when(record):
+    """Which weights are measured: what callbacks leave is not ours to say."""
+    if names := record.get("callbacks"):
+        return f"as the run ended, with callbacks beyond the recipe: {', '.join(names)}"
+    return "after the last epoch; no epoch was chosen by test scores"
 
 
 def _in_words(description):

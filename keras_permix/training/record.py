@@ -3,6 +3,7 @@
 import datetime
 import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from keras_permix.training.run_folder import RECORD, has_checkpoints
 
 KEYS = {"name", "recipe", "command", "smoke", "commits"}  # which others read
 # What a run that goes on keeps of what was noted before.
-OF_EPOCHS = ("commits", "version", "date", "machine", "keras", "backend", "backend_version")
+OF_EPOCHS = (
+    "commits", "callbacks", "version", "date", "machine", "keras", "backend", "backend_version",
+)  # fmt: skip
 
 
 class Recorder(keras.callbacks.Callback):
@@ -27,17 +30,20 @@ class Recorder(keras.callbacks.Callback):
     The model's assets, such as its tokenizer, are kept beside it.
 
     Date, machine, and the versions of Keras and backend are those of the last epoch; the commit is
-    that of this process's code. A run that another commit goes on with has both.
+    that of this process's code. A run that another commit goes on with has both, and so it is with
+    callbacks.
 
     Args:
         folder: The run folder.
         run: The `Run`.
+        callbacks: Those that are not the recipe's.
     """
 
-    def __init__(self, folder: StrPath, run: Run) -> None:
+    def __init__(self, folder: StrPath, run: Run, callbacks: Iterable[Any] = ()) -> None:
         super().__init__()
         self.folder = Path(folder)
         self.commit = current_commit()
+        self.callbacks = [type(callback).__name__ for callback in callbacks]
         self.record: dict[str, Any] = {
             "name": run.name,
             "recipe": run.source,
@@ -45,6 +51,7 @@ class Recorder(keras.callbacks.Callback):
             "smoke": run.smoke,
             "version": __version__,
             "commits": [],
+            "callbacks": [],
             **_now(),
         }
         if (self.folder / RECORD).is_file():
@@ -53,8 +60,8 @@ class Recorder(keras.callbacks.Callback):
                 self.record |= {key: before[key] for key in OF_EPOCHS if key in before}
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.commit is not None and self.commit not in self.record["commits"]:
-            self.record["commits"].append(self.commit)
+        for key, names in (("commits", [self.commit]), ("callbacks", self.callbacks)):
+            self.record[key] = list(dict.fromkeys([*self.record[key], *filter(None, names)]))
         self.record |= _now()
         write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
         for name, content in self.model.assets().items():

@@ -74,7 +74,8 @@ def train(
         smoke: Whether to only try it out: two short epochs of generated data, or of a few images
             of one's own.
         verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
-        callbacks: More Keras callbacks for `fit`.
+        callbacks: More Keras callbacks for `fit`, which the card names. A run that one of them
+            stops early goes on when it is started again.
         distribute: What is divided among several devices or processes: "data", each batch;
             "model", the weights (on JAX); "auto", "data" where there are several; or what
             `keras_permix.training.distribute.distributed` gives. `None`: one device works alone.
@@ -132,7 +133,8 @@ def train(
         with distribution.scope():
             model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
         task_of(model).check_labels(dataset)
-        recorder = Recorder(folder, run)
+        callbacks = list(callbacks)
+        recorder = Recorder(folder, run, callbacks)
         if distribution.is_chief:
             callbacks = [recorder, *([Estimate()] if verbose else []), *callbacks]
         try:

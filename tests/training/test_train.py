@@ -165,6 +165,16 @@ def test_card(recipe, made, tmp_path, commit, monkeypatch):
     assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, gray, light" in card
 
 
+def test_a_card_names_the_callbacks_of_any_epoch(recipe, made, tmp_path):
+    more = [Stop(), keras.callbacks.EarlyStopping(restore_best_weights=True)]
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, out=tmp_path / "run", verbose=0, callbacks=iter(more))
+    train(recipe, out=tmp_path / "run", verbose=0)
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert "as the run ended, with callbacks beyond the recipe: Stop, EarlyStopping." in card
+    assert "no epoch was chosen" not in card
+
+
 @pytest.mark.parametrize(
     ("seconds", "epochs", "time"),
     [
