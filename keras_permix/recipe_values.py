@@ -102,6 +102,14 @@ RULES = {
     "model.dtype": ("left out, since `precision` says it", lambda value: value is None),
     "data.name": ("the name of a data set", _string),
     "data.path": ("the path of a folder, or None", _or_none(_string)),
+    **dict.fromkeys(
+        ("data.train", "data.test"),
+        (
+            "the path of a file, a number of samples, or None",
+            _or_none(lambda value: _string(value) or _integer(1)(value)),
+        ),
+    ),
+    "data.fields": ("a list of names", lambda value: not _string(value) and _names(value)),
     "data.splits": ("the names of two parts", _pair),
     "data.validation": (
         "the name of a part, a number of samples, or None",

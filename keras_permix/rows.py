@@ -47,6 +47,7 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
 
 def _comma_rows(text, columns):
     lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
+    limit = csv.field_size_limit(len(text))
     reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
     rows = []
     try:
@@ -56,6 +57,8 @@ def _comma_rows(text, columns):
             rows.append(row)
     except csv.Error as error:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(limit)
     return rows
 
 

@@ -76,6 +76,11 @@ def run(arguments):
         )
     own = {} if batch is None else {"batch": batch}
     if arguments.out:
+        if arguments.out.suffix.lower() == ".png":
+            raise ValueError(
+                "`--out` must be a CSV file, beside which a drawing is put. "
+                f"Received: {arguments.out}"
+            )
         check_file("--out", arguments.out)
         check_file("--out", arguments.out.with_suffix(".png"))
     where = f"{machine()}, {chip}" if chip else machine()

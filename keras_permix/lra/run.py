@@ -42,7 +42,13 @@ class LRARun(Run):
     def values(self) -> dict[str, Any]:
         recipe = lra_recipe(self.recipe, str(self.option), self.scale, self.seed)
         overrides = (*self._smoke_changes(recipe), *self.overrides)
-        return complete_recipe(recipe, overrides, self.source)
+        values = complete_recipe(recipe, overrides, self.source)
+        if values["steps_per_epoch"] is None:
+            raise ValueError(
+                "`steps_per_epoch` must be a positive integer in the Long Range Arena, whose "
+                "results say how many there were. Received: steps_per_epoch=None"
+            )
+        return values
 
     @property
     def name(self) -> str:

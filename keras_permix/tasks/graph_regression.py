@@ -1,6 +1,7 @@
 """Numbers that belong to a graph, such as a molecule's properties."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,13 +70,15 @@ class GraphRegression(Task):
         return {name: inputs[name] for name in self.model.input}, targets
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
-        """Mean and standard deviation of the training targets, in four digits, and their units."""
+        """Standard deviation of the training targets in four digits, mean as exact, and units."""
         targets = _targets(dataset.train)
-        stds = targets.std(axis=0)
+        stds = targets.std(axis=0, dtype="float64")
+        stds = np.where(stds > 0, stds, 1)
+        means = targets.mean(axis=0, dtype="float64")
         columns = GRAPH_SETS.get(dataset.name, {})
         scale: dict[str, list[Any]] = {
-            "mean": [float(f"{v:.4g}") for v in targets.mean(axis=0)],
-            "std": [float(f"{v:.4g}") for v in np.where(stds > 0, stds, 1)],
+            "mean": [_as_exact(mean, std) for mean, std in zip(means, stds, strict=True)],
+            "std": [_as_exact(std, std) for std in stds],
             "units": [columns[label][2] if label in columns else "" for label in dataset.labels],
         }
         return {
@@ -149,6 +152,11 @@ class GraphRegression(Task):
             f"{f'{value:.6g} {unit}'.rstrip()}  {label}"
             for value, label, unit in zip(output, labels, units, strict=True)
         ]
+
+
+def _as_exact(value, std):
+    """A number rounded where the fourth digit of `std` is."""
+    return round(float(value), 3 - math.floor(math.log10(std)))
 
 
 def _targets(part):

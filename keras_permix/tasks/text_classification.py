@@ -56,6 +56,11 @@ class TextClassification(Classification):
         check_options(spec, load_texts, *FILES, "tokenizer")
         check_set(spec, TEXT_SETS, FILES, "the files `train` and `test` of its own")
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
+        if len(spec.get("fields", cls.fields)) != len(cls.fields):
+            raise ValueError(
+                f"`data.fields` must be of the length {len(cls.fields)}, a name for each text that "
+                f"is read together. Received: data.fields={spec['fields']}"
+            )
 
     @classmethod
     def _is_listops(cls, spec):

@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
@@ -55,7 +56,7 @@ def finish(
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
-    weights = model.get_weights()
+    weights = [_in_float32(weight) for weight in model.get_weights()]
     dtype = "float16" if all(_fits_float16(weight) for weight in weights) else None
     stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)
     task = task_of(stored)
@@ -78,6 +79,12 @@ def finish(
         card = write_card(stored, run, dataset, scores, rows, record, dtype or "float32")
         write_text(Path(out) / "README.md", card)
     return scores
+
+
+def _in_float32(weight):
+    """A weight as the stored model has it, whatever it was trained in."""
+    is_float = keras.backend.is_float_dtype(weight.dtype.name)
+    return weight.astype("float32") if is_float else weight
 
 
 def _fits_float16(weight):

@@ -163,4 +163,9 @@ def _begin(out, recipe, dataset, distribution):
 def _shared_evenly(part, recipe, distribution):
     """As many samples to validate on as leave no device with less than another."""
     count = min(recipe["validation_samples"] or math.inf, size_of(part[0]))
+    if count < distribution.parts:
+        raise ValueError(
+            "There must be as many samples to validate on as devices that share a batch, or more. "
+            f"Received: {count} for {distribution.parts}"
+        )
     return some(part, count - count % distribution.parts)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_permix.data.text.tokenizer import SubwordEncoder
-from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
+from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts, is_whole
 
 
 def check_texts(texts, paired, name="texts"):
@@ -19,9 +19,10 @@ def check_texts(texts, paired, name="texts"):
             f"Received: {name}={str(texts)[:99]!r}"
         )
     for number, text in enumerate(found):
-        if not all(part.strip() for part in (text if paired else [text])):
+        if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
             raise ValueError(
-                f"`{name}` must hold texts that are not empty. Received: {name}[{number}]={text!r}"
+                f"`{name}` must hold texts that are not empty, and of whole characters. "
+                f"Received: {name}[{number}]={text!r}"
             )
     return found
 

@@ -305,6 +305,13 @@ def test_a_file_of_others_stays(name, tmp_path, capsys):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.once
+def test_a_drawing_does_not_take_the_place_of_its_numbers(tmp_path, capsys):
+    assert main(["bench", "ops", "--out", str(tmp_path / "mine.PNG")]) == 2
+    assert "`--out` must be a CSV file, beside which" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_runners_give_gradients_of_a_layer():
     layer = keras.layers.Dense(3)
     x = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")

@@ -130,3 +130,11 @@ def test_a_file_of_other_results(tmp_path):
     path.write_text("task,score\ntext,1\n")
     with pytest.raises(ValueError, match="must have the columns task, model.*Received: "):
         read_results(path)
+
+
+@pytest.mark.once
+def test_a_number_of_steps_is_needed_before_any_work(tmp_path, capsys):
+    given = ["--model", "csp", "--out", str(tmp_path), "--set", "steps_per_epoch=None"]
+    lra("listops", *given, code=2)
+    assert "`steps_per_epoch` must be a positive integer in the Long" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

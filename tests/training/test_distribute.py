@@ -21,7 +21,7 @@ from keras_permix.training.distribute.processes import Processes
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
-from tests.training import together
+from tests.training import runs, together
 from tests.zoo.models import FAMILIES, TINY, tiny
 
 BACKEND = keras.config.backend()
@@ -264,3 +264,10 @@ def test_batch_is_shared_evenly(monkeypatch):
     here.check_batch_size(12)
     with pytest.raises(ValueError, match=r"multiple.* Received: batch_size=16, 3 devices"):
         here.check_batch_size(16)
+
+
+def test_fewer_samples_to_validate_on_than_devices(monkeypatch, tmp_path):
+    monkeypatch.setattr(here := Distribution(), "devices", 32)
+    with pytest.raises(ValueError, match="as many samples to validate on as .* 16 for 32"):
+        runs.train(runs.RECIPE, runs.make_images(), tmp_path / "run", distribution=here)
+    assert not (tmp_path / "run").exists()

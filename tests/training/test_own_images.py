@@ -392,6 +392,15 @@ def test_texts_and_graphs_check_their_data_as_well(name):
         task.check_data(dict(name="mine", trian="a.csv", test="b.csv"))
 
 
+@pytest.mark.parametrize(("pairs", "fields"), [(False, ("a", "b")), (True, ("a",))])
+def test_a_field_for_each_text(pairs, fields):
+    task = TASKS[MODELS["LRATransformer"].task_for(dict(pairs=pairs))]
+    spec = dict(name="mine", train="a.csv", test="b.csv")
+    with pytest.raises(ValueError, match=rf"of the length {1 + pairs}, .*: data.fields=\('a'"):
+        task.check_data({**spec, "fields": fields})
+    task.check_data({**spec, "fields": [*"ab"][: 1 + pairs]})
+
+
 @pytest.mark.parametrize(
     "name",
     ["README.md", "log.csv", "preset/mine.txt", "checkpoints/epoch_10.pt", "tokenizer.json"],

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.once
 SMILES = ("C", "CC", "CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCC", "OCCO")
 TARGETS = np.random.default_rng(0).normal([-3, 0, 50], [1, 2, 30], (len(SMILES), 3))
 LABELS = ("logS", "logP", "kelvin")
-MEAN = [float(f"{number:.4g}") for number in TARGETS.astype("float32").mean(0)]
+DECIMALS = (3, 3, 2)  # of the fourth digit of each standard deviation
+MEAN = [round(float(n), places) for n, places in zip(TARGETS.mean(0), DECIMALS, strict=True)]
 STD = [float(f"{number:.4g}") for number in TARGETS.astype("float32").std(0)]
 RECIPE = """
 init = "slicegraphormer/test"
@@ -92,6 +93,16 @@ def test_known_targets_have_units(labels, units):
     source = GraphSource(flat_molecules("qm9", SMILES), TARGETS[:, : len(labels)])
     scale = task.scale(Dataset("qm9", (source, None), (source, None), labels))
     assert scale["units"] == units
+
+
+def test_targets_far_from_zero_begin_at_their_mean():
+    task = task_of(SliceGraphormer.from_preset("test"))
+    targets = np.random.default_rng(0).normal([26534.7, -3e-6, 7], [0.5, 1e-7, 0], (64, 3))
+    source = GraphSource(flat_molecules("mine", ["C"] * 64), targets)
+    scale = task.scale(Dataset("mine", (source, None), (source, None), LABELS))
+    z = (targets.mean(0) - scale["mean"]) / scale["std"]
+    assert np.abs(z[:2]).max() < 0.01 and (scale["mean"][2], scale["std"][2]) == (7, 1)
+    assert scale["std"][:2] == pytest.approx(targets.std(0)[:2], rel=1e-3)
 
 
 def test_a_preset_is_measured_on_another_file(recipe, capsys):

@@ -347,13 +347,15 @@ def test_weights_that_are_not_finite_are_not_kept(recipe, made, tmp_path):
     assert not list((tmp_path / "run").glob("checkpoint*/*"))
 
 
-def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path, precision):
     class Raise(keras.callbacks.Callback):
         def on_train_end(self, logs=None):
             head = self.model.get_layer("head").bias
             head.assign(np.array([1e5, 0.1, 0.2], "float32"))
 
-    done = train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Raise()])
+    how = dict(overrides=[f"precision={precision}"], verbose=0, callbacks=[Raise()])
+    done = train(recipe, out=tmp_path / "run", **how)
     again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)

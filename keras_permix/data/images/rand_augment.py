@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
@@ -33,9 +34,10 @@ class RandAugment:
     """
 
     def __init__(self, num_ops: int = 2, factor: float = 0.3) -> None:
-        if not (isinstance(num_ops, int) and num_ops >= 1 and 0 <= factor <= 1):
+        is_share = isinstance(factor, Real) and 0 <= factor <= 1
+        if not (isinstance(num_ops, int) and num_ops >= 1 and is_share):
             raise ValueError(
-                "`num_ops` must be an int of 1 or more, and `factor` from 0 to 1. "
+                "`num_ops` must be an int of 1 or more, and `factor` a number from 0 to 1. "
                 f"Received: num_ops={num_ops!r}, factor={factor!r}"
             )
         self.num_ops, self.factor = num_ops, factor

@@ -13,6 +13,8 @@ def check_lengths(pad_to: Sequence[int], max_length: int) -> tuple[int, ...]:
     Raises:
         ValueError: if they do not rise from 1 or more to less than `max_length`.
     """
+    if not isinstance(pad_to, list | tuple) or not all(isinstance(n, int) for n in pad_to):
+        raise ValueError(f"`pad_to` must be a list of integers. Received: pad_to={pad_to!r}")
     lengths = (*pad_to, max_length)
     if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
         raise ValueError(

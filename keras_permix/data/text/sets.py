@@ -8,7 +8,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.lines import Files, read_parts, read_rows
-from keras_permix.data.text.tokens import TextSource, encode_texts
+from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
 
 SENTIMENT = ("negative", "positive")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
@@ -68,7 +68,7 @@ def load_texts(
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
-    if isinstance(fields, str):
+    if not isinstance(fields, list | tuple) or not fields:
         raise ValueError(f"`fields` must be a list of names. Received: fields={fields!r}")
     parts = read_parts(name, FILES, data_dir, **files)
     for row in (row for rows in parts for row in rows):
@@ -82,6 +82,7 @@ def load_texts(
     classes = [{labels[numbers[row["label"]]] for row in rows} for rows in parts]
     check_classes(name, *classes)
     if files:
+        warn_of_missing(name, labels, classes[0], "train", stacklevel=2)
         warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
     rows, tests = parts
     rows, held = _held_out(rows, validation, split_seed)
@@ -94,9 +95,10 @@ def load_texts(
 
 def _held_out(rows, count, seed):
     """Rows without `count` that are drawn from them, and these, in the order of the file."""
-    if not 0 <= count < len(rows):
+    if not isinstance(count, int) or not 0 <= count < len(rows):
         raise ValueError(
-            f"`validation` must be from 0 to {len(rows) - 1}. Received: validation={count}"
+            "`validation` must be an integer from 0 to below the number of texts to train on, "
+            f"{len(rows)}. Received: validation={count!r}"
         )
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[:count].tolist())
     kept = [row for number, row in enumerate(rows) if number not in drawn]
@@ -178,9 +180,9 @@ FILES = {
 
 def _check_row(row, fields):
     texts = [row.get(field) for field in fields]
-    told = all(isinstance(text, str) and text.strip() for text in texts)
+    told = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
     if not told or row.get("label") is None or not str(row["label"]).strip():
         raise ValueError(
             f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
-            f"blank. Received: {str(row)[:200]}"
+            f"blank, and of whole characters. Received: {str(row)[:200]}"
         )

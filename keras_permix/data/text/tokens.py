@@ -1,6 +1,7 @@
 """Texts as padded sequences of token ids."""
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ import numpy as np
 from keras_permix.data.dataset import taken
 from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
 
+SURROGATE = re.compile("[\ud800-\udfff]")
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 
 
@@ -30,6 +32,11 @@ def encode_bytes(text: str) -> np.ndarray:
     Source: Tay et al., "Long Range Arena", 2020, and the released code.
     """
     return np.frombuffer(text.encode("utf-8"), "uint8").astype("int32") + 1
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text has a form in UTF-8: JSON may hold one of a pair of surrogates alone."""
+    return SURROGATE.search(text) is None
 
 
 def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]:

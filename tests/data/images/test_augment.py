@@ -165,7 +165,7 @@ def test_levels_stay_float32_under_mixed_precision():
         (dict(erasing=2), "`erasing` must be a number from 0 to 1"),
         (dict(randaugment=2), "`randaugment` must be a dict of num_ops and factor"),
         (dict(randaugment=dict(n=2)), "`randaugment` must be a dict of num_ops and factor"),
-        (dict(randaugment=dict(factor=2)), "`factor` from 0 to 1"),
+        (dict(randaugment=dict(factor=2)), "`factor` a number from 0 to 1"),
     ],
     ids=str,
 )

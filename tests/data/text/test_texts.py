@@ -1,5 +1,6 @@
 """Texts are read from their files, and padded to one length with a mask."""
 
+import csv
 import gzip
 import json
 import lzma
@@ -73,7 +74,6 @@ def test_pairs_in_tab_separated_values(tmp_path):
     [
         ([-1, 0, 1], ("-1", "0", "1"), [0, 1, 2]),
         (["1", "2", "other"], ("1", "2", "other"), [0, 1, 2]),
-        ([2, 0, 2], ("0", "1", "2"), [2, 0, 2]),
         (["good", " bad", "good "], ("bad", "good"), [1, 0, 1]),
     ],
 )
@@ -176,8 +176,11 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
     assert again == held != other
     assert data.test[0].texts == texts
     assert load_texts("mine", 5, tmp_path, **BOTH).validation is None
-    with pytest.raises(ValueError, match="`validation` must be from 0 to 19. .*=20"):
-        load_texts("mine", 5, tmp_path, **BOTH, validation=20)
+    with pytest.raises(ValueError, match="list of integers. Received: pad_to=4"):
+        load_texts("mine", 5, tmp_path, **BOTH, pad_to=4)
+    for count in (20, "8"):
+        with pytest.raises(ValueError, match=f"below the number of .*, 20. .*={count!r}"):
+            load_texts("mine", 5, tmp_path, **BOTH, validation=count)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,8 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),
         ('{"text": " ", "label": 1}', BOTH, ValueError, "none of them blank"),
         ('{"text": "a", "label": " "}', BOTH, ValueError, "none of them blank"),
+        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
+        ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
         ("[1]", BOTH, ValueError, "must be whole.*line 1 is no JSON object"),
         ('{}\n\n{"te', BOTH, ValueError, "must be whole.*a.jsonl .line 3, character 2: Untermin"),
         ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
@@ -220,6 +225,22 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
     with pytest.raises(ValueError, match=f"whole.*{name} .line 3 has 3 values under 2 names"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
+
+
+def test_a_text_is_as_long_as_it_is(tmp_path):
+    """Python's reader of CSV stops at 131,072 characters."""
+    texts = ["a" * 200_000, "b"]
+    (tmp_path / "a.csv").write_text("text,label\n" + "\n".join(f"{t},{t[0]}" for t in texts))
+    limit = csv.field_size_limit()
+    assert load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv").train[0].texts == texts
+    assert csv.field_size_limit() == limit
+
+
+def test_a_class_of_no_text_is_said(tmp_path):
+    write(tmp_path / "a.jsonl", [(f"{stars} stars", stars) for stars in (1, 2, 3)])
+    with pytest.warns(UserWarning, match=r"Of 1 of the 4 .* nothing to train on: \['0'\]"):
+        data = load_texts("mine", 5, tmp_path, **BOTH)
+    assert data.labels == (*"0123",) and data.train[0].labels.tolist() == [1, 2, 3]
 
 
 def test_a_quote_that_does_not_end(tmp_path):
