@@ -79,7 +79,7 @@ class Task:
         """
         if not path.is_file():
             return None
-        read = {key: options[key] for key in ("labels", "fields") if key in options}
+        read = {key: value for key, value in options.items() if key in ("labels", "fields")}
         return {"name": path.stem, "train": str(path), "test": str(path), **read}
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
