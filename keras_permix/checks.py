@@ -24,9 +24,18 @@ def check_align(align):
     return check_choice("align", align, ALIGNMENTS)
 
 
+def plain(value: Any) -> Any:
+    """Return `value` with lists and Python's numbers in place of what NumPy holds in it."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return (tuple if isinstance(value, tuple) else list)(map(plain, value))
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
 def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
-    """Return `spec`, a name or a dict with it, as a dict whose "name" is one of `choices`."""
-    named = dict(spec) if isinstance(spec, dict) else {"name": spec}
+    """Return `spec`, a name or a dict with it, as a plain dict whose "name" is one of `choices`."""
+    named = plain(spec) if isinstance(spec, dict) else {"name": spec}
     if named.get("name") not in tuple(choices):
         raise ValueError(
             f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '

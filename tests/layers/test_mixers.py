@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP, SliceSort
-from keras_permix.layers.mixers import MIXERS, make_mixer
+from keras_permix.layers.mixers import MIXERS, check_mixer, check_mixers, make_mixer
 
 X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
@@ -54,6 +54,23 @@ def test_what_a_dict_says_of_projections_goes_first():
 def test_a_name_with_a_default_is_its_layer_with_that_argument():
     layer, other = make_mixer("max_exchange"), SliceSort("max_exchange")
     assert layer.order == other.order == "max_exchange"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (np.arange(4), [0, 1, 2, 3]),
+        ([np.int64(2), np.arange(2)], [2, [0, 1]]),
+        (np.int64(3), 3),
+        ("unit", "unit"),
+    ],
+)
+def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
+    found = check_mixer({"name": "csp", "shift": given})["shift"]
+    assert found == plain and type(found) is type(plain)
+    specs = check_mixers([{"name": "csp", "shift": given}] * 2, depth=2)
+    assert specs == {"name": "csp", "shift": plain}
 
 
 @pytest.mark.parametrize("spec", ["convolution", None, {"num_heads": 2}, {"name": ["csp"]}])

@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
+from keras_permix.checks import plain
 from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.labels import check_labels
@@ -57,7 +58,7 @@ def load_preset(
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
     _check_overrides(found, config, overrides)
-    overrides = with_own_mixer(config, overrides)
+    overrides = with_own_mixer(config, plain(overrides))
     if info.files:
         info.files.verify(skip=(WEIGHTS_FILE,))
         config |= {key: _asset(info, file) for key, file in found.asset_files.items()}

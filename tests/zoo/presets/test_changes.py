@@ -202,6 +202,29 @@ def test_arguments_without_weights(preset):
     np.testing.assert_array_equal(logits(model), logits(zoo.CSPViT.from_preset(preset)))
 
 
+@pytest.mark.once
+def test_arrays_say_what_lists_say(tmp_path):
+    """Of files nothing else comes back, and what is the same as there changes nothing."""
+    steps = np.arange(8)
+    mixers = [{"name": "csp", "shift": by * steps} for by in (1, 2)]
+    model = tiny(mixer=mixers)
+    model.save(tmp_path / "model.keras")
+    model.save_to_preset(tmp_path / "preset")
+    again = [
+        keras.saving.load_model(tmp_path / "model.keras"),
+        zoo.CSPViT.from_preset(tmp_path / "preset", mixer=mixers, mean=np.full(3, 0.5)),
+    ]
+    for one in again:
+        assert [mixer["shift"] for mixer in one.get_config()["mixer"]] == [
+            [0, 1, 2, 3, 4, 5, 6, 7],
+            [0, 2, 4, 6, 8, 10, 12, 14],
+        ]
+        np.testing.assert_array_equal(logits(one), logits(model))
+    tiny(mixer=mixers[0]).save_to_preset(tmp_path / "preset")
+    with pytest.warns(UserWarning, match=r"Received: mixer=\{'name': 'csp', 'shift': \[7, 6, 5,"):
+        zoo.CSPViT.from_preset(tmp_path / "preset", mixer={"shift": steps[::-1]})
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
