@@ -1,5 +1,6 @@
 """Models that answer with one of several classes."""
 
+import itertools
 from typing import Any, Self
 
 import keras
@@ -45,7 +46,12 @@ class Classifier(ZooModel):
         return self.decode_predictions(self._logits(inputs), top)
 
     def _logits(self, inputs):
-        return self.predict(inputs, verbose=0)
+        """Those of a batch, or of a list of images, of which runs of one size go together."""
+        if self.preprocessor is None or not _are_single_images(inputs):
+            return self.predict(inputs, verbose=0)
+        inputs = [keras.ops.convert_to_numpy(image) for image in inputs]
+        runs = itertools.groupby(inputs, lambda image: (image.shape, image.dtype))
+        return np.concatenate([self.predict(np.stack(list(run)), verbose=0) for _, run in runs])
 
     def decode_predictions(
         self, predictions: Tensor, top: int = 5
@@ -131,3 +137,12 @@ class Classifier(ZooModel):
         transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
         transfer_trainable(self, model)
         return model
+
+
+def _are_single_images(inputs):
+    return (
+        isinstance(inputs, list | tuple)
+        and len(inputs) > 0
+        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
+        and all(len(image.shape) == 3 for image in inputs)
+    )

@@ -1,9 +1,7 @@
 """Models that answer with the class of an image."""
 
-import itertools
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_permix.checks import check_floats, check_integer
@@ -20,29 +18,11 @@ class ImageClassifier(Classifier):
 
     task = "image_classification"
 
-    def _logits(self, inputs):
-        """Those of a batch, or of a list of images, of which runs of one size go together."""
-        if not _are_single_images(inputs):
-            return super()._logits(inputs)
-        inputs = [keras.ops.convert_to_numpy(image) for image in inputs]
-        runs = itertools.groupby(inputs, lambda image: (image.shape, image.dtype))
-        runs = [np.stack(list(run)) for _, run in runs]
-        return np.concatenate([super(ImageClassifier, self)._logits(run) for run in runs])
-
     def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)
 
     def describe_input(self) -> dict[str, Any]:
         return describe_images(self)
-
-
-def _are_single_images(inputs):
-    return (
-        isinstance(inputs, list | tuple)
-        and len(inputs) > 0
-        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
-        and all(len(image.shape) == 3 for image in inputs)
-    )
 
 
 def make_images(model, seed, batch):

@@ -16,6 +16,7 @@ import numpy as np
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
+from keras_permix.layers.embedding.images import with_channel
 from keras_permix.ops.backend import running
 from keras_permix.zoo.targets import checked_targets, needs_targets
 from keras_permix.zoo.texts import are_texts
@@ -172,9 +173,11 @@ class CheckedInputs:
                 self.preprocessor.check(tensor)
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
-    def encoded(self, x: Any) -> Any:
-        """Inputs, and in place of texts what `encode` makes of them."""
-        return self.encode(x) if are_texts(x) else x
+    def encoded(self: Any, x: Any) -> Any:
+        """Inputs, in place of texts what `encode` makes of them, gray images with their channel."""
+        if are_texts(x):
+            return self.encode(x)
+        return x if self.preprocessor is None else with_channel(x, self.input_shape[-1])
 
     def encode(self, texts: Any) -> Any:
         """The arrays that the model takes for texts; a model that takes none raises ValueError."""

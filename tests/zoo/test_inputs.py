@@ -256,19 +256,32 @@ def test_what_is_no_batch_of_images(x, message, compiled):
         compiled.classify(x)
 
 
+def assert_classified(model, images):
+    """Whether a list is answered as if each image had come alone."""
+    alone = [model.classify(image[None])[0] for image in images]
+    for found, wanted in zip(model.classify(images), alone, strict=True):
+        assert [label for label, _ in found] == [label for label, _ in wanted]
+        found, wanted = ([probability for _, probability in each] for each in (found, wanted))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 def test_a_list_of_images_is_classified(compiled):
     """Each of its own size, as if it had come alone."""
     with pytest.raises(ValueError, match=r"`numpy.stack` of several of one size. Received: .*, 3"):
         compiled.predict(list(IMAGES), verbose=0)
     tensor = keras.ops.convert_to_tensor(IMAGES[0])
     mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
-    alone = [compiled.classify(image[None])[0] for image in mixed]
-    for found, wanted in zip(compiled.classify(mixed), alone, strict=True):
-        assert [label for label, _ in found] == [label for label, _ in wanted]
-        found, wanted = ([probability for _, probability in each] for each in (found, wanted))
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert_classified(compiled, mixed)
     with pytest.raises(ValueError, match=r"gives gray ones three .*images.shape=\(2, 8, 8, 1\)"):
         compiled.classify([*IMAGES[:2, ..., :1], IMAGES[2]])
+
+
+@pytest.mark.parametrize("name", ["LRATransformer", "CSPMEGA"])
+def test_models_of_pixels_classify_lists_as_well(name):
+    model = tiny(name, vocabulary_size=256, image_size=4)
+    images = [IMAGES[0, :4, :4, :1], *IMAGES[1:3, ..., :1]]
+    assert_classified(model, images)
+    assert_classified(model, images[:1])
 
 
 def test_the_ways_to_images_give_images(compiled):
@@ -345,11 +358,19 @@ def test_compiled_functions_take_tensors(compiled):
 
 
 def test_one_channel_needs_no_axis():
+    """In whatever order batches with and without one come; a single image needs that of its batch.
+
+    TensorFlow would compile again for any number of axes, which Keras does not take.
+    """
     model = tiny(channels=1, mean=(0.5,), std=(0.5,))
     gray = IMAGES[..., 0]
     answers = to_numpy(model(gray[..., None]))
-    assert_close(model.predict(gray, verbose=0), answers)
-    assert_close(to_numpy(model(gray)), answers)
+    for images in (gray, gray[..., None], keras.ops.convert_to_tensor(gray), gray):
+        assert_close(model.predict(images, verbose=0), answers)
+        assert_close(to_numpy(model(images)), answers)
+    for way in (model, model.predict, model.classify, model.features):
+        with pytest.raises(ValueError, match=r"`images\[None\]` makes a batch .*=\(8, 8, 1\)"):
+            way(gray[0][..., None])
 
 
 def test_tensors_are_looked_at_by_whole_methods(compiled):

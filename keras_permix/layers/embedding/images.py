@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
@@ -66,7 +67,7 @@ class ImagePreprocessor(keras.layers.Layer):
     def check(self, inputs: Any) -> None:
         """Raise a ValueError unless these are images of as many channels as the layer takes.
 
-        What a model was given may lack the axis of a single channel, which Keras adds.
+        What a model was given may lack the axis of a single channel; see `with_channel`.
         """
         check_images(inputs, len(self.mean), squeezed=True)
 
@@ -137,10 +138,10 @@ def _tents(old, new, align_corners):
 def check_images(images, channels, squeezed=False):
     """Check that arrays or tensors are images of so many channels, which stand last.
 
-    Where they may be `squeezed`, a single channel needs no axis: Keras gives it one.
+    Where they may be `squeezed`, a single channel needs no axis.
     """
     shape = tuple(getattr(images, "shape", ()))
-    if squeezed and channels == 1 and len(shape) == 3:
+    if squeezed and _lacks_channel(shape, channels):
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
         raise ValueError(
@@ -149,6 +150,17 @@ def check_images(images, channels, squeezed=False):
         )
     if 0 in shape[1:3]:
         raise ValueError(f"`images` must have a pixel or more. Received: images.shape={shape}")
+
+
+def with_channel(images: Any, channels: int) -> Any:
+    """Images with the axis of a single channel, which an array or tensor of them may lack."""
+    known = isinstance(images, np.ndarray) or ops.is_tensor(images)
+    return images[..., None] if known and _lacks_channel(images.shape, channels) else images
+
+
+def _lacks_channel(shape, channels):
+    """Whether this is the shape of a batch of gray images, and not of one with its channel."""
+    return channels == 1 and len(shape) == 3 and shape[-1] != 1
 
 
 def _way_to_images(shape, channels):
