@@ -4,9 +4,11 @@ from typing import Any
 
 import keras
 
+from keras_permix.checks import check_integer
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.composite import parameters_of
 from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.layers.parts.projections import projections
 
@@ -71,13 +73,14 @@ def fitting_arguments(layer, spec):
     if issubclass(kind, TokenMixer):
         sizes = {} if inner == width else {"inner_dim": inner}
         return {**sizes, **given, "use_value_bias": bias is not None}
-    heads = spec.get("num_heads", getattr(layer, "num_heads", None))
-    if not issubclass(kind, SelfAttention) or not heads:
+    if not issubclass(kind, SelfAttention):
         return {}
+    usual = getattr(layer, "num_heads", parameters_of(kind)["num_heads"].default)
+    heads = check_integer("num_heads", spec.get("num_heads", usual))
     if inner % heads:
         raise ValueError(
             f"`num_heads` must divide the {inner} channels of the values of {layer.name}. "
-            f"Received: mixer={spec}"
+            f"Received: num_heads={heads}, mixer={spec}"
         )
     sizes = {"num_heads": heads, "head_dim": inner // heads}
     return {**sizes, **given, "use_qkv_bias": bias is not None}

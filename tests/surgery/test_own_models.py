@@ -130,6 +130,28 @@ def test_mixers_are_swapped_for_others_of_their_class():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("arguments", [{}, dict(use_bias=False)])
+@pytest.mark.parametrize("mixer", ["attention", {"name": "simple_attention", "num_heads": 4}])
+def test_attention_takes_the_projections_of_what_has_no_heads(mixer, arguments):
+    """As many heads as it has by itself."""
+    model = swap_mixer(randomize(functional(key_dim=8, **arguments)), "csp")
+    value, output = (dense.get_weights() for dense in csp_of(model))
+    attention = swap_mixer(model, mixer).layers[2]
+    assert attention.num_heads == (8 if mixer == "attention" else 4)
+    for ours, theirs in zip(attention.qkv_dense.get_weights(), value, strict=True):
+        np.testing.assert_array_equal(ours[..., 32:], theirs)
+    for ours, theirs in zip(attention.output_dense.get_weights(), output, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.once
+def test_heads_that_do_not_divide_the_projections_are_named():
+    narrow = swap_mixer(functional(key_dim=5), "csp")
+    with pytest.raises(ValueError, match="must divide the 10 channels.* Received: num_heads=8, "):
+        swap_mixer(narrow, "attention")
+
+
+@pytest.mark.once
 def test_what_is_frozen_and_dropped_out_stays_so():
     model = functional(dropout=0.3)
     model.layers[1].trainable = False
