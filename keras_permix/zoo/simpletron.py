@@ -11,7 +11,7 @@ from keras_permix.checks import check_choice, check_integer, check_positive_or_n
 from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS
-from keras_permix.layers.mixers import check_mixer_or_none, check_mixers
+from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
 from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.bert_layers import classify, embed, make_block
@@ -177,7 +177,8 @@ class SimpleTRON(SequenceClassifier):
             attention, variant: As of the class.
             depth: Number of layers, the first ones. `None`: all.
             max_length: Largest number of tokens. `None`: all positions.
-            **arguments: Others of the class, but for the sizes of BERT.
+            **arguments: Others of the class, but for the sizes of BERT, its class token and the
+                mixer, which `swap_mixer` exchanges afterwards.
 
         Returns:
             A model of this class.
@@ -188,9 +189,10 @@ class SimpleTRON(SequenceClassifier):
             ValueError: for a damaged file, tensors that are missing, unknown or of another shape,
                 or a wrong argument.
         """
-        if wrong := {"use_class_token", *OF_BERT} & arguments.keys():
+        if wrong := {"use_class_token", "mixer", *OF_BERT} & arguments.keys():
             raise ValueError(
-                f"`folder` says {', '.join(OF_BERT)}, and BERT's class token is in its vocabulary. "
+                f"`folder` says {', '.join(OF_BERT)}, BERT's class token is in its vocabulary, and "
+                "its mixer is attention, in whose place `swap_mixer` puts another. "
                 f"Received: {sorted(wrong)}"
             )
         from keras_permix.zoo.convert.bert import read_bert
@@ -220,8 +222,9 @@ class SimpleTRON(SequenceClassifier):
             head.
 
         Raises:
-            ValueError: for an unknown name, or a model with weights that the new one has not, such
-                as those of LoRA, or of an output projection.
+            ValueError: for an unknown name, a model whose blocks all have another `mixer`, or one
+                with weights that the new one has not, such as those of LoRA, or of an output
+                projection.
 
         Example:
 
@@ -234,6 +237,12 @@ class SimpleTRON(SequenceClassifier):
         """
         check_choice("attention", attention, ATTENTIONS)
         config = self.get_config()
+        if all(mixer_at(config["mixer"], index) for index in range(config["depth"])):
+            raise ValueError(
+                "A block or more must have attention and no other `mixer`, in whose place "
+                "`swap_mixer` puts attention. "
+                f"Received: attention={attention!r}, a model with mixer={config['mixer']}"
+            )
         projects, _ = VARIANTS[config["variant"]]
         config |= {"attention": attention, "variant": variant or PLAIN[attention][not projects]}
         del config["name"], config["trainable"]

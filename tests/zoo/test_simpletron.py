@@ -159,6 +159,13 @@ def test_blocks_without_queries_have_none_to_freeze():
     assert frozen == [f"block_0/attention/qkv/{kind}" for kind in ("kernel", "bias")]
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("mixer", ["csp", ["csp", "slice_sort"]])
+def test_a_model_without_attention_has_none_to_exchange(mixer):
+    with pytest.raises(ValueError, match="`swap_mixer` puts attention.*a model with mixer=.*csp"):
+        tiny("SimpleTRON", mixer=mixer).with_attention("softmax", freeze=True)
+
+
 def test_a_projection_that_is_new_and_one_without_a_place():
     model = tiny("SimpleTRON", variant="simple")
     other = model.with_attention("softmax", variant="simple_l")

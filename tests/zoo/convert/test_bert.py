@@ -172,6 +172,7 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
         ({}, dict(depth=3), "`depth` must be from 1 to the 2 of this BERT. Received: depth=3"),
         ({}, dict(max_length=11), "`max_length` must be from 1 to the 10 .* max_length=11"),
         ({}, dict(width=9), r"`folder` says .*width.* Received: \['width'\]"),
+        ({}, dict(mixer="csp"), r"attention, .*`swap_mixer` puts another. Received: \['mixer'\]"),
     ],
 )
 def test_what_cannot_be_converted(tmp_path, config, arguments, message):
