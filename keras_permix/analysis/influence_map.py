@@ -20,7 +20,8 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
     Args:
         layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
         tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
-        epsilon: Length of the step of a token, relative to the root mean square of the input.
+        epsilon: Length of the step of a token, relative to the root mean square of the input where
+            that is not 0.
         seed: Seed of the direction of the steps.
 
     Returns:
@@ -47,7 +48,8 @@ def influence_maps(
     tokens = as_tokens(tokens).astype("float32")
     still = _call(layer, tokens)
     step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
-    step *= epsilon * np.sqrt(np.mean(tokens**2)) / np.linalg.norm(step, axis=-1, keepdims=True)
+    length = epsilon * (np.sqrt(np.mean(tokens**2)) or 1)
+    step *= length / np.linalg.norm(step, axis=-1, keepdims=True)
     columns = []
     for token in range(tokens.shape[1]):
         moved = tokens.copy()

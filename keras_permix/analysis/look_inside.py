@@ -61,6 +61,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
 
     Raises:
         TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
+        ValueError: for a sample that is all padding.
 
     Example:
 
@@ -83,6 +84,11 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
+    if mask is not None and not mask.any(axis=1).all():
+        raise ValueError(
+            "`inputs` must hold a real token or more per sample. "
+            f"Received: a mask without any in sample {mask.any(axis=1).argmin()}"
+        )
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
     inside = Inside(
         maps,

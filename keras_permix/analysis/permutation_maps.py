@@ -1,6 +1,7 @@
 """The permutation that a mixer applies to each channel, as a matrix and as a picture."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import keras
@@ -57,7 +58,7 @@ def permutation_maps(
     mixed = keras.ops.convert_to_numpy(layer.mix(keras.ops.convert_to_tensor(ranks, "int32")))
     sources = np.take_along_axis(order, mixed, axis=1)
     if channels is not None:
-        sources = sources[..., channels]
+        sources = sources[..., [channels] if isinstance(channels, Integral) else channels]
     return np.eye(values.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
 
 

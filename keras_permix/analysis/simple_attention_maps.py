@@ -1,6 +1,7 @@
 """What a `SimpleAttention` layer attends to, as matrices and as a picture."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,9 @@ def simple_attention_maps(
     columns = ops.broadcast_to(places, (*value.shape[:3], value.shape[1]))
     maps = ops.transpose(layer.attend(query, key, columns, mask), (0, 2, 1, 3))
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
-    return maps if heads is None else maps[:, heads]
+    if heads is None:
+        return maps
+    return maps[:, [heads] if isinstance(heads, Integral) else heads]
 
 
 def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:

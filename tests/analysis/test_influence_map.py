@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from keras_permix.analysis import influence_map, plot_influence_map
 from keras_permix.layers import CSP
+from tests.harness import assert_close
 
 X = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
 
@@ -25,6 +26,10 @@ class Mix(keras.layers.Layer):
 def test_a_linear_mixer_shows_its_weights():
     matrix = np.random.default_rng(1).normal(size=(6, 6))
     np.testing.assert_allclose(influence_map(Mix(matrix), X), abs(matrix), rtol=1e-2, atol=1e-2)
+
+
+def test_tokens_of_zeros_are_moved_as_well():
+    assert_close(influence_map(keras.layers.Identity(), 0 * X), np.eye(6))
 
 
 def test_a_mixer_in_groups_hears_nothing_from_other_groups():

@@ -200,6 +200,13 @@ def test_spectra_and_residuals_are_of_the_features():
         assert_close(inside.residuals[index], shares.mean())
 
 
+def test_a_sample_of_padding_is_refused():
+    model = tiny("LRATransformer", pooling="mean")
+    mask = np.arange(12) < np.array([[5], [0], [7]])
+    with pytest.raises(ValueError, match="a real token or more per sample. .* in sample 1"):
+        look_inside(model, {"tokens": np.ones((3, 12), "int32"), "mask": mask})
+
+
 def test_other_models_are_refused():
     with pytest.raises(TypeError, match="`model` must be one of the zoo.*Received: Sequential"):
         look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))

@@ -30,10 +30,13 @@ def test_maps_are_the_golden_ones():
     np.testing.assert_array_equal(permuted, GOLDEN["csp_out"].astype("float32"))
 
 
-def test_maps_of_chosen_channels():
+@pytest.mark.parametrize(
+    ("channels", "chosen"), [([3, 1], [3, 1]), (1, [1]), (np.int64(2), [2]), (slice(2), [0, 1])]
+)
+def test_maps_of_chosen_channels(channels, chosen):
     tokens = GOLDEN["X"][None].astype("float32")
-    maps = permutation_maps(identity_csp(), tokens, channels=[3, 1])
-    np.testing.assert_array_equal(maps[0], GOLDEN["attention_maps"][[3, 1]])
+    maps = permutation_maps(identity_csp(), tokens, channels=channels)
+    np.testing.assert_array_equal(maps[0], GOLDEN["attention_maps"][chosen])
 
 
 @pytest.mark.parametrize("order", ["ascend", "interleave", "max_exchange"])

@@ -34,10 +34,13 @@ def test_maps_are_those_of_the_quadratic_form(arguments, mask):
     assert_close(attended.reshape(X.shape), to_numpy(layer(X, mask=mask)))
 
 
-def test_maps_of_chosen_heads():
+@pytest.mark.parametrize(
+    ("heads", "chosen"), [([3, 1], [3, 1]), (1, [1]), (np.int64(2), [2]), (slice(2), [0, 1])]
+)
+def test_maps_of_chosen_heads(heads, chosen):
     layer = make()
     maps = simple_attention_maps(layer, X)
-    np.testing.assert_array_equal(simple_attention_maps(layer, X, heads=[3, 1]), maps[:, [3, 1]])
+    np.testing.assert_array_equal(simple_attention_maps(layer, X, heads=heads), maps[:, chosen])
 
 
 @pytest.mark.parametrize("layer", [keras.layers.Dense(3), SoftmaxAttention(2)])
