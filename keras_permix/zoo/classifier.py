@@ -31,7 +31,8 @@ class Classifier(ZooModel):
             As `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class, or inputs for which it gives NaN.
+            ValueError: for a `top` below 1, a model of one class, or inputs for which it gives NaN
+                or infinity.
 
         Example:
 
@@ -68,7 +69,7 @@ class Classifier(ZooModel):
 
         Raises:
             ValueError: for a `top` below 1, a model of one class, or predictions of another shape
-                or with a NaN.
+                or with a NaN or an infinity (but for -inf beside larger ones).
         """
         top = check_integer("top", top)
         self._check_several()
@@ -79,14 +80,16 @@ class Classifier(ZooModel):
                 f"`predictions` must be logits (batch, {classes}). "
                 f"Received: predictions.shape={predictions.shape}"
             )
-        if np.isnan(predictions).any():
-            rows = np.flatnonzero(np.isnan(predictions).any(1))
+        largest = predictions.max(1, keepdims=True)
+        rows = np.flatnonzero(~np.isfinite(largest))
+        if len(rows):
             raise ValueError(
-                "`predictions` must be numbers. Received: NaN in "
-                f"{len(rows)} of {len(predictions)} samples, the first of them number {rows[0]}"
+                "`predictions` must be numbers, the largest of a sample finite. Received: NaN or "
+                f"infinity in {len(rows)} of {len(predictions)} samples, the first of them number "
+                f"{rows[0]}"
             )
         labels = self.labels or [str(number) for number in range(classes)]
-        shifted = np.exp(predictions - predictions.max(1, keepdims=True))
+        shifted = np.exp(predictions - largest)
         probabilities = shifted / shifted.sum(1, keepdims=True)
         return [
             [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]

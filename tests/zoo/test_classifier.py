@@ -30,6 +30,7 @@ def test_classify_names_the_most_probable():
     assert model.decode_predictions(outputs, top=1)[0][0][0] == answers[0][0][0]
     (numbers,) = tiny().decode_predictions([[0.0, 9.0, 5.0]])
     assert [label for label, _ in numbers] == ["1", "2", "0"]
+    assert tiny().decode_predictions([[-np.inf, 0.0, -np.inf]], top=1) == [[("1", 1.0)]]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,10 @@ def test_classify_names_the_most_probable():
         ((np.zeros((1, 3)), 0), "`top` must be a positive integer. Received: top=0"),
         ((np.zeros((1, 3)), 1.5), "`top` must be a positive integer. Received: top=1.5"),
         ((np.zeros((1, 3)), None), "`top` must be a positive integer. Received: top=None"),
-        (([[0, 0, 0], [0, np.nan, 0]],), "NaN in 1 of 2 samples, the first of them number 1"),
+        *(
+            (([[0, 0, 0], row],), "NaN or infinity in 1 of 2 samples, the first of .* number 1")
+            for row in ([0, np.nan, 0], [np.inf, 0, 1], [np.inf, np.nan, 0], [-np.inf] * 3)
+        ),
     ],
 )
 def test_wrong_predictions(arguments, rule):
