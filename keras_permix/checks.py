@@ -100,6 +100,11 @@ def check_integer(name, value, least=1, or_none=""):
     return number
 
 
+def is_index(value: Any, count: int) -> bool:
+    """Whether `value` is an index of one of so many, negative from the end, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and -count <= value < count
+
+
 def check_positive_or_none(argument, value):
     """Return `value` if it is None or a positive integer."""
     return None if value is None else check_integer(argument, value, or_none=" or None")

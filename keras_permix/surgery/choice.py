@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_permix.checks import check_integer
+from keras_permix.checks import check_integer, is_index, plain
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
@@ -25,9 +25,9 @@ def indices(layers, names):
         )
     if layers is None:
         return list(range(len(names)))
-    chosen = []
+    chosen, layers = [], plain(layers)
     for layer in layers if isinstance(layers, list | tuple) else [layers]:
-        number = isinstance(layer, int) and -len(names) <= layer < len(names)
+        number = is_index(layer, len(names))
         if not number and names.count(layer) != 1:
             raise ValueError(
                 f"`layers` must be indices of the {len(names)} mixers of the model, or names that "

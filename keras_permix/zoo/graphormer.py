@@ -153,7 +153,7 @@ class Graphormer(ZooModel):
     ) -> Any:
         return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
 
-    def features(self, inputs: Any, layers: Iterable[int] | None = None) -> list:
+    def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list:
         return super().features(self._taken(self.encoded(inputs)), layers)
 
     def _taken(self, inputs):

@@ -7,7 +7,7 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
-from keras_permix.checks import check_flags
+from keras_permix.checks import check_flags, is_index, plain
 from keras_permix.layers.parts.composite import policy_at, policy_of
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
@@ -133,28 +133,27 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         """
         return {}
 
-    def features(self, inputs: Any, layers: Iterable[int] | None = None) -> list[Tensor]:
+    def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list[Tensor]:
         """Token maps after chosen blocks.
 
         Args:
             inputs: What the model takes.
-            layers: Indices of blocks, 0-based, negative from the end. `None`: all blocks.
+            layers: Indices of blocks, or one, 0-based, negative from the end. `None`: all blocks.
 
         Returns:
             A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
 
         Raises:
-            ValueError: for an index that names no block.
+            ValueError: for an index that names no block, or none at all.
         """
         inputs = self.encoded(inputs)
         depth = len(self._feature_maps)
-        layers = range(depth) if layers is None else layers
-        layers = (layers,) if isinstance(layers, int) else tuple(layers)
-        for index in layers:
-            if not -depth <= index < depth:
-                raise ValueError(
-                    f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
-                )
+        layers = range(depth) if layers is None else plain(layers)
+        layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
+        if not layers or not all(is_index(index, depth) for index in layers):
+            raise ValueError(
+                f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
+            )
         if are_arrays(inputs):  # A tensor may be that of a compiled step.
             self.check_inputs(inputs)
         maps = self._feature_model(layers)(inputs)

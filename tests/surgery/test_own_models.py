@@ -93,8 +93,9 @@ def test_some_layers_only():
     assert isinstance(last.more[1], CSP)
     with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=\[2\]"):
         swap_mixer(model, "csp", layers=[2])
-    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*=1\.0$"):
-        swap_mixer(model, "csp", layers=1.0)
+    for wrong in (1.0, True, [False]):
+        with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 mixers.*Received"):
+            swap_mixer(model, "csp", layers=wrong)
 
 
 @of_own_class

@@ -5,6 +5,7 @@ import pytest
 
 from keras_permix import swap_mixer, zoo
 from keras_permix.layers import CSP
+from keras_permix.layers.mixers import mixer_at
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
@@ -20,7 +21,9 @@ def test_model_of_the_zoo():
     kernel = to_numpy(model.get_layer("block_1").mixer.qkv_dense.kernel)
     mixer = swapped.get_layer("block_1").mixer
     np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
-    again = swap_mixer(swapped, "slice_sort")
+    for chosen in (np.int64(1), np.array([0, 1])):
+        again = swap_mixer(swapped, "slice_sort", layers=chosen)
+        assert mixer_at(again.get_config()["mixer"], 1)["name"] == "slice_sort"
     assert again.get_config()["mixer"]["name"] == "slice_sort"
     again = zoo.ViT.from_config(swapped.get_config())
     again.set_weights(swapped.get_weights())

@@ -136,8 +136,16 @@ def test_features_come_in_the_order_asked_for():
     np.testing.assert_array_equal(to_numpy(last), to_numpy(third))
     np.testing.assert_array_equal(to_numpy(begin), to_numpy(first))
     assert_close(to_numpy(model.get_layer("block_2")(second)), to_numpy(third))
-    with pytest.raises(ValueError, match=r"`layers` must be indices of the 3 blocks.*\(3,\)"):
-        model.features(images, layers=[3])
+    for one in (-1, np.int64(2), np.array([2])):
+        (found,) = model.features(images, layers=one)
+        np.testing.assert_array_equal(to_numpy(found), to_numpy(third))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("layers", [[2], [-3], [], True, [0, False], 1.0, "0", np.arange(3)])
+def test_features_of_no_block_are_refused(layers):
+    with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 blocks.*layers=\("):
+        tiny().features(np.zeros((1, 8, 8, 3), "uint8"), layers=layers)
 
 
 @pytest.mark.once
