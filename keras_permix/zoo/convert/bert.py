@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_permix.checks import check_integer
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, wordpiece_tokenizer
 from keras_permix.zoo.convert.safetensors import read_tensors
 
@@ -83,12 +84,12 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     folder = Path(folder)
     sizes, arguments = _read_config(folder / CONFIG_FILE)
     for name, wanted in (("depth", depth), ("max_length", max_length)):
-        if wanted is not None and not 1 <= wanted <= sizes[name]:
+        arguments[name] = sizes[name] if wanted is None else check_integer(name, wanted)
+        if arguments[name] > sizes[name]:
             raise ValueError(
                 f"`{name}` must be from 1 to the {sizes[name]} of this BERT. "
                 f"Received: {name}={wanted}, folder={folder}"
             )
-        arguments[name] = wanted or sizes[name]
     tensors = {
         _plain_name(name): value for name, value in read_tensors(folder / WEIGHTS_FILE).items()
     }
@@ -147,7 +148,7 @@ def _read_config(path):
     """The sizes of all of a BERT, and the arguments of a model of it."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        sizes = {name: config[key] for name, key in SIZES.items()}
+        sizes = {name: check_integer(key, config[key]) for name, key in SIZES.items()}
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"`folder` must hold {CONFIG_FILE} and {WEIGHTS_FILE}. Received: no file {path}"

@@ -130,6 +130,6 @@ def with_own_mixer(config: dict[str, Any], changes: dict[str, Any]) -> dict[str,
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(own, dict) or not isinstance(given, dict):
         return changes
-    if given.get("name", own["name"]) != own["name"]:
+    if given.get("name", own.get("name")) != own.get("name"):
         return changes
     return {**changes, "mixer": {**own, **given}}

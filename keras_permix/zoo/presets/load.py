@@ -66,12 +66,12 @@ def load_preset(
     if info.files and set(changed) <= HARMLESS:
         model = stored = _stored_model(info, found, config, overrides)
     else:
-        kept = found.kept(config, overrides) if load_weights else {}
-        model, stored = found.from_config({**config, **kept, **overrides}), None
+        stored = _stored_model(info, found, config) if load_weights else None
+        kept = found.kept(stored.get_config(), overrides) if stored else {}
+        model = found.from_config({**config, **kept, **overrides})
     if labels is not None:
         model.labels = labels
     if load_weights and info.files:
-        stored = stored or _stored_model(info, found, config)
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:

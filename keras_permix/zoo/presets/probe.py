@@ -10,6 +10,7 @@ from keras_permix.zoo.presets.config import is_quantized
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
+KEYS = ("seed", "batch", "outputs", "atol")
 ATOL = 1e-4
 # A quantized model rounds its activations: a last bit that differs can move one by a whole level.
 QUANTIZED_ATOL = 2e-2
@@ -46,12 +47,18 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
         `(error, atol)`: the largest absolute difference of outputs, and what is allowed.
 
     Raises:
-        ValueError: if the preset has no probe; also what `load_preset` raises.
+        ValueError: if the preset has no probe, or one that says too little; also what
+            `load_preset` raises.
     """
     info = preset_info(preset)
     probe = info.metadata.get("probe")
     if probe is None:
         raise ValueError(f"The preset must have a probe and weights. Received: {info.name}")
+    if missing := [key for key in KEYS if not isinstance(probe, dict) or key not in probe]:
+        raise ValueError(
+            f"The probe of a preset must hold {', '.join(KEYS)}. "
+            f"Received: {info.name} with a probe without {', '.join(missing)}"
+        )
     dtype: dict[str, Any] = {} if is_quantized(info.config) else {"dtype": "float32"}
     return probe_error(load_preset(None, info, **dtype), probe), probe["atol"]
 

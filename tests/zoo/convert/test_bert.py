@@ -170,6 +170,12 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
         (dict(model_type="roberta"), {}, "that of a BERT.* Received: {'model_type': 'roberta'}"),
         (dict(position_embedding_type="relative_key"), {}, "that of a BERT.*relative_key"),
         ({}, dict(depth=3), "`depth` must be from 1 to the 2 of this BERT. Received: depth=3"),
+        *(
+            (dict(num_hidden_layers=n), {}, f"config.json.*`num_hidden_layers` must be a .*={n!r}")
+            for n in ("2", 2.0, 0, None)
+        ),
+        *(({}, dict(depth=n), f"`depth` must be a positive.* depth={n!r}") for n in ("1", 1.5, 0)),
+        ({}, dict(max_length="9"), "`max_length` must be a positive integer. .* max_length='9'"),
         ({}, dict(max_length=11), "`max_length` must be from 1 to the 10 .* max_length=11"),
         ({}, dict(width=9), r"`folder` says .*width.* Received: \['width'\]"),
         ({}, dict(mixer="csp"), r"attention, .*`swap_mixer` puts another. Received: \['mixer'\]"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
+from keras_permix.zoo.presets.probe import verify_probe
 from keras_permix.zoo.presets.weights import load_weights_content, pack_weights, weights_content
 from tests.zoo.models import edit_json, list_anew, tiny, weights
 
@@ -179,6 +180,26 @@ def test_configuration_that_builds_no_model(preset, change, message):
     edit_json(preset / "config.json", lambda config: config["config"].update(change))
     list_anew(preset, "config.json")
     refuses(preset, f"`{preset}/config.json` must hold a configuration .*Received: .*{message}")
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "message"),
+    [
+        (lambda c: c.pop("image_size"), {"image_size": 16}, "The `parameter_count` of"),
+        (lambda c: c.update(mixer={"x": 1}), {"mixer": {"shift": "unit"}}, "`mixer` must be one"),
+    ],
+)
+def test_changes_of_a_configuration_that_says_too_little(preset, change, overrides, message):
+    edit_json(preset / "config.json", lambda config: change(config["config"]))
+    list_anew(preset, "config.json")
+    refuses(preset, f"{message}.* Received: ", **overrides)
+
+
+@pytest.mark.parametrize("probe", [{"seed": 0}, [], 3])
+def test_a_probe_that_says_too_little(preset, probe):
+    edit_json(preset / "metadata.json", lambda metadata: metadata.update(probe=probe))
+    with pytest.raises(ValueError, match="must hold seed, batch, outputs, atol. .*outputs, atol$"):
+        verify_probe(preset)
 
 
 @pytest.mark.parametrize("name", [["CSPViT"], {"CSPViT": 1}, 3, None])
