@@ -43,6 +43,7 @@ class SimpleAttentionBlock(MixerBlock):
         scale, causal: See `SimpleAttention`.
         dropout: Rate of the dropouts after the attention and after the channel mixer.
         epsilon: Epsilon of the layer normalizations; that of BERT.
+        hidden_dropout, activation: As keywords; see `MixerBlock`.
 
     Raises:
         ValueError: for an argument out of range, or a width that `num_heads` does not divide.
@@ -102,4 +103,6 @@ class SimpleAttentionBlock(MixerBlock):
             "causal": self.mixer.causal,
             "dropout": self.dropout,
             "epsilon": self.epsilon,
+            "hidden_dropout": self.hidden_dropout,
+            "activation": self.activation,
         }

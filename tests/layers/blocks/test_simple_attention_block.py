@@ -72,7 +72,7 @@ def test_variant_gives_the_values_of_numpy(variant, attended, skips, extra_skip)
 @pytest.mark.parametrize("variant", ["simple", "simple_res", "simple_resl", "simple_l"])
 def test_config_holds_the_arguments_as_given(variant, extra_skip):
     given = dict(num_heads=2, mlp_dim=12, variant=variant, extra_skip=extra_skip, causal=True)
-    given |= dict(scale="valid", dropout=0.2, epsilon=1e-6)
+    given |= dict(scale="valid", dropout=0.2, epsilon=1e-6, hidden_dropout=0.3, activation="relu")
     config = SimpleAttentionBlock(**given).get_config()
     assert given.items() <= config.items()
     assert SimpleAttentionBlock.from_config(config).get_config() == config
