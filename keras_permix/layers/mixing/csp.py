@@ -38,7 +38,8 @@ class CSP(TokenMixer):
             "unit", "power", "power_code") or one integer step per inner channel; see
             `keras_permix.ops.shift_steps`. Of maps it may also be a pair (rows, columns) per inner
             channel, which moves tokens down and to the right: a step of `rows * width + columns`
-            on a map of so many columns. What leaves a row goes on in the next.
+            on a map of so many columns, as many as the layer is built for. What leaves a row goes
+            on in the next.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
         inner_dim: Width of the values. `None`: that of the input.
@@ -53,8 +54,8 @@ class CSP(TokenMixer):
             it is, without the second the output projection has no bias.
 
     Raises:
-        ValueError: for an argument out of range, or tokens that `group_size` does not divide
-            unless it is `ragged`.
+        ValueError: for an argument out of range, tokens that `group_size` does not divide unless
+            it is `ragged`, or moves on maps of other columns.
 
     Example:
 
@@ -104,6 +105,7 @@ class CSP(TokenMixer):
         self.layer = layer
         self.depth = layers  # Keras takes a `layers` for a list of those inside
         self.ragged = ragged
+        self._columns = None  # of the map that moves are on
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
@@ -116,26 +118,34 @@ class CSP(TokenMixer):
                 "group that is shorter; or choose another `group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
-        shift = self._steps_of_moves(input_shape)
+        if np.ndim(self.shift) > 1:
+            self._columns = _columns_of(input_shape)
+        shift = self._shift_along_tokens()
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
             if tokens is not None:
                 shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
         self._steps = check_steps(shift, channels, "shift")
 
-    def _steps_of_moves(self, input_shape):
+    def _shift_along_tokens(self):
         """The shift with moves on a map as steps along its tokens; another as it is."""
         if np.ndim(self.shift) < 2:
             return self.shift
-        columns = input_shape[2] if len(input_shape) == 4 else None
-        if columns is None or np.shape(self.shift)[1:] != (2,):
+        if self._columns is None or np.shape(self.shift)[1:] != (2,):
             raise ValueError(
-                "A `shift` of moves must hold a pair (rows, columns) per inner channel, and needs "
-                "maps (batch, rows, columns, channels) of known columns. "
-                f"Received: shift of the shape {np.shape(self.shift)}, "
-                f"input_shape={tuple(input_shape)}"
+                "A `shift` of moves must hold a pair (rows, columns) per inner channel, and the "
+                "layer be built for maps (batch, rows, columns, channels) of known columns. "
+                f"Received: shift of the shape {np.shape(self.shift)}, columns={self._columns}"
             )
-        return [down * columns + right for down, right in self.shift]
+        return [down * self._columns + right for down, right in self.shift]
+
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
+        if self._columns not in (None, _columns_of(inputs.shape)):
+            raise ValueError(
+                "A `shift` of moves takes maps of as many columns as the layer was built for. "
+                f"Received: inputs.shape={tuple(inputs.shape)}, built for {self._columns} columns"
+            )
+        return super().call(inputs, mask)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         return ops.csp(
@@ -143,9 +153,12 @@ class CSP(TokenMixer):
         )
 
     def steps(self, tokens: int, channels: int) -> np.ndarray:
-        """The step of every inner channel for so many tokens of so many channels, an array."""
+        """The step of every inner channel for so many tokens of so many channels, an array.
+
+        Moves are steps on the map that the layer is built for.
+        """
         channels = self.inner_dim or channels
-        return ops.shift_steps(self.shift, tokens, channels, **self._facts())
+        return ops.shift_steps(self._shift_along_tokens(), tokens, channels, **self._facts())
 
     def _facts(self):
         """What some schedules depend on besides tokens and channels."""
@@ -161,3 +174,8 @@ class CSP(TokenMixer):
             "layers": self.depth,
             "ragged": self.ragged,
         }
+
+
+def _columns_of(shape):
+    """How many columns a map has; None for tokens."""
+    return shape[2] if len(shape) == 4 else None

@@ -76,6 +76,22 @@ def test_moves_then_groups():
     np.testing.assert_array_equal(to_numpy(CSP(shift=MOVES, **PLAIN)(MAPS)), expected)
 
 
+def test_steps_of_moves_are_those_on_the_map_of_the_layer():
+    layer = CSP(shift=MOVES, **PLAIN)
+    with pytest.raises(ValueError, match=r"pair \(rows, columns\).*columns=None"):
+        layer.steps(24, 4)
+    layer.build(MAPS.shape)
+    assert layer.steps(24, 4).tolist() == [0, 6, 20, 23]
+
+
+@pytest.mark.parametrize("inputs", [MAPS.reshape(2, 6, 4, 4), MAPS.reshape(2, 4, 6, 4)[:, 0]])
+def test_moves_are_on_maps_of_the_columns_of_the_first(inputs):
+    layer = CSP(shift=MOVES, **PLAIN)
+    layer.build(MAPS.shape)
+    with pytest.raises(ValueError, match=r"as many columns as the layer.*, 4\), built for 6"):
+        layer(inputs)
+
+
 @pytest.mark.parametrize(
     ("moves", "shape"),
     [(MOVES, (2, 24, 4)), (MOVES, (2, 4, None, 4)), ([(1, 2, 3)] * 4, MAPS.shape)],
