@@ -58,6 +58,7 @@ class TokenEmbedding(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.autocast = False  # of ids that are given as floats
         self.supports_masking = True
         self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         self.width = check_integer("width", width)

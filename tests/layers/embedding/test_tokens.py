@@ -6,7 +6,7 @@ import pytest
 
 from keras_permix.layers import SoftmaxAttention, TokenEmbedding
 from keras_permix.layers.embedding.tokens import sinusoid
-from tests.harness import assert_close, load_golden, to_numpy
+from tests.harness import assert_close, functional, load_golden, to_numpy
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(0, 9, (3, 7)).astype("int32")
@@ -22,7 +22,7 @@ def looked_up(layer, ids):
     """What the tables of the layer have for ids: a class token, tokens, learned positions."""
     wanted = to_numpy(layer.embedding.embeddings)[ids]
     if layer.use_class_token:
-        first = np.broadcast_to(to_numpy(layer.class_token), (len(ids), 1, 6))
+        first = np.broadcast_to(to_numpy(layer.class_token), (len(ids), 1, layer.width))
         wanted = np.concatenate([first, wanted], axis=1)
     if layer.positions == "learned":
         wanted = wanted + to_numpy(layer.table)[: wanted.shape[1]]
@@ -79,6 +79,17 @@ def test_layer_keeps_its_promises(class_token, tmp_path):
         low_outputs = low(TOKENS)
         assert keras.backend.standardize_dtype(low_outputs.dtype) == dtype
         assert_close(to_numpy(low_outputs), outputs, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_ids_are_not_rounded(dtype):
+    """Floats are what `keras.Input` makes of ids, unless it is told of integers."""
+    layer = TokenEmbedding(5000, 4, 3, "learned", True, dtype=f"mixed_{dtype}")
+    ids = np.array([[2049, 4097, 3001]])
+    model = functional(layer, (3,))
+    outputs = to_numpy(model(ids.astype("float32")))
+    np.testing.assert_array_equal(outputs, to_numpy(layer(ids)))
+    assert_close(outputs, looked_up(layer, ids), dtype=dtype)
 
 
 @pytest.mark.parametrize("class_token", [False, True])
