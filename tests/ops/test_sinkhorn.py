@@ -77,6 +77,14 @@ def test_the_last_group_may_be_shorter():
     assert_close(to_numpy(soft), oracle.sinkhorn_csp(X / 2, STEPS, 5, 200, 1.0))
 
 
+@pytest.mark.parametrize("group_size", [2, 5, None])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
+def test_the_first_channel_stays_as_it_is_also_alone(group_size, mask):
+    alone = ops.sinkhorn_csp(X[..., :1], (3,), group_size, ragged=True, mask=mask)
+    real = np.ones_like(MASK) if mask is None else mask
+    np.testing.assert_array_equal(to_numpy(alone), np.where(real[..., None], X[..., :1], 0))
+
+
 @pytest.mark.parametrize(
     ("name", "steps", "group_size"),
     [
