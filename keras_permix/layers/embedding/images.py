@@ -115,7 +115,9 @@ def _is_plain(images):
 
 def _resize(images, size, align_corners):
     if not align_corners and running.compiles_resizing():
-        return ops.image.resize(images, size, interpolation="bilinear", antialias=True)
+        return ops.image.resize(
+            images, size, interpolation="bilinear", antialias=True, data_format="channels_last"
+        )
     sides = ops.shape(images)[1:3]
     rows, columns = (_tents(*pair, align_corners) for pair in zip(sides, size, strict=True))
     return ops.einsum("yh,bhwc,xw->byxc", rows, images, columns)

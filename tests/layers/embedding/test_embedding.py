@@ -69,6 +69,16 @@ def test_images_with_aligned_corners_grow_and_shrink():
     assert_close(aligned(step, 3)[0, :, 0, 0], [0, 100 * sum(middle[3:]) / sum(middle), 100])
 
 
+@pytest.fixture(params=["channels_last", "channels_first"])
+def data_format(request):
+    """What layers of Keras take unless they are told, which ours do not heed."""
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format(request.param)
+    yield
+    keras.config.set_image_data_format(before)
+
+
+@pytest.mark.usefixtures("data_format")
 @pytest.mark.parametrize("size", [5, 16, 23])
 def test_images_are_resized_as_by_pillow_compiled_as_well(size):
     """XLA has to know every operation of a step that Keras compiles."""
