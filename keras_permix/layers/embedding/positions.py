@@ -10,6 +10,7 @@ from keras_permix._typing import Shape, Tensor
 from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.parts.checks import check_tokens
+from keras_permix.ops.dispatch.require import require
 
 RESIZINGS = ("bicubic", "nearest")
 
@@ -29,7 +30,8 @@ class PositionEmbedding(keras.layers.Layer):
             fewer. `None`: as many as the input has.
 
     Raises:
-        ValueError: for a wrong shape, or an unknown number of tokens.
+        ValueError: for a wrong shape, an unknown number of tokens, or more than there are positions
+            for.
 
     Example:
 
@@ -76,9 +78,20 @@ class PositionEmbedding(keras.layers.Layer):
             )
 
     def call(self, tokens: Tensor) -> Tensor:
+        tokens = self._check_number(tokens)
         if self.use_class_token:
             tokens = prepend(self.class_token, tokens)
         return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
+
+    def _check_number(self, tokens):
+        """Check that there are as many positions: now, or once TensorFlow knows the number."""
+        positions = self.table.shape[1] - (self.use_class_token or self.keep_unused)
+        number = ops.shape(tokens)[1]
+        rule = (
+            "PositionEmbedding takes no more tokens than it has positions for. "
+            f"Received: positions={positions}, tokens="
+        )
+        return require(tokens, number <= positions, rule, number)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, tokens, width = input_shape

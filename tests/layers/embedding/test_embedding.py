@@ -103,6 +103,28 @@ def test_any_number_of_tokens_gets_the_first_positions():
         assert_close(model.predict(tokens, verbose=0), tokens + table[:, :count])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "built_on"),
+    [
+        (dict(), 1),
+        (dict(max_tokens=4), 3),
+        (dict(max_tokens=4, keep_unused=True), 4),
+        (dict(max_tokens=4, use_class_token=True), 4),
+    ],
+)
+def test_more_tokens_than_positions_are_refused(arguments, built_on):
+    layer = PositionEmbedding(**arguments)
+    layer.build((2, built_on, 8))
+    with pytest.raises(ValueError, match=r"no more tokens than.*positions=\d, tokens=5"):
+        layer(TOKENS)
+    if arguments and keras.config.backend() == "tensorflow":
+        model = functional(layer, (None, 8))
+        model.predict(TOKENS[:, :2], verbose=0)
+        model.predict(TOKENS[:, :3], verbose=0)  # from now on it is traced for any number
+        with pytest.raises(Exception, match="no more tokens than"):
+            model.predict(TOKENS, verbose=0)
+
+
 @pytest.mark.parametrize("class_token", [False, True])
 @pytest.mark.parametrize("keep_unused", [False, True])
 def test_positions_are_added(class_token, keep_unused):
