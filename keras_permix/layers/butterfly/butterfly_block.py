@@ -83,7 +83,7 @@ class ButterflyBlock(OneTensor):
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
         outputs = self.block(*as_taken(self.block, self.cut(inputs)), **masks)
-        return self._join(outputs, inputs)
+        return self._join(ops.cast(outputs, self.compute_dtype), inputs)  # it has its own policy
 
     def cut(self, x: Tensor) -> Tensor:
         """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""

@@ -143,6 +143,12 @@ def test_mixers_and_models_are_layers_too():
         assert_close(outputs[:, 1::4], to_numpy(block(X[:, 1::4])))
 
 
+def test_outputs_are_of_the_dtype_of_the_layer_and_not_of_its_block():
+    model = functional(ButterflyBlock(SoftmaxAttention(2), 4, dtype="mixed_bfloat16"), (16, 8))
+    for outputs in (model.output, model(X)):
+        assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_layer_takes_any_length_that_it_divides(stage):
     """After a second length TensorFlow traces for any, and 16, 64 and 8 have 2, 3 and 2 stages."""
