@@ -9,8 +9,9 @@ from keras import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, unflatten_map
+from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
+from keras_permix.layers.parts.one_tensor import fits, shape_of
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -97,7 +98,7 @@ class SoftmaxAttention(SelfAttention):
         if fused:
             attended = ops.dot_product_attention(query, key, value, mask=visible, is_causal=causal)
         else:
-            weights = self.map_dropout(_weights(query, key, visible))
+            weights = self.map_dropout(softmax_weights(query, key, visible))
             attended = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         return unflatten_map(self.merge_heads(attended), inputs)
 
@@ -111,7 +112,18 @@ class SoftmaxAttention(SelfAttention):
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
         tokens, mask = flatten_map(inputs, mask)
         query, key, _ = self.split_heads(tokens)
-        return _weights(query, key, _visible(tokens, mask, attention_mask, use_causal_mask))
+        visible = _visible(tokens, mask, attention_mask, use_causal_mask)
+        return softmax_weights(query, key, visible)
+
+    def _check_attention_mask(self, mask, shape):
+        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
+        kinds = ((batch,), (batch, 1), (batch, self.num_heads))
+        if not any(fits(shape_of(mask), (*kind, tokens, tokens)) for kind in kinds):
+            raise ValueError(
+                "`attention_mask` must have the shape (batch, tokens, tokens), or (batch, heads or "
+                f"1, tokens, tokens). Received: attention_mask.shape={shape_of(mask)}, "
+                f"inputs.shape={tuple(shape)}, num_heads={self.num_heads}"
+            )
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "fused": self.fused}
@@ -123,8 +135,8 @@ def _visible(inputs, mask, attention_mask, causal):
     if mask is not None:
         masks.append(ops.cast(mask, "bool")[:, None, None, :])
     if attention_mask is not None:
-        one_for_all_heads = len(attention_mask.shape) == 3
         attention_mask = ops.cast(attention_mask, "bool")
+        one_for_all_heads = len(attention_mask.shape) == 3
         masks.append(attention_mask[:, None] if one_for_all_heads else attention_mask)
     before = None
     if causal:
@@ -134,6 +146,7 @@ def _visible(inputs, mask, attention_mask, causal):
     return visible_keys(reduce(ops.logical_and, masks), before) if masks else None
 
 
-def _weights(query, key, visible):
+def softmax_weights(query, key, visible=None):
+    """The weights (batch, heads, queries, keys) of queries and keys (batch, tokens, heads, …)."""
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
     return masked_softmax(scores, visible)

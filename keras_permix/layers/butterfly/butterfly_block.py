@@ -10,7 +10,8 @@ from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.checks import check_integer
 from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import of_each_sample
+from keras_permix.layers.parts.one_tensor import OneTensor, fits, shape_of
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
@@ -113,21 +114,28 @@ class ButterflyBlock(OneTensor):
         if len(shape) == 3:
             super()._check_mask(mask, shape)
 
+    def _check_attention_mask(self, mask, shape):
+        axis = self.axis % len(shape)
+        blocks = None if shape[axis] is None else shape[axis] // self.block_size
+        size = (self.block_size, self.block_size)
+        taken = "attention_mask" in signature(self.block.call).parameters
+        if not taken or not fits(shape_of(mask), (shape[0], blocks, None, *size)):
+            raise ValueError(
+                "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
+                "block_size), and `block` must take one. Received: attention_mask.shape="
+                f"{shape_of(mask)}, inputs.shape={tuple(shape)}, block={self.block.name}"
+            )
+
     def _masks(self, inputs, mask, attention_mask):
         """The masks as the layer takes them, by the names of its arguments."""
         axis = self.axis % len(inputs.shape)
         if mask is not None:
+            mask = of_each_sample(mask, inputs)
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
             mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
         if attention_mask is not None:
-            taken = "attention_mask" in signature(self.block.call).parameters
-            if not taken or len(attention_mask.shape) != 5:
-                raise ValueError(
-                    "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
-                    "block_size), and `block` must take one. Received: attention_mask.shape="
-                    f"{tuple(attention_mask.shape)}, block={self.block.name}"
-                )
+            attention_mask = of_each_sample(attention_mask, inputs)
             shape = ops.shape(attention_mask)
             attention_mask = ops.reshape(attention_mask, (-1, *shape[2:]))
         return masks_taken(self.block, mask, attention_mask)

@@ -4,6 +4,8 @@ from math import prod
 
 from keras import ops
 
+from keras_permix.layers.parts.masks import of_each_sample
+
 
 def tokens_shape(layer, shape):
     """The shape (batch, tokens, channels) of tokens or of a map; unknown sizes are None.
@@ -22,7 +24,8 @@ def tokens_shape(layer, shape):
 
 
 def flatten_map(inputs, mask=None):
-    """Tokens and their mask as they are; those of a map with its rows after each other."""
+    """Tokens as they are, those of a map with its rows after each other; and a mask of each."""
+    mask = of_each_sample(mask, inputs)
     if len(inputs.shape) == 3:
         return inputs, mask
     batch, rows, columns, channels = ops.shape(inputs)

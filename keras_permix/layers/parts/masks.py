@@ -22,6 +22,16 @@ def visible_keys(allowed, among=None):
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
 
 
+def of_each_sample(mask, inputs):
+    """A mask of one sample, which stands for all, as that of every sample; another as it is."""
+    if mask is None:
+        return None
+    mask = ops.convert_to_tensor(mask)
+    if mask.shape[0] != 1:
+        return mask
+    return ops.broadcast_to(mask, (ops.shape(inputs)[0], *ops.shape(mask)[1:]))
+
+
 def with_first(mask):
     """The mask `(batch, 1 + tokens)` of tokens that follow one that is real, as a class token is.
 

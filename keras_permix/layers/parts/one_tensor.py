@@ -54,9 +54,11 @@ class OneTensor(Composite):
                 raise TypeError(
                     f"{type(self).__name__} {REFUSALS[name]}. Received: {name}={_shown(given)}"
                 )
-        mask = others[0] if others else kwargs.get("mask")
-        if mask is not None:
-            self._check_mask(mask, inputs.shape)
+        given = {**dict(zip(("mask", "attention_mask"), others, strict=False)), **kwargs}
+        if given.get("mask") is not None:
+            self._check_mask(given["mask"], inputs.shape)
+        if "attention_mask" in self.takes and given.get("attention_mask") is not None:
+            self._check_attention_mask(given["attention_mask"], inputs.shape)
         return super().__call__(inputs, *others, **kwargs)
 
     def does(self, name: str) -> bool:
@@ -65,13 +67,17 @@ class OneTensor(Composite):
 
     def _check_mask(self, mask, shape):
         """Here, since Keras puts lines of its own around what `call` raises."""
-        found = tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
+        found = shape_of(mask)
         batch, tokens, _ = tokens_shape(type(self).__name__, shape)
-        if not (_fits(found, (batch, tokens)) or _fits(found, tuple(shape[:-1]))):
+        if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
             raise ValueError(
                 "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
                 f"Received: mask.shape={found}, inputs.shape={tuple(shape)}"
             )
+
+    def _check_attention_mask(self, mask, shape):
+        """The same of a layer that takes one."""
+        raise NotImplementedError(f"{type(self).__name__} does not check its `attention_mask`.")
 
     def _refuse_other(self, name, given):
         raise TypeError(
@@ -80,7 +86,12 @@ class OneTensor(Composite):
         )
 
 
-def _fits(found, expected):
+def shape_of(mask):
+    """The shape of a mask, which may be a list."""
+    return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
+
+
+def fits(found, expected):
     """Whether a mask is as large as expected, or one for all samples; None is an unknown size."""
     pairs = list(zip(found, expected, strict=False))
     if found[:1] == (1,):

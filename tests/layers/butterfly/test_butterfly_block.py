@@ -149,6 +149,20 @@ def test_outputs_are_of_the_dtype_of_the_layer_and_not_of_its_block():
         assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
 
 
+@pytest.mark.parametrize("mask", [np.ones(16, bool), MASK[0]], ids=["all", "some"])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_masks_of_one_sample_are_for_all(axis, mask):
+    layer = ButterflyBlock(SoftmaxAttention(2), 4, stage=1, axis=axis)
+    wanted = to_numpy(layer(X, mask=np.stack([mask] * 3)))
+    np.testing.assert_array_equal(to_numpy(layer(X, mask=mask[None])), wanted)
+
+
+def test_a_mask_of_attention_of_one_sample_is_for_all():
+    layer = ButterflyBlock(SoftmaxAttention(2), 4)
+    wanted = to_numpy(layer(X, attention_mask=np.stack([BLOCK_MASK[0]] * 3)))
+    np.testing.assert_array_equal(to_numpy(layer(X, attention_mask=BLOCK_MASK[:1])), wanted)
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_layer_takes_any_length_that_it_divides(stage):
     """After a second length TensorFlow traces for any, and 16, 64 and 8 have 2, 3 and 2 stages."""
@@ -209,7 +223,11 @@ def test_wrong_argument_is_named(call, message):
 
 @pytest.mark.parametrize(
     ("block", "mask"),
-    [(keras.layers.Dense(8), BLOCK_MASK), (SoftmaxAttention(2), BLOCK_MASK[:, 0])],
+    [
+        (keras.layers.Dense(8), BLOCK_MASK),
+        (SoftmaxAttention(2), BLOCK_MASK[:, 0]),
+        (SoftmaxAttention(2), BLOCK_MASK[:, :2]),
+    ],
 )
 def test_wrong_attention_mask_is_named(block, mask):
     with pytest.raises(ValueError, match="(?s)`attention_mask` must have the shape.*Received"):

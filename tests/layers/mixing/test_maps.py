@@ -45,6 +45,14 @@ def test_a_map_is_its_tokens_in_rows(name):
     assert layer.compute_output_shape(MAPS.shape) == MAPS.shape
 
 
+@pytest.mark.parametrize("name", ALL_MIXERS)
+def test_a_mask_of_one_sample_is_for_all(name):
+    layer = make_mixer(few_heads(name))
+    for inputs, mask in ((MAPS, MASK[:1]), (MAPS.reshape(2, 24, 4), MASK[:1].reshape(1, 24))):
+        expected = to_numpy(layer(inputs, mask=np.repeat(mask, 2, axis=0)))
+        np.testing.assert_array_equal(to_numpy(layer(inputs, mask=mask)), expected)
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("name", MIXERS)
 def test_a_model_of_maps_is_saved(name, tmp_path):

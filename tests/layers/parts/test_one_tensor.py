@@ -80,6 +80,17 @@ def test_a_mask_of_another_shape_is_told_in_one_line(name):
         assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("shape", [(2, 6), (2, 5, 6), (2, 6, 1), (3, 6, 6), (2, 3, 6, 6)])
+def test_a_mask_of_attention_of_another_shape_is_told_in_one_line(shape, fused):
+    layer, mask = SoftmaxAttention(2, fused=fused), np.ones(shape, bool)
+    for call in (partial(layer, X, attention_mask=mask), partial(layer, X, None, mask)):
+        with pytest.raises(ValueError, match=r"^`attention_mask` must have the shape ") as told:
+            call()
+        assert f"attention_mask.shape={shape}, inputs.shape=(2, 6, 8)" in str(told.value)
+        assert "\n" not in str(told.value)
+
+
 @pytest.mark.parametrize("make", [CausalCSP, partial(SimpleAttention, 2, causal=True)])
 def test_a_causal_layer_does_what_a_causal_mask_asks_for(make):
     layer = make()
@@ -96,6 +107,9 @@ def test_softmax_attention_takes_the_masks_of_attention(fused):
         dict(use_causal_mask=True),
         dict(attention_mask=past),
         dict(attention_mask=past[:, None]),
+        dict(attention_mask=past[:1]),
+        dict(attention_mask=past[:1, None].repeat(2, axis=1)),
+        dict(attention_mask=past[:1].tolist()),
         dict(attention_mask=np.ones((2, 6, 6), bool), use_causal_mask=True),
     ):
         assert_close(to_numpy(layer(X, X, **masks))[:, 1:], np.stack(last, axis=1))
