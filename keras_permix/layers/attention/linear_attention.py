@@ -8,6 +8,7 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.ops.reference.precision import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -64,12 +65,13 @@ def attend_by_features(query: Any, key: Any, value: Any, mask: Any = None) -> An
     if mask is not None:
         real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
         key = ops.where(real, key, ops.zeros_like(key))
+    precise = full_precision(value.dtype)
     # Before the sums over the tokens, which float16 might not hold; it cancels out.
-    scale = ops.rsqrt(ops.cast(ops.maximum(ops.shape(key)[1], 1), "float32"))
+    scale = ops.rsqrt(ops.cast(ops.maximum(ops.shape(key)[1], 1), precise))
     key = key * ops.cast(scale, key.dtype)
     memory = ops.einsum("bnhk,bnhv->bhkv", key, value)
     attended = ops.einsum("bnhk,bhkv->bnhv", query, memory)
-    query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
+    query, key = ops.cast(query, precise), ops.cast(key, precise)
     norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-    norm = ops.maximum(norm, 1e-30)  # where all features vanish, which float16 could not say
-    return ops.cast(ops.cast(attended, "float32") / norm[..., None], value.dtype)
+    norm = norm + 1e-30  # where all features vanish, which float16 could not say
+    return ops.cast(ops.cast(attended, precise) / norm[..., None], value.dtype)

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_permix.checks import check_integer, check_positive_or_none
 from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
 
@@ -83,7 +84,10 @@ class LinformerAttention(SelfAttention):
             ops.einsum("bnhd,nm->bmhd", x, ops.cast(mixer, x.dtype))
             for x, mixer in zip((key, value), mixers, strict=True)
         )
-        attended = ops.dot_product_attention(query, key, value)
+        if can_fuse(query):
+            attended = ops.dot_product_attention(query, key, value)
+        else:
+            attended = ops.einsum("bhqk,bkhd->bqhd", softmax_weights(query, key), value)
         return unflatten_map(self.merge_heads(attended), inputs)
 
     def _check_length(self, tokens):

@@ -20,8 +20,8 @@ class PerformerAttention(SelfAttention):
 
     The weight `exp(query · key / sqrt(head_dim))` of softmax attention is the mean, over random
     directions w, of `f(query) * f(key)` with `f(x) = exp(w · x - |x|² / 2)`, `x` scaled by
-    `head_dim ** -0.25`. The directions are drawn once, orthogonal in blocks of `head_dim`; they
-    are no weights. The weights are those of `SoftmaxAttention`.
+    `head_dim ** -0.25`, in float32. The directions are drawn once, orthogonal in blocks of
+    `head_dim`; they are no weights. The weights are those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
     the others are never attended to. A sample without real tokens is attended to as if nothing

@@ -12,6 +12,7 @@ from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.one_tensor import fits, shape_of
+from keras_permix.ops.reference.precision import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -39,8 +40,9 @@ class SoftmaxAttention(SelfAttention):
             fill the input width.
         dropout: Rate of the dropout on the attention map and after the output projection.
         fused: Whether to use `keras.ops.dot_product_attention`, which is flash attention where the
-            backend has it. Dropout on the map always needs the plain form, two products around a
-            softmax; that is also faster for short sequences in bfloat16 on a CPU under PyTorch.
+            backend has it. Dropout on the map and float64 always need the plain form, two products
+            around a softmax; that is also faster for short sequences in bfloat16 on a CPU under
+            PyTorch.
         use_output_bias: As a keyword; whether the output projection has a bias.
 
     Raises:
@@ -92,7 +94,7 @@ class SoftmaxAttention(SelfAttention):
     ) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens)
-        fused = self.fused and not (self.dropout and training)
+        fused = self.fused and can_fuse(query) and not (self.dropout and training)
         causal = fused and bool(use_causal_mask) and mask is None and attention_mask is None
         visible = None if causal else _visible(tokens, mask, attention_mask, use_causal_mask)
         if fused:
@@ -144,6 +146,11 @@ def _visible(inputs, mask, attention_mask, causal):
         before = (place <= place[:, None])[None, None]
         masks.append(before)
     return visible_keys(reduce(ops.logical_and, masks), before) if masks else None
+
+
+def can_fuse(query):
+    """Whether Keras' attention keeps the dtype, which in float64 it does not on PyTorch."""
+    return full_precision(query.dtype) == "float32"
 
 
 def softmax_weights(query, key, visible=None):

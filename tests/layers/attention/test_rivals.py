@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import keras
 import numpy as np
 import pytest
 
@@ -78,9 +79,9 @@ LAYERS = {
 }
 
 
-def make_layer(name):
+def make_layer(name, dtype=None):
     """A built layer of two heads whose biases are not zero."""
-    layer = LAYERS[name][0](num_heads=2, head_dim=HEAD_DIM)
+    layer = LAYERS[name][0](num_heads=2, head_dim=HEAD_DIM, dtype=dtype)
     layer.build(X.shape)
     for weight in layer.weights:
         weight.assign(weight + 0.1)
@@ -110,6 +111,13 @@ def test_layer_gives_the_values_of_numpy(name):
     """With a mask: `tests/layers/test_blind.py`."""
     layer = make_layer(name)
     assert_close(to_numpy(layer(X)), expected(layer, name, X))
+
+
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.parametrize("name", ["linear", "linformer", "local", "butterfly"])
+def test_float64_is_kept(name):
+    layer = make_layer(name, dtype="float64")
+    assert_close(to_numpy(layer(X)), expected(layer, name, X), dtype="float64")
 
 
 def test_butterfly_attention_takes_blocks_of_the_root():

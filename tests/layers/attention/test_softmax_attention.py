@@ -1,5 +1,6 @@
 """SoftmaxAttention gives the numbers of plain NumPy, masks included, and names bad arguments."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -40,6 +41,15 @@ def test_layer_gives_the_values_of_numpy(arguments, head_dim, fused, masked):
     mask = MASK if masked else None
     wanted = attend(layer, X, head_dim, MASK if masked else np.ones_like(MASK))
     assert_close(to_numpy(layer(X, mask=mask)), wanted)
+
+
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
+def test_float64_is_kept(mask):
+    layer = SoftmaxAttention(2, dtype="float64")
+    layer.build(X.shape)
+    wanted = attend(layer, X, 4, np.ones_like(MASK) if mask is None else mask)
+    assert_close(to_numpy(layer(X, mask=mask)), wanted, dtype="float64")
 
 
 @pytest.mark.parametrize("fused", [True, False])
