@@ -112,7 +112,7 @@ def check_positive_or_none(argument, value):
 
 def check_layer_index(layer, layers):
     """Check a 0-based index of a layer against the number of layers."""
-    if not 0 <= index(layer) < index(layers):
+    if check_integer("layer", layer, least=0) >= check_integer("layers", layers):
         raise ValueError(
             f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
         )

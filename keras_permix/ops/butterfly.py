@@ -8,6 +8,7 @@ from operator import index
 from keras import ops
 
 from keras_permix._typing import Tensor
+from keras_permix.checks import check_integer
 from keras_permix.ops.butterfly_stages import butterfly_stages, butterfly_stride, check_block
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import is_symbolic, op
@@ -111,8 +112,9 @@ def butterfly_unpermute(
 def _check(x, block, stage, axis, cyclic):
     """Return `x` as a tensor, and the options of the call."""
     x = x if is_symbolic(x) else ops.convert_to_tensor(x)
-    rank, axis = len(x.shape), index(axis)
-    if not -rank <= axis < rank:
+    rank = len(x.shape)
+    axis = check_integer("axis", axis, least=-rank)
+    if axis >= rank:
         raise ValueError(
             f"`axis` must be an axis of `x`. Received: axis={axis}, x.shape={tuple(x.shape)}"
         )

@@ -1,7 +1,6 @@
 """The stages of a butterfly: which strides, how many, and whether they mix everything."""
 
 from collections.abc import Iterable
-from operator import index
 
 import numpy as np
 
@@ -104,7 +103,8 @@ def butterfly_order(size, block, stage):
 
 def check_block(size, block):
     """Return `size` (which may be unknown) and `block` as integers, if blocks fill the size."""
-    size, block = None if size is None else index(size), check_integer("block", block, least=2)
+    size = None if size is None else check_integer("size", size, least=0)
+    block = check_integer("block", block, least=2)
     if size is not None and (size < 1 or size % block):
         raise ValueError(f"`block` must divide the size. Received: size={size}, block={block}")
     return size, block

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_permix.checks import check_choice, check_layer_index
+from keras_permix.checks import check_choice, check_integer, check_layer_index
 
 KINDS = ("interleave", "interleave_haar")
 
@@ -42,8 +42,9 @@ def interleave_order(
     """
     check_choice("kind", kind, KINDS)
     check_layer_index(layer, layers)
-    head_dim = channels if head_dim is None else head_dim
-    if channels < 1 or head_dim < 1 or channels % head_dim:
+    channels = check_integer("channels", channels)
+    head_dim = channels if head_dim is None else check_integer("head_dim", head_dim)
+    if channels % head_dim:
         raise ValueError(
             "`channels` must be a positive multiple of `head_dim`. "
             f"Received: channels={channels}, head_dim={head_dim}"

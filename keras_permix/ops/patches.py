@@ -3,11 +3,12 @@
 Both ops are one transposition between two reshapes, which no backend does faster by other means.
 """
 
-from operator import index
+from numbers import Real
 
 from keras import KerasTensor, ops
 
 from keras_permix._typing import Tensor
+from keras_permix.checks import check_integer
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 
@@ -89,6 +90,7 @@ def unpatchify(
     Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
     """
     patches = _check(patches, "patches", ("batch", "patches", "features"))
+    height, width = _check_side("height", height), _check_side("width", width)
     size = _check_size(size, (height, width))
     known = isinstance(height, int) and isinstance(width, int) and patches.shape[1] is not None
     if patches.shape[2] % size**2 or known and patches.shape[1] * size**2 != height * width:
@@ -134,9 +136,14 @@ def _check(x, name, axes):
     return x
 
 
+def _check_side(name, side):
+    """Return a side as a Python integer; as it is where it is known only when it runs."""
+    return check_integer(name, side, least=0) if isinstance(side, Real) else side
+
+
 def _check_size(size, sides):
-    size = index(size)
-    if size < 1 or any(side % size for side in sides if isinstance(side, int)):
+    size = check_integer("size", size)
+    if any(side % size for side in sides if isinstance(side, int)):
         raise ValueError(
             "`size` must be positive and divide the height and the width of the image. "
             f"Received: size={size}, height={sides[0]}, width={sides[1]}"

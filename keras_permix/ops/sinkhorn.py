@@ -71,6 +71,10 @@ def sinkhorn(
 
 def check_temperature(temperature):
     """Return `temperature` if it is a tensor, or a number above 0."""
-    if isinstance(temperature, Real) and not temperature > 0:
-        raise ValueError(f"`temperature` must be above 0. Received: temperature={temperature!r}")
+    is_number = isinstance(temperature, Real)
+    if not (temperature > 0 if is_number else hasattr(temperature, "dtype")):
+        raise ValueError(
+            "`temperature` must be above 0, a number or a tensor of one. "
+            f"Received: temperature={temperature!r}"
+        )
     return temperature

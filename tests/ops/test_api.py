@@ -51,6 +51,12 @@ ERRORS = {
     "explicit": (ValueError, lambda: ops.shift_steps([1, 2], 8, 4), "=2, channels=4"),
     "tokens": (ValueError, lambda: ops.shift_steps("linear", 0, 4), "tokens=0"),
     "layer": (ValueError, lambda: ops.shift_steps("power", 8, 4, layer=2, layers=2), "layer=2"),
+    "layer kind": (ValueError, lambda: ops.shift_steps("unit", 8, 4, layer=0.5), "`layer`.*=0.5"),
+    "channels": (
+        ValueError,
+        lambda: ops.interleave_order("interleave", 4.0, layer=0, layers=1),
+        "`channels` must be a positive integer.*channels=4.0",
+    ),
     "kind": (ValueError, lambda: ops.interleave_order("sine", 4, layer=0, layers=1), "'sine'"),
     "implementation": (
         ValueError,

@@ -111,6 +111,8 @@ def test_the_reference_serves():
         (12, 2, 2, 0, r"must divide the size.*size=12, block=2, stage=2 \(stride 4\)"),
         (8, 2, -1, 0, "`stage` must be an integer of at least 0.*-1"),
         (8, 2, 0, 1, r"`axis` must be an axis of `x`.*axis=1, x.shape=\(8,\)"),
+        (8, 2, 0, -2, "`axis` must be an integer of at least -1.*axis=-2"),
+        (8, 2, 0, 1.0, "`axis` must be an integer of at least -1.*axis=1.0"),
     ],
 )
 def test_wrong_argument_is_named(size, block, stage, axis, message):
@@ -121,3 +123,8 @@ def test_wrong_argument_is_named(size, block, stage, axis, message):
         for function in (ops.butterfly_stages, ops.butterfly_mixes):
             with pytest.raises(ValueError, match=f"(?s){message}"):
                 function(size, block)
+
+
+def test_a_size_that_is_no_integer_is_named():
+    with pytest.raises(ValueError, match="`size` must be an integer.*size=8.0"):
+        ops.butterfly_stages(8.0, 2)

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer
+from keras_permix.checks import check_floats, check_integer, check_positive
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.ops.backend import running
 
@@ -26,13 +26,13 @@ class ImagePreprocessor(keras.layers.Layer):
 
     Args:
         image_size: Side of the output in pixels.
-        mean, std: One value per channel, on the scale 0–1.
+        mean, std: One value per channel, on the scale 0–1; those of `std` above 0.
         align_corners: Whether resizing lays the centers of the corner pixels onto each other, as
             the Dimension Mixer's networks do, and not the borders of the images.
 
     Raises:
-        ValueError: for a size below 1, a `mean` and a `std` of different channels, images of
-            another shape, or first images with values that are not of 0–255.
+        ValueError: for an argument out of range, a `mean` and a `std` of different channels, images
+            of another shape, or first images with values that are not of 0–255.
 
     Example:
 
@@ -54,13 +54,9 @@ class ImagePreprocessor(keras.layers.Layer):
     ) -> None:
         super().__init__(autocast=False, **kwargs)
         self.image_size = check_integer("image_size", image_size)
-        self.mean = [float(value) for value in mean]
-        self.std = [float(value) for value in std]
-        if len(self.mean) != len(self.std):
-            raise ValueError(
-                "`mean` and `std` must hold one value per channel each. "
-                f"Received: mean={self.mean}, std={self.std}"
-            )
+        self.mean = check_floats("mean", mean, np.size(mean), "channel")
+        floats = check_floats("std", std, len(self.mean), "channel")
+        self.std = [check_positive("std", value) for value in floats]
         self.align_corners = align_corners
         self.looked = False  # at the values of any images
 

@@ -84,7 +84,8 @@ def test_interleaving_is_the_authors(kind, index):
     ("arguments", "message"),
     [
         (dict(order="shuffle"), "`order` must be one of.*'shuffle'"),
-        (dict(layer=-1), "`layer` must count from 0 to `layers` - 1.*layer=-1"),
+        (dict(layer=-1), "`layer` must be an integer of at least 0.*layer=-1"),
+        (dict(layers=2.0), "`layers` must be a positive integer.*layers=2.0"),
         (dict(inner_dim=-8), "`inner_dim` must be a positive integer or None.*-8"),
         (dict(dropout=-0.1), r"`dropout` must be in \[0, 1\).*-0.1"),
         (dict(order="interleave_haar", head_dim=3), "multiple of `head_dim`.*head_dim=3"),
