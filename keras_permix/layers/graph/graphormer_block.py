@@ -8,12 +8,13 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import (
     check_layer_index,
     check_named,
+    check_names,
     check_positive,
     check_positive_or_none,
     check_rate,
 )
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.composite import Composite, part_arguments
 from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
@@ -89,16 +90,12 @@ class GraphormerBlock(Composite):
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
         name = arguments.pop("name")
+        ours = dict(num_heads=self.num_heads, dropout=self.attention_dropout, layers=self.depth)
         if name == "slice_sort":
-            arguments["layer"] = self.layer
-        return MIXERS[name](
-            num_heads=self.num_heads,
-            dropout=self.attention_dropout,
-            layers=self.depth,
-            **arguments,
-            dtype=self.dtype_policy,
-            name="mixer",
-        )
+            ours["layer"] = self.layer
+        mixer = MIXERS[name]
+        check_names(f"The `mixer` {name}", arguments, part_arguments(mixer) - ours.keys())
+        return mixer(**ours, **arguments, dtype=self.dtype_policy, name="mixer")
 
     def build(self, tokens_shape: Shape, bias_shape: Shape) -> None:
         width, policy = tokens_shape[-1], self.dtype_policy

@@ -7,13 +7,19 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
+from keras_permix.checks import (
+    check_choice,
+    check_integer,
+    check_names,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.composite import Composite, part_arguments
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.serialize import serialize_unbuilt
@@ -111,6 +117,7 @@ class MegaBlock(Composite):
         self.attention = self._make_attention()
 
     def _make_ema(self):
+        check_names("`average`", self.average_arguments, part_arguments(DampedEMA))
         arguments = {"bidirectional": not self.causal, **self.average_arguments}
         if self.causal and arguments["bidirectional"]:
             raise ValueError(
@@ -121,6 +128,8 @@ class MegaBlock(Composite):
 
     def _make_attention(self):
         """The attention, also where its weights stay unused; None where there is none."""
+        known = part_arguments(MegaAttention) - {"function", "causal"}
+        check_names("`attention`", self.attention_arguments, known)
         chunk_size = self.attention_arguments.get("chunk_size")
         if not self.attends and (self.causal or chunk_size is not None):
             raise ValueError(

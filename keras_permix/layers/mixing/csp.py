@@ -93,7 +93,7 @@ class CSP(TokenMixer):
         check_layer_index(layer, layers)
         if isinstance(shift, str):
             self.shift = check_choice("shift", shift, SCHEDULES)
-        elif np.ndim(shift) == 0:
+        elif _as_array(shift).ndim == 0:
             raise ValueError(
                 f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
                 "(`num_heads` and `key_dim`, with which `MultiHeadAttention` begins, are no "
@@ -101,7 +101,7 @@ class CSP(TokenMixer):
                 f"Received: group_size={group_size!r}, shift={shift!r}"
             )
         else:
-            self.shift = np.asarray(shift).tolist()
+            self.shift = _as_array(shift).tolist()
         self.layer = layer
         self.depth = layers  # Keras takes a `layers` for a list of those inside
         self.ragged = ragged
@@ -174,6 +174,17 @@ class CSP(TokenMixer):
             "layers": self.depth,
             "ragged": self.ragged,
         }
+
+
+def _as_array(shift):
+    """Steps or moves as an array."""
+    try:
+        return np.asarray(shift)
+    except ValueError:
+        raise ValueError(
+            "`shift` must hold one step, or one pair (rows, columns), per inner channel. "
+            f"Received: shift={shift!r}"
+        ) from None
 
 
 def _columns_of(shape):

@@ -64,6 +64,11 @@ class SinkhornCSP(CSP):
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
+        if "align" in kwargs:
+            raise ValueError(
+                'SinkhornCSP takes no `align`: it is that of `align="reference"`. '
+                f"Received: align={kwargs['align']!r}"
+            )
         super().__init__(
             group_size=group_size,
             shift=shift,

@@ -2,12 +2,12 @@
 
 import inspect
 import re
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras.dtype_policies import DTypePolicyMap
 
-from keras_permix.checks import check_names
+from keras_permix.checks import check_flags, check_names
 
 UNSIGNED = {"input_dim", "input_shape"}  # arguments of Keras' layers that no signature shows
 
@@ -47,6 +47,11 @@ def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
     return {name: found[name] for name in found.keys() - {"self", "args", "kwargs"}}
 
 
+def part_arguments(layer: type[Any]) -> set[str]:
+    """Those of them that a layer around it leaves to others when it makes one of that class."""
+    return parameters_of(layer).keys() - {"dtype", "name"}
+
+
 class Composite(keras.layers.Layer):
     """A layer of others, whose configuration says which of them are quantized.
 
@@ -54,8 +59,13 @@ class Composite(keras.layers.Layer):
     keeps its name.
 
     Raises:
-        ValueError: for arguments that the layer does not take, with the nearest that it does.
+        ValueError: for arguments that the layer does not take, with the nearest that it does; or
+            for another value than True or False of a keyword that is one of these by itself.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        check_flags(kwargs, parameters_of(cls))
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, **kwargs: Any) -> None:
         cls = type(self)

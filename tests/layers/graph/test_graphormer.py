@@ -228,6 +228,10 @@ def test_wrong_graphs_are_named(graphs, message):
         (dict(mixer=None), "`mixer` must be one of.*None"),
         (dict(mixer={"name": "slice_sort", "mode": "code"}), "`mode` must be one of.*'code'"),
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
+        (
+            dict(mixer={"name": "slice_sort", "layers": 3}),
+            r"`mixer` slice_sort takes .*mode, order.*Received: \['layers'\]",
+        ),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),
         (dict(layer=3, layers=3), "`layer` must count from 0 to `layers` - 1.*layer=3"),

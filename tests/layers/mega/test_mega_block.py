@@ -304,6 +304,8 @@ def test_scalenorm_is_the_authors(dtype):
             "at most `max_length` tokens.*max_length=8, tokens=12",
         ),
         (dict(attention=dict(chunk_size=5)), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
+        (dict(attention=dict(function="relu2")), r"`attention` takes.*Received: \['function'\]"),
+        (dict(average=dict(dtype="float16")), r"`average` takes.*ema_dim.*Received: \['dtype'\]"),
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
         (dict(hidden_dropout=-1), r"`hidden_dropout` must be in \[0, 1\).*-1"),
