@@ -19,7 +19,7 @@ def functional(layer, shape):
 
 
 def check_layer(make, shape, *, numerics=True, continuous=True, masked=True, any_length=True):
-    """What every layer keeps: shapes, masks, config, files, clones, dtypes, and that it learns.
+    """What every layer keeps: shapes, masks, config, files, clones, dtypes, that it learns or not.
 
     Args:
         make: Makes a new layer; takes further arguments of the layer such as `dtype`.
@@ -43,6 +43,7 @@ def check_layer(make, shape, *, numerics=True, continuous=True, masked=True, any
         for policy in ("mixed_bfloat16", "mixed_float16"):
             _check_precision(make(dtype=policy), layer, inputs, outputs if continuous else None)
         _check_fit(make(), inputs)
+        assert not functional(make(trainable=False), inputs.shape[1:]).trainable_weights
 
 
 def check_extended(model, inputs, kept=None):

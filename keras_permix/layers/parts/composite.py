@@ -56,7 +56,8 @@ class Composite(keras.layers.Layer):
     """A layer of others, whose configuration says which of them are quantized.
 
     So a model that it is cut out for can be saved, loaded and cloned as it is, while the layer
-    keeps its name.
+    keeps its name. A layer that is frozen before it is built, as in a file, freezes the layers that
+    it makes then.
 
     Raises:
         ValueError: for arguments that the layer does not take, with the nearest that it does; or
@@ -71,6 +72,12 @@ class Composite(keras.layers.Layer):
         cls = type(self)
         check_names(cls.__name__, kwargs.keys() - UNSIGNED, parameters_of(cls))
         super().__init__(**kwargs)
+
+    def _post_build(self):
+        super()._post_build()
+        if not self.trainable:
+            for part in self._flatten_layers(include_self=False):
+                part.trainable = False
 
     def get_config(self) -> dict[str, Any]:
         policy = keras.dtype_policies.serialize(policy_of(self))
