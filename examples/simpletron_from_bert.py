@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from keras_permix.data.dataset import first
+from keras_permix.data.dataset import some
 from keras_permix.tasks import task_of
 from keras_permix.zoo import SimpleTRON
 
@@ -89,7 +89,7 @@ def main():
     compare(bert, simpletron)
     data = task_of(bert).load({"name": "sst2"})
     data = type(data)(
-        data.name, first(data.train, arguments.train), first(data.test, arguments.test), data.labels
+        data.name, some(data.train, arguments.train), some(data.test, arguments.test), data.labels
     )
     for model in (bert, simpletron):
         model.labels = data.labels

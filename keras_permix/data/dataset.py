@@ -42,17 +42,18 @@ class Dataset:
     validation: tuple[Any, Any] | None = None
 
 
-def first(part, count):
-    """The first `count` samples of a part of a `Dataset`; all of them for `None`."""
-    return _of_each(part, slice(count))
-
-
 def some(part, count):
     """`count` samples of a part of a `Dataset`, evenly out of all; all of them for `None`."""
     total = size_of(part[0])
     if count is None or count >= total:
         return part
-    return _of_each(part, np.arange(count) * total // count)
+    index = np.arange(count) * total // count
+    inputs, targets = part
+    if isinstance(inputs, dict):
+        inputs = {name: array[index] for name, array in inputs.items()}
+    else:
+        inputs = taken(inputs, index)
+    return inputs, None if targets is None else taken(targets, index)
 
 
 def taken(values, index):
@@ -136,13 +137,3 @@ def _checksum(values, before):
 def size_of(inputs):
     """The number of samples of an array, a dict of arrays or a source."""
     return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
-
-
-def _of_each(part, index):
-    """What an index takes of the inputs and targets of a part."""
-    inputs, targets = part
-    if isinstance(inputs, dict):
-        inputs = {name: array[index] for name, array in inputs.items()}
-    else:
-        inputs = taken(inputs, index)
-    return inputs, None if targets is None else taken(targets, index)

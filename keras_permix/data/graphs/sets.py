@@ -43,8 +43,8 @@ class GraphSource:
     `len(source)` their number.
 
     Args:
-        graphs: A list, or another sequence that takes slices, of pairs of int arrays, the `nodes`
-            and `edges` of `preprocess_graph`.
+        graphs: A list, or another sequence that takes slices and arrays of indices, of pairs of int
+            arrays, the `nodes` and `edges` of `preprocess_graph`.
         targets: Float array `(graphs, targets)`.
         nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
 

@@ -11,7 +11,7 @@ from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
-from keras_permix.layers.parts.one_tensor import fits, shape_of
+from keras_permix.layers.parts.one_tensor import broadcasts, shape_of
 from keras_permix.ops.reference.precision import full_precision
 
 
@@ -24,13 +24,13 @@ class SoftmaxAttention(SelfAttention):
     bias of its own, which `keras.layers.MultiHeadAttention` (one for all biases) has not.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens;
-    the others are never attended to. An `attention_mask` `(batch, tokens, tokens)`, or
-    `(batch, heads or 1, tokens, tokens)`, is True where the query of a row may attend to the key of
-    a column; with `use_causal_mask=True` none attends to a later one. A query that may attend to
-    nothing attends as if nothing were masked, but to no later token either. (Keras passes on the
-    mask of the layer before by itself where the input is the only tensor: beside an
-    `attention_mask`, give `mask` as well.)
+    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens; the others
+    are never attended to. An `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens,
+    tokens)` or `(tokens, tokens)`, of 1 on axes that it does not tell apart, is True where the
+    query of a row may attend to the key of a column; with `use_causal_mask=True` none attends to a
+    later one. A query that may attend to nothing attends as if nothing were masked, but to no later
+    token either. (Keras passes on the mask of the layer before by itself where the input is the
+    only tensor: beside an `attention_mask`, give `mask` as well.)
 
     Args:
         num_heads: Number of heads.
@@ -119,12 +119,13 @@ class SoftmaxAttention(SelfAttention):
 
     def _check_attention_mask(self, mask, shape):
         batch, tokens, _ = tokens_shape(type(self).__name__, shape)
-        kinds = ((batch,), (batch, 1), (batch, self.num_heads))
-        if not any(fits(shape_of(mask), (*kind, tokens, tokens)) for kind in kinds):
+        kinds = ((), (batch,), (batch, self.num_heads))
+        if not any(broadcasts(shape_of(mask), (*kind, tokens, tokens)) for kind in kinds):
             raise ValueError(
-                "`attention_mask` must have the shape (batch, tokens, tokens), or (batch, heads or "
-                f"1, tokens, tokens). Received: attention_mask.shape={shape_of(mask)}, "
-                f"inputs.shape={tuple(shape)}, num_heads={self.num_heads}"
+                "`attention_mask` must have the shape (batch, heads, tokens, tokens), (batch, "
+                "tokens, tokens) or (tokens, tokens), with 1 for what it does not tell apart. "
+                f"Received: attention_mask.shape={shape_of(mask)}, inputs.shape={tuple(shape)}, "
+                f"num_heads={self.num_heads}"
             )
 
     def get_config(self) -> dict[str, Any]:
@@ -138,8 +139,9 @@ def _visible(inputs, mask, attention_mask, causal):
         masks.append(ops.cast(mask, "bool")[:, None, None, :])
     if attention_mask is not None:
         attention_mask = ops.cast(attention_mask, "bool")
-        one_for_all_heads = len(attention_mask.shape) == 3
-        masks.append(attention_mask[:, None] if one_for_all_heads else attention_mask)
+        for _ in range(4 - len(attention_mask.shape)):  # one for all heads, or samples as well
+            attention_mask = ops.expand_dims(attention_mask, axis=-3)
+        masks.append(attention_mask)
     before = None
     if causal:
         place = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx takes no end alone

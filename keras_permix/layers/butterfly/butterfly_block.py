@@ -11,7 +11,7 @@ from keras_permix.checks import check_integer
 from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.layers.parts.masks import of_each_sample
-from keras_permix.layers.parts.one_tensor import OneTensor, fits, shape_of
+from keras_permix.layers.parts.one_tensor import OneTensor, broadcasts, fits, shape_of
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
@@ -119,7 +119,8 @@ class ButterflyBlock(OneTensor):
         blocks = None if shape[axis] is None else shape[axis] // self.block_size
         size = (self.block_size, self.block_size)
         taken = "attention_mask" in signature(self.block.call).parameters
-        if not taken or not fits(shape_of(mask), (shape[0], blocks, None, *size)):
+        first, last = shape_of(mask)[:2], shape_of(mask)[2:]
+        if not (taken and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
                 "block_size), and `block` must take one. Received: attention_mask.shape="

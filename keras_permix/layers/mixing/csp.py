@@ -11,6 +11,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_align, check_choice, check_integer, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.ops.dispatch.require import require
 from keras_permix.ops.shift_schedule import SCHEDULES
 from keras_permix.ops.shift_steps import Shift, check_steps
 
@@ -38,8 +39,8 @@ class CSP(TokenMixer):
             "unit", "power", "power_code") or one integer step per inner channel; see
             `keras_permix.ops.shift_steps`. Of maps it may also be a pair (rows, columns) per inner
             channel, which moves tokens down and to the right: a step of `rows * width + columns`
-            on a map of so many columns, as many as the layer is built for. What leaves a row goes
-            on in the next.
+            on a map of so many columns, as many as the layer is built for, or its tokens one after
+            another. What leaves a row goes on in the next.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
         inner_dim: Width of the values. `None`: that of the input.
@@ -140,11 +141,13 @@ class CSP(TokenMixer):
         return [down * self._columns + right for down, right in self.shift]
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        if self._columns not in (None, _columns_of(inputs.shape)):
-            raise ValueError(
+        if self._columns is not None and len(inputs.shape) == 4:
+            columns = keras.ops.shape(inputs)[2]
+            rule = (
                 "A `shift` of moves takes maps of as many columns as the layer was built for. "
-                f"Received: inputs.shape={tuple(inputs.shape)}, built for {self._columns} columns"
+                f"Received: built for {self._columns}, columns of the map="
             )
+            inputs = require(inputs, columns == self._columns, rule, columns)
         return super().call(inputs, mask)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:

@@ -76,8 +76,7 @@ class OneTensor(Composite):
             )
 
     def _check_attention_mask(self, mask, shape):
-        """The same of a layer that takes one."""
-        raise NotImplementedError(f"{type(self).__name__} does not check its `attention_mask`.")
+        """The same, of a layer that takes one."""
 
     def _refuse_other(self, name, given):
         raise TypeError(
@@ -97,6 +96,12 @@ def fits(found, expected):
     if found[:1] == (1,):
         del pairs[0]
     return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
+
+
+def broadcasts(found, expected):
+    """Whether a mask, 1 on any axis, stands for one that is as large; None is an unknown size."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
 
 
 def _shown(given):

@@ -11,13 +11,13 @@ def is_empty(x):
 
 
 def require(x, holds, message, size):
-    """Return `x`, tokens, where a rule holds; raise where it does not.
+    """Return `x`, tokens or a map, where a rule holds; raise where it does not.
 
     The rule is checked at once where `holds` is a boolean. Where it is a tensor, since TensorFlow
     traces for any number of tokens, it is checked whenever the traced function runs.
 
     Args:
-        x: Tensor of shape (batch, tokens, channels).
+        x: Tensor of shape (batch, tokens, channels) or (batch, rows, columns, channels).
         holds: A boolean, or a boolean tensor without axes.
         message: The rule, and what was received but for `size`, which is put behind it.
         size: What was received, an integer or an integer tensor without axes.

@@ -16,7 +16,6 @@ from keras_permix.data import (
     load_texts,
     pad_tokens,
 )
-from keras_permix.data.dataset import first
 from tests.data.images.miniature import trust
 
 ROWS = [("a film", 0), ("schön", 1), ("no", 0), ("ja", 1)]
@@ -146,16 +145,6 @@ def test_a_wrong_row_of_ag_news(tmp_path, row):
     rule = "a class from 1 to 4, a title and a description|line 1 has 4 values under 3 names"
     with pytest.raises(ValueError, match=rule):
         load_texts("ag_news", 9, tmp_path)
-
-
-def test_first_of_a_part(tmp_path):
-    write(tmp_path / "a.jsonl")
-    data = load_texts("mine", 5, tmp_path, train="a.jsonl", test="a.jsonl")
-    source, targets = first(data.train, 2)
-    assert source.texts == ["a film", "schön"] and targets is None
-    assert len(first(data.train, None)[0]) == 4
-    x, y = first(({"a": np.arange(5)}, np.arange(5)), 3)
-    assert x["a"].tolist() == y.tolist() == [0, 1, 2]
 
 
 BOTH = {"train": "a.jsonl", "test": "a.jsonl"}

@@ -161,6 +161,9 @@ def test_a_mask_of_attention_of_one_sample_is_for_all():
     layer = ButterflyBlock(SoftmaxAttention(2), 4)
     wanted = to_numpy(layer(X, attention_mask=np.stack([BLOCK_MASK[0]] * 3)))
     np.testing.assert_array_equal(to_numpy(layer(X, attention_mask=BLOCK_MASK[:1])), wanted)
+    keys = BLOCK_MASK[..., :1, :]
+    wanted = to_numpy(layer(X, attention_mask=keys.repeat(4, axis=-2)))
+    np.testing.assert_array_equal(to_numpy(layer(X, attention_mask=keys)), wanted)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
@@ -227,6 +230,7 @@ def test_wrong_argument_is_named(call, message):
         (keras.layers.Dense(8), BLOCK_MASK),
         (SoftmaxAttention(2), BLOCK_MASK[:, 0]),
         (SoftmaxAttention(2), BLOCK_MASK[:, :2]),
+        (SoftmaxAttention(2), BLOCK_MASK[:, :1]),
     ],
 )
 def test_wrong_attention_mask_is_named(block, mask):

@@ -92,12 +92,25 @@ def test_steps_of_moves_are_those_on_the_map_of_the_layer():
     assert layer.steps(24, 4).tolist() == [0, 6, 20, 23]
 
 
-@pytest.mark.parametrize("inputs", [MAPS.reshape(2, 6, 4, 4), MAPS.reshape(2, 4, 6, 4)[:, 0]])
-def test_moves_are_on_maps_of_the_columns_of_the_first(inputs):
+def test_moves_are_on_maps_of_the_columns_of_the_first():
     layer = CSP(shift=MOVES, **PLAIN)
-    layer.build(MAPS.shape)
-    with pytest.raises(ValueError, match=r"as many columns as the layer.*, 4\), built for 6"):
-        layer(inputs)
+    moved = to_numpy(layer(MAPS))
+    tokens = MAPS.reshape(2, 24, 4)
+    np.testing.assert_array_equal(to_numpy(layer(tokens)), moved.reshape(tokens.shape))
+    with pytest.raises(ValueError, match="as many columns as the .* built for 6, .*the map=4"):
+        layer(MAPS.reshape(2, 6, 4, 4))
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="others know all sizes")
+def test_columns_that_are_known_when_it_runs():
+    import tensorflow as tf
+
+    layer = CSP(shift=MOVES, **PLAIN)
+    moved = to_numpy(layer(MAPS))
+    traced = tf.function(layer, input_signature=[tf.TensorSpec((None, None, None, 4))])
+    np.testing.assert_array_equal(traced(MAPS), moved)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many columns as the layer"):
+        traced(MAPS.reshape(2, 6, 4, 4))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_mask_of_another_shape_is_told_in_one_line(name):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("shape", [(2, 6), (2, 5, 6), (2, 6, 1), (3, 6, 6), (2, 3, 6, 6)])
+@pytest.mark.parametrize("shape", [(2, 6), (2, 5, 6), (5, 1), (3, 6, 6), (2, 3, 6, 6)])
 def test_a_mask_of_attention_of_another_shape_is_told_in_one_line(shape, fused):
     layer, mask = SoftmaxAttention(2, fused=fused), np.ones(shape, bool)
     for call in (partial(layer, X, attention_mask=mask), partial(layer, X, None, mask)):
@@ -107,12 +107,21 @@ def test_softmax_attention_takes_the_masks_of_attention(fused):
         dict(use_causal_mask=True),
         dict(attention_mask=past),
         dict(attention_mask=past[:, None]),
+        dict(attention_mask=past[0]),
         dict(attention_mask=past[:1]),
         dict(attention_mask=past[:1, None].repeat(2, axis=1)),
         dict(attention_mask=past[:1].tolist()),
         dict(attention_mask=np.ones((2, 6, 6), bool), use_causal_mask=True),
     ):
         assert_close(to_numpy(layer(X, X, **masks))[:, 1:], np.stack(last, axis=1))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_mask_of_attention_may_be_one_for_all_queries(fused):
+    layer, real = SoftmaxAttention(2, fused=fused), np.arange(6) < [[6], [4]]
+    expected = to_numpy(layer(X, mask=real))
+    for mask in (real[:, None], real[:, None, None]):
+        assert_close(to_numpy(layer(X, attention_mask=mask)), expected)
 
 
 @pytest.mark.parametrize("name", ["csp", "softmax attention"])

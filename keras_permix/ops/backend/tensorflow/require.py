@@ -10,6 +10,8 @@ def require(x, holds, message, size):
     not fit: here one to a token too few.
     """
     with tf.control_dependencies([tf.debugging.Assert(holds, [message, size])]):
-        batch, tokens, channels = tf.unstack(tf.shape(x))
-        shape = (batch, tokens - tf.cast(tf.logical_not(holds), tokens.dtype), channels)
-        return tf.ensure_shape(tf.reshape(x, shape), x.shape)
+        batch, tokens, *others = tf.unstack(tf.shape(x))
+        tokens -= tf.cast(tf.logical_not(holds), tokens.dtype)
+        checked = tf.reshape(x, (batch, tokens, *others))
+        checked.set_shape(x.shape)
+        return checked
