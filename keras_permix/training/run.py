@@ -13,7 +13,7 @@ from keras_permix.recipe import (
     parse_override,
     recipe_folders,
 )
-from keras_permix.training.start import with_class
+from keras_permix.training.start import with_class, without_missing_run
 
 OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16", "steps_per_epoch=None")
@@ -50,7 +50,8 @@ class Run:
         values = load_recipe(self.recipe, self.option, _set_once(self.overrides))
         if self.smoke:
             values = load_recipe(self.recipe, self.option, (*SMOKE, *self.overrides))
-        return with_class(values)
+            values = without_missing_run(values)
+        return values if "class_name" in values["model"] else with_class(values)
 
     @functools.cached_property
     def path(self) -> Path:

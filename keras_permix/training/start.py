@@ -24,10 +24,15 @@ def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
     """A recipe whose `model` says its class, where it starts from a preset.
 
     Raises:
-        ValueError: if that is of another class than the recipe's.
+        ValueError: if that is of another class than the recipe's, or a run that is not there.
     """
     if not recipe["init"]:
         return recipe
+    if _is_missing_run(recipe["init"]):
+        raise ValueError(
+            "`init` must be a preset that is there; where a recipe starts from a run of its own, "
+            f"its first lines say which command makes it. Received: init={recipe['init']!r}"
+        )
     found = zoo.preset_info(recipe["init"]).class_name
     model = {"class_name": found, **recipe["model"]}
     if model["class_name"] != found:
@@ -36,6 +41,17 @@ def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
             f"{model['class_name']}. Received: init={recipe['init']!r}, of {found}"
         )
     return {**recipe, "model": model}
+
+
+def without_missing_run(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe for a smoke run: from fresh weights where the run to start from is missing."""
+    has_model = "class_name" in recipe["model"]
+    return {**recipe, "init": None} if has_model and _is_missing_run(recipe["init"]) else recipe
+
+
+def _is_missing_run(init):
+    """Whether training is to start from a folder of runs that has not been made."""
+    return init is not None and Path(init).parts[:1] == ("runs",) and not Path(init).is_dir()
 
 
 def check_data(recipe: dict[str, Any]) -> None:

@@ -88,6 +88,31 @@ def test_names_of_a_run(recipe, option, name, source, command):
     assert Run(recipe, option, smoke=True).folder == Path("runs") / f"{name}_smoke"
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "before"),
+    [
+        ("patchonlymlpmixer/cifar10", None, "first"),
+        ("simpletron/sst2", None, "sst2_taught"),
+        ("lratransformer/pathx", "stage_7", "stage_6"),
+    ],
+)
+def test_a_recipe_that_goes_on_from_a_run_asks_for_it(
+    tmp_path, monkeypatch, capsys, name, option, before
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", name, *(["--option", option] if option else [])]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("permix: error: `init` must be a preset that is there")
+    assert before in error
+    assert not list(tmp_path.iterdir())
+    smoke = Run(name, option, smoke=True)
+    assert smoke.values["init"] is None  # Trying it out takes no earlier run,
+    folder = tmp_path / Run(name, option).values["init"]
+    folder.mkdir(parents=True)
+    assert Run(name, option, smoke=True).values["init"] is not None  # but takes one that is there.
+
+
 def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
     run = Run(str(recipe), "wide", ("init='cspvit/test'", "epochs=1", "data.name=a b"))
     assert run.name == "cspvit/mine_wide" and run.source == str(recipe)

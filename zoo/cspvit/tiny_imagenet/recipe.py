@@ -1,11 +1,15 @@
 """CSPViT on Tiny-ImageNet, at its own 64 pixels, small enough for two CPU cores.
 
+    permix train cspvit/tiny_imagenet --data-dir FOLDER --option first
     permix train cspvit/tiny_imagenet --data-dir FOLDER
     permix train cspvit/tiny_imagenet --data-dir FOLDER --option larger
 
-FOLDER holds `tiny-imagenet-200`. Muon learns in few epochs what AdamW does not: at 32 pixels, after
-three epochs of 48,000 images, it had 15.5 % of 4,000 others of the training set right, AdamW 6.0 %,
-in half the time per step. Three learning rates of Muon and two of AdamW were tried so.
+FOLDER holds `tiny-imagenet-200`. The first command trains for 17 epochs of images as they are, and
+ends with 85 % of them right; the second goes on for 8 of mixed ones, which start at half the
+learning rate, and keeps averaged weights. Muon learns in few epochs what AdamW does not: at 32
+pixels, after three epochs of 48,000 images, it had 15.5 % of 4,000 others of the training set
+right, AdamW 6.0 %, in half the time per step. Three learning rates of Muon and two of AdamW were
+tried so.
 
 The options are for a GPU: four times the tokens, and 120 epochs. The twin `vit/tiny_imagenet` has
 another mixer and all else alike. Augmentation runs on the CPU beside the GPU. On PyTorch, on a busy
@@ -27,10 +31,10 @@ model = dict(
     std=(0.277, 0.269, 0.282),
 )
 data = dict(name="tiny_imagenet")
-augmentation = dict(crop_padding=8, flip=True)
+augmentation = dict(crop_padding=8, flip=True, mixup=0.2, cutmix=1.0)
 optimizer = dict(
     name="muon",
-    learning_rate=5e-3,
+    learning_rate=2.5e-3,
     adam_lr_ratio=0.5,
     adam_beta_2=0.99,
     weight_decay=0.05,
@@ -40,7 +44,9 @@ optimizer = dict(
 schedule = dict(name="cosine", warmup_epochs=1)
 label_smoothing = 0.1
 batch_size = 256
-epochs = 17
+epochs = 8
+ema = 0.998
+init = "runs/cspvit/tiny_imagenet_first/preset"
 seed = 0
 precision = "mixed_bfloat16"
 validation_samples = 2000
@@ -50,7 +56,15 @@ paper = dict(
 )
 
 _augmentation = dict(crop_padding=8, flip=True, erasing=0.25, mixup=0.8, cutmix=1.0)
+_first = dict(
+    augmentation=dict(mixup=0.0, cutmix=0.0),
+    optimizer=dict(learning_rate=5e-3),
+    epochs=17,
+    ema=None,
+    init=None,
+)
 _larger = dict(
+    init=None,
     model=dict(patch_size=4, width=192, mlp_dim=768),
     augmentation=_augmentation,
     optimizer=dict(name="adamw", learning_rate=1e-3, weight_decay=0.05, beta_2=0.99),
@@ -59,6 +73,7 @@ _larger = dict(
     ema=0.9995,
 )
 options = dict(
+    first=_first,
     larger=_larger,
     randaugment=dict(
         _larger, augmentation=dict(_augmentation, randaugment=dict(num_ops=2, factor=0.3))

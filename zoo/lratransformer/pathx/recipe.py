@@ -1,12 +1,11 @@
 """Butterfly attention on Path-X by the seven stages of the Dimension Mixer paper, Table VI.
 
     permix train lratransformer/pathx
-    permix train lratransformer/pathx --option stage_2 --init runs/lratransformer/pathx/preset
+    permix train lratransformer/pathx --option stage_2
 
-and so on to `stage_7`, which is Path-X, each from the `runs/lratransformer/pathx_STAGE/preset` of
-the one before: positions are grown by their nearest neighbors, and blocks become larger. The first
-two and the last read the Long Range Arena's pictures from `--data-dir`; those of the others are
-made. Not trained here.
+and so on to `stage_7`, which is Path-X, each from the run of the one before: positions are grown by
+their nearest neighbors, and blocks become larger. The first two and the last read the Long Range
+Arena's pictures from `--data-dir`; those of the others are made. Not trained here.
 """
 
 model = dict(
@@ -38,8 +37,9 @@ precision = "float32"
 paper = dict(top1="69.17 %", note="Dimension Mixer paper, Table VI.")
 
 
-def _stage(top1, image_size, block_size, **pictures):
+def _stage(before, top1, image_size, block_size, **pictures):
     return dict(
+        init=f"runs/lratransformer/{before}/preset",
         model=dict(image_size=image_size, mixer=dict(block_size=block_size)),
         data=pictures,
         schedule=dict(warmup_steps=500),
@@ -50,14 +50,16 @@ def _stage(top1, image_size, block_size, **pictures):
 
 _made = dict(source="generated", distractors=5, gap=1, contrast=0.9)
 options = dict(
-    stage_2=_stage("80.99 %", 64, 64, path="pathfinder64/curv_contour_length_9"),
-    stage_3=_stage("71.84 %", 128, 128, **_made),
-    stage_4=_stage("75.05 %", 128, 128, **{**_made, "gap": 2}),
+    stage_2=_stage("pathx", "80.99 %", 64, 64, path="pathfinder64/curv_contour_length_9"),
+    stage_3=_stage("pathx_stage_2", "71.84 %", 128, 128, **_made),
+    stage_4=_stage("pathx_stage_3", "75.05 %", 128, 128, **{**_made, "gap": 2}),
     stage_5=_stage(
-        "75.46 %", 128, 128, **{**_made, "distractors": 14, "gap": (2, 3), "contrast": 0.8}
+        "pathx_stage_4", "75.46 %", 128, 128,
+        **{**_made, "distractors": 14, "gap": (2, 3), "contrast": 0.8},
     ),
     stage_6=_stage(
-        "76.41 %", 128, 128, **{**_made, "distractors": 20, "gap": (2, 3), "contrast": 0.73}
+        "pathx_stage_5", "76.41 %", 128, 128,
+        **{**_made, "distractors": 20, "gap": (2, 3), "contrast": 0.73},
     ),
-    stage_7=_stage("76.72 %", 128, 128),
+    stage_7=_stage("pathx_stage_6", "76.72 %", 128, 128),
 )

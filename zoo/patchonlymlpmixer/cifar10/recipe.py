@@ -1,7 +1,7 @@
 """PatchOnlyMLPMixer on CIFAR-10, the model of the Dimension Mixer paper, Table V.
 
     permix train patchonlymlpmixer/cifar10 --option first
-    permix train patchonlymlpmixer/cifar10 --init runs/patchonlymlpmixer/cifar10_first/preset
+    permix train patchonlymlpmixer/cifar10
     permix train patchonlymlpmixer/cifar10 --option paper
 
 The training is that of `cspvit/cifar10_small`: 60 epochs, and 48 more that start at half their
@@ -35,6 +35,7 @@ schedule = dict(name="cosine", warmup_epochs=1)
 label_smoothing = 0.1
 batch_size = 256
 epochs = 48
+init = "runs/patchonlymlpmixer/cifar10_first/preset"
 ema = 0.998
 seed = 0
 precision = "mixed_bfloat16"
@@ -42,6 +43,7 @@ validation_samples = 2000
 paper = dict(top1="84.66 %", note="Dimension Mixer paper, Table V: 200 epochs, the best of 3.")
 
 _published = dict(
+    init=None,
     augmentation=dict(mixup=0.0, cutmix=0.0),
     optimizer=dict(name="adam", learning_rate=1e-3),
     schedule=dict(name="cosine_epochs"),
@@ -53,7 +55,7 @@ _published = dict(
     validation_samples=None,
 )
 options = dict(
-    first=dict(optimizer=dict(learning_rate=5e-3), epochs=60),
+    first=dict(init=None, optimizer=dict(learning_rate=5e-3), epochs=60),
     paper=_published,
     deep=dict(model=dict(depth=10), paper=dict(top1="85.49 %"), **_published),
 )

@@ -1,9 +1,9 @@
 """SimpleTRON on the sentences of SST-2, from the first three blocks of MiniLM, a small BERT.
 
     python tools/make_minilm.py
-    permix train simpletron/sst2 --option softmax --init runs/simpletron/minilm
+    permix train simpletron/sst2 --option softmax
     python tools/teach_simple.py runs/simpletron/sst2_softmax/preset
-    permix train simpletron/sst2 --init runs/simpletron/sst2_taught
+    permix train simpletron/sst2
 
 The softmax twin starts from BERT's own attention. SimpleAttention starts from what the trained twin
 does: the third command has it learn the states of the twin's blocks, without labels, and the
@@ -30,9 +30,13 @@ optimizer = dict(name="adamw", learning_rate=3e-5, weight_decay=0.01, global_cli
 schedule = dict(name="linear", warmup_epochs=0.1)
 batch_size = 32
 epochs = 1
+init = "runs/simpletron/sst2_taught"
 seed = 0
 precision = "float32"
 
 options = dict(
-    softmax=dict(model=dict(attention="softmax"), optimizer=dict(learning_rate=1e-4), epochs=3)
+    softmax=dict(
+        model=dict(attention="softmax"), optimizer=dict(learning_rate=1e-4), epochs=3,
+        init="runs/simpletron/minilm",
+    )
 )
