@@ -1,6 +1,6 @@
 """Make the preset that `simpletron/sst2` starts from: SimpleAttention that does what softmax did.
 
-    python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 8]
+    python tools/teach_simple.py [PRESET] [--out runs/simpletron/sst2_taught] [--epochs 4]
 
 PRESET is a SimpleTRON with softmax attention, `simpletron/sst2_softmax` or a folder, whose weights
 SimpleAttention takes over. Where these began as a BERT's, their products of queries and keys are
@@ -22,7 +22,6 @@ QUERIES = 0.01  # of the size that they had
 TOKENS = 1024  # of a batch
 LENGTHS = 16  # texts are padded to a multiple of this
 LEARNING_RATE = 3e-4
-DTYPE = "mixed_bfloat16"
 
 
 class Lessons(keras.utils.PyDataset):
@@ -48,7 +47,7 @@ class Lessons(keras.utils.PyDataset):
     def __getitem__(self, index):
         samples, length = self.batches[index]
         inputs = {name: array[samples, :length] for name, array in self.inputs.items()}
-        states = answers(self.states, inputs)
+        states = keras.tree.flatten(self.states.predict_on_batch(inputs))
         return inputs, states, [inputs["mask"]] * len(states)
 
     def on_epoch_end(self):
@@ -59,12 +58,6 @@ def states_of(model):
     """A model of the states after each block, which shares its layers."""
     blocks = [layer for layer in model.layers if layer.name.startswith("block_")]
     return keras.Model(model.inputs, [block.output for block in blocks])
-
-
-def answers(states, inputs):
-    """The states of a batch in float32, a list of one array per block."""
-    flat = keras.tree.flatten(states.predict_on_batch(inputs))
-    return [array.astype("float32") for array in flat]
 
 
 def begun(teacher):
@@ -85,7 +78,7 @@ def errors_of(learner, lessons, batches=32):
     pairs = []
     for index in range(min(batches, len(lessons))):
         inputs, states, (real, *_) = lessons[index]
-        learned = answers(learner, inputs)
+        learned = keras.tree.flatten(learner.predict_on_batch(inputs))
         pairs.append([(its[real], mine[real]) for its, mine in zip(states, learned, strict=True)])
     for block in zip(*pairs, strict=True):
         its, mine = (np.concatenate(part) for part in zip(*block, strict=True))
@@ -118,10 +111,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("preset", nargs="?", default="simpletron/sst2_softmax")
     parser.add_argument("--out", type=Path, default=Path("runs/simpletron/sst2_taught"))
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=4)
     arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
-    teacher = SimpleTRON.from_preset(arguments.preset, dtype=DTYPE)
+    teacher = SimpleTRON.from_preset(arguments.preset)
     texts = load_texts("sst2", teacher.get_config()["max_length"]).train[0].texts
     model, errors = taught(teacher, texts, arguments.epochs)
     model.save_to_preset(arguments.out, license=preset_info(arguments.preset).metadata["license"])
