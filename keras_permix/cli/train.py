@@ -56,8 +56,6 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
-    import keras
-
     from keras_permix.cli.outputs import check_folder
     from keras_permix.cli.presets import trained_preset
     from keras_permix.scores import format_score
@@ -84,7 +82,6 @@ def run(arguments):
         if scores is not None:
             say(f"{folder}: this run of {length} is finished; another --out trains anew")
         else:
-            kept = f"{asked.name}: {length}, kept in {folder}; after a kill, start it again"
             scores = train(
                 arguments.recipe,
                 arguments.option,
@@ -93,8 +90,6 @@ def run(arguments):
                 data_dir=arguments.data_dir,
                 smoke=arguments.smoke,
                 verbose=arguments.verbose,
-                # Said when it begins, by when all values are known to be good.
-                callbacks=[keras.callbacks.LambdaCallback(on_train_begin=lambda logs: say(kept))],
                 distribute=distribution,
                 steps_per_execution=arguments.steps_per_execution,
                 workers=arguments.workers,

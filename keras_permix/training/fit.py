@@ -81,8 +81,9 @@ def fit_recipe(
     progress = _begin(out, recipe, dataset, distribution)
     if verbose:
         print(described(dataset, recipe, task.num_classes), flush=True)
-        if progress.epoch:
-            print(f"{out}: goes on after epoch {progress.epoch} of {recipe['epochs']}", flush=True)
+        epochs = counted(recipe["epochs"], "epoch")
+        done = f"goes on after epoch {progress.epoch} of" if progress.epoch else "takes"
+        print(f"{out}: {done} {epochs}; after a kill, start it again", flush=True)
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
@@ -134,11 +135,14 @@ def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None)
 
 
 class Together(keras.callbacks.Callback):
-    """After each epoch, the processes of a run wait until the first has saved it."""
+    """Devices draw for themselves; after each epoch, processes wait for the first to save it."""
 
     def __init__(self, distribution: Distribution) -> None:
         super().__init__()
         self.distribution = distribution
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.distribution.draw_apart(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.distribution.wait()

@@ -13,7 +13,7 @@ from keras_permix.recipe import (
     parse_override,
     recipe_folders,
 )
-from keras_permix.training.start import with_class, without_missing_run
+from keras_permix.training.start import is_run, with_class
 
 OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
 SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16", "steps_per_epoch=None")
@@ -49,8 +49,9 @@ class Run:
         """The recipe's values as a dict; see `load_recipe`."""
         values = load_recipe(self.recipe, self.option, _set_once(self.overrides))
         if self.smoke:
-            values = load_recipe(self.recipe, self.option, (*SMOKE, *self.overrides))
-            values = without_missing_run(values)
+            # It takes no earlier run, unless it is asked to.
+            fresh = ["init=None"] if is_run(values["init"]) and values["model"] else []
+            values = load_recipe(self.recipe, self.option, (*SMOKE, *fresh, *self.overrides))
         return values if "class_name" in values["model"] else with_class(values)
 
     @functools.cached_property

@@ -71,9 +71,13 @@ class RunFolder(Progress):
     def keep(self, weights: bytes) -> None:
         state = {"recipe": _plain(self.recipe), "rows": self.rows, "data": self.data}
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
-        write_text(self.path / "log.csv", format_log(self.rows))
+        self._write()
+
+    def _write(self):
+        """Write what is made from the rows; the log, which comes last, tells that it was."""
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
+        write_text(self.path / "log.csv", format_log(self.rows))
 
     def check_data(self, data: dict[str, Any] | None) -> None:
         """Raise a ValueError if data, of this `fingerprint`, are not those that the run began with.
@@ -105,6 +109,9 @@ class RunFolder(Progress):
             )
         self.rows, self.data = state["rows"], state.get("data") or self.data
         self.check_data(data)
+        log = self.path / "log.csv"
+        if not log.is_file() or log.read_text(encoding="utf-8") != format_log(self.rows):
+            self._write()  # as a process that was killed could not
 
 
 def check_installed() -> None:

@@ -28,7 +28,7 @@ def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
     """
     if not recipe["init"]:
         return recipe
-    if _is_missing_run(recipe["init"]):
+    if is_run(recipe["init"]) and not Path(recipe["init"]).is_dir():
         raise ValueError(
             "`init` must be a preset that is there; where a recipe starts from a run of its own, "
             f"its first lines say which command makes it. Received: init={recipe['init']!r}"
@@ -43,15 +43,9 @@ def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
     return {**recipe, "model": model}
 
 
-def without_missing_run(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe for a smoke run: from fresh weights where the run to start from is missing."""
-    has_model = "class_name" in recipe["model"]
-    return {**recipe, "init": None} if has_model and _is_missing_run(recipe["init"]) else recipe
-
-
-def _is_missing_run(init):
-    """Whether training is to start from a folder of runs that has not been made."""
-    return init is not None and Path(init).parts[:1] == ("runs",) and not Path(init).is_dir()
+def is_run(init: str | None) -> bool:
+    """Whether weights to start from are those of a run, which may have to be made first."""
+    return init is not None and Path(init).parts[:1] == ("runs",)
 
 
 def check_data(recipe: dict[str, Any]) -> None:

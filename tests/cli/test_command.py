@@ -374,7 +374,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("generated: 32 samples, 8 to test on, 10 classes; 4 steps of 8 in an")
-    assert f"\ncspvit/mnist: 2 epochs, kept in {tmp_path / 'run'}; after a" in printed
+    assert f"\n{tmp_path / 'run'}: takes 2 epochs; after a kill, start it again\n" in printed
     # After the first epoch of four steps, of which two were timed.
     assert re.search(r"\nAbout \S+ s to come: 4 steps of \S+ s; to compile, val", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]

@@ -209,6 +209,23 @@ def test_weights_are_divided_on_jax_alone():
             pass
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's replicas")
+def test_replicas_clip_the_whole_gradient_and_draw_for_themselves():
+    command = [sys.executable, "-m", "tests.training.replicas"]
+    done = subprocess.run(
+        command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    mean = np.array([3, 2])  # of the gradients of all samples
+    for case in ("1 devices", "1 devices, scaled", "2 devices", "2 devices, scaled"):
+        expected = -mean / np.linalg.norm(mean)
+        np.testing.assert_allclose(found[case], expected, **TOLERANCES["model"]["float32"])
+    assert found["infinite"] == [0, 0]
+    first, second = found["masks"]
+    assert set(first) == set(second) == {0, 2} and first != second
+
+
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
 @pytest.mark.parametrize("task", [None, {"type": "evaluator", "index": 0}, {"type": "worker"}])
 def test_a_task_that_trains_nothing_is_refused(task, monkeypatch):

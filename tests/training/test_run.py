@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,21 @@ def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
     assert [{**row, "seconds": 0} for row in resumed] == without_time
     for ours, theirs in zip(model.get_weights(), expected.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.once
+def test_what_a_kill_left_out_of_the_record_is_written(finished, tmp_path):
+    """A process may end after the last checkpoint and before the log."""
+    out, _, rows = finished
+    run = tmp_path / "run"
+    shutil.copytree(out, run)
+    (run / "log.csv").write_text("epoch,loss\n")
+    (run / "curves.png").unlink()
+    (run / "tensorboard" / "events.out.tfevents.000004").unlink()
+    train(runs.RECIPE, runs.make_images(), run, verbose=0)
+    assert (run / "log.csv").read_bytes() == (out / "log.csv").read_bytes()
+    assert (run / "curves.png").is_file()
+    assert len(read_events(run / "tensorboard", "loss")) == len(rows)
 
 
 @pytest.mark.once

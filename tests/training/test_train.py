@@ -106,11 +106,9 @@ def test_a_recipe_that_goes_on_from_a_run_asks_for_it(
     assert error.startswith("permix: error: `init` must be a preset that is there")
     assert before in error
     assert not list(tmp_path.iterdir())
-    smoke = Run(name, option, smoke=True)
-    assert smoke.values["init"] is None  # Trying it out takes no earlier run,
-    folder = tmp_path / Run(name, option).values["init"]
-    folder.mkdir(parents=True)
-    assert Run(name, option, smoke=True).values["init"] is not None  # but takes one that is there.
+    assert Run(name, option, smoke=True).values["init"] is None
+    asked = Run(name, option, ("init='runs/mine'",), smoke=True)
+    assert asked.values["init"] == "runs/mine"
 
 
 def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
@@ -152,6 +150,8 @@ def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, com
         # HDF5 notes names that Keras counts up in a process.
         metadata["files"]["model.weights.h5"]["sha256"] = ""
     assert function == command
+    noted = json.loads((out / "run.json").read_text())
+    assert noted["callbacks"] == []  # The command's own would be nobody's choice.
 
 
 def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path, commit):

@@ -61,6 +61,9 @@ class Distribution:
     def prepare(self, model: Model) -> None:
         """Make a compiled model train in step with those of the other processes."""
 
+    def draw_apart(self, model: Model) -> None:
+        """Give the devices of this process random numbers of their own, when an epoch begins."""
+
     def broadcast(self, content: bytes) -> bytes:
         """The bytes that the chief gives, in all processes."""
         return content

@@ -54,6 +54,29 @@ class Replicas(Distribution):
 
     def prepare(self, model: Model) -> None:
         self.refuse_batch_norms(model)
+        _sum_before_clipping(model.optimizer)
+
+    def draw_apart(self, model: Model) -> None:
+        for layer in model._flatten_layers():
+            for generator in layer._seed_generators:
+                copies = self.strategy.experimental_local_results(generator.state.value)
+                for index, copy in enumerate(copies):
+                    copy.assign(copy + tf.cast([index, 0], copy.dtype))
+
+
+def _sum_before_clipping(optimizer):
+    """Have gradients summed over replicas first, where Keras clips them, and scales losses by them.
+
+    Keras sums what is left after that, which then is done already.
+    """
+    apply, inner = optimizer.apply, getattr(optimizer, "inner_optimizer", optimizer)
+    add_up = inner._all_reduce_sum_gradients
+
+    def apply_sums(gradients, trainable_variables=None):
+        pairs = [(gradient, None) for gradient in gradients]
+        return apply([total for total, _ in add_up(pairs)], trainable_variables)
+
+    optimizer.apply, inner._all_reduce_sum_gradients = apply_sums, list
 
 
 class Workers(Processes):
