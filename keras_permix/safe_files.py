@@ -201,6 +201,20 @@ def _lock_file(folder):
 
 
 @contextlib.contextmanager
+def in_turn(path: StrPath) -> Iterator[None]:
+    """Do what other processes do as well, by a lock file, one after the other.
+
+    Where no file can be made there, nobody waits.
+    """
+    path = Path(path)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(path))
+        yield
+
+
+@contextlib.contextmanager
 def _locked(path):
     """Hold a lock file, which is there no longer than that."""
     if fcntl is None:

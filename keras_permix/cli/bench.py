@@ -55,7 +55,7 @@ def run(arguments):
 
     from keras_permix._version import __version__
     from keras_permix.checks import check_integer, check_positive_or_none
-    from keras_permix.machine import driver, machine
+    from keras_permix.machine import driver, is_out_of_memory, machine
     from keras_permix.ops.backend import running
     from keras_permix.training.record import current_commit
 
@@ -107,10 +107,18 @@ def run(arguments):
         writer(arguments.out, [*bench.COLUMNS, *about]) as write,
     ):
         for case in cases:
-            for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
-                rows.append(row)
-                write({**row, **about})
-            print(f"{len(rows)} rows, {case} is done", file=sys.stderr, flush=True)
+            end = "is done"
+            try:
+                for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
+                    rows.append(row)
+                    write({**row, **about})
+            except Exception as error:  # Each backend has exceptions of its own.
+                if not is_out_of_memory(error):
+                    raise
+                end = "does not fit into memory"
+            print(f"{len(rows)} rows, {case} {end}", file=sys.stderr, flush=True)
+    if not rows:
+        raise MemoryError("no case fits")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if arguments.out:
         bench.plot(rows, arguments.out.with_suffix(".png"))

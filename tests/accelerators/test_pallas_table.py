@@ -1,6 +1,7 @@
 """Which of JAX's implementations serve which device."""
 
 import keras
+import numpy as np
 import pytest
 
 from keras_permix import ops
@@ -47,6 +48,30 @@ def test_the_table_chooses(tokens, device, chosen, here):
     x = keras.ops.zeros((1, tokens, 4))
     for name, arguments in OPS.items():
         assert ops.explain(name, x, *arguments).chosen == chosen
+
+
+@pytest.mark.parametrize("chip", ["A100", "v5e"])
+@pytest.mark.parametrize("name", OPS)
+def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
+    """A kernel's grid is of numbers."""
+    import jax
+    from jax import export
+
+    here(chip)
+    (batch,) = export.symbolic_shape("batch")
+    function = jax.jit(lambda x: getattr(ops, name)(x, *OPS[name]))
+    program = export.export(function)(jax.ShapeDtypeStruct((batch, 256, 4), "float32"))
+    x = np.random.default_rng(0).normal(size=(3, 256, 4)).astype("float32")
+    wanted = getattr(ops, name)(x, *OPS[name], implementation="reference")
+    np.testing.assert_array_equal(program.call(x), wanted)
+
+
+def test_kernels_for_gpus_need_what_compiles_them(here, monkeypatch):
+    here("A100")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.chips.PALLAS", "jax.no_such_module")
+    found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
+    assert found.chosen == "native"
+    assert "which this JAX has not" in found.objections["gpu_pallas"]
 
 
 def test_a_cpu_needs_no_kernel():

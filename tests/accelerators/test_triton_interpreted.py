@@ -4,12 +4,14 @@ import importlib.util
 import itertools
 import os
 from dataclasses import replace
+from weakref import ref
 
 import keras
 import numpy as np
 import pytest
 
 from keras_permix import ops
+from keras_permix.ops.backend.plan import Plan
 from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
@@ -143,6 +145,26 @@ def test_compiled_for_any_number_of_channels(group_size, triton_launches):
     assert len(triton_launches) >= 6
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_no_cuda_graph_records_the_making_of_tables(dynamic):
+    import torch
+
+    found = []
+
+    def record(graph, inputs):
+        found.extend(node.target for node in graph.graph.nodes if "by_triton" in str(node.target))
+        return graph.forward
+
+    torch.compiler.reset()
+    sort = torch.compile(lambda x: ops.csp(x, (0, 1, 5), 3), backend=record, dynamic=dynamic)
+    sort(torch.randn(2, 6, 3))
+    (op,) = found
+    assert (torch.Tag.cudagraph_unsafe in op.tags) == dynamic
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_tables_are_found_in_another_process(case):
     """By the name that a saved program knows them by, and no others by that name."""
@@ -170,6 +192,21 @@ def _value_and_gradient(call, x):
 
     value = call(x)
     return value, *torch.autograd.grad((value**2).sum(), x)
+
+
+def test_what_a_cuda_graph_reads_stays(monkeypatch):
+    import torch
+
+    from keras_permix.ops.backend.torch.triton import tables
+
+    x, plan = torch.zeros(1, 8, 2), Plan((1, 2), 1)
+    monkeypatch.setattr(tables, "recorded", lambda x: x.shape[1] == 8)
+    monkeypatch.setattr(tables, "RECORDED", {})
+    kept = ref(tables.tables_for(x, plan).moves)
+    lost = ref(tables.tables_for(torch.zeros(1, 9, 2), plan).moves)
+    for tokens in range(10, 280):
+        tables.tables_for(torch.zeros(1, tokens, 2), plan)
+    assert kept() is not None and lost() is None
 
 
 def test_what_needs_no_gradient_leaves_no_trace(triton_launches):

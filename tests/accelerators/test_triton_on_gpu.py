@@ -18,6 +18,10 @@ def _why_not():
 
     if not torch.cuda.is_available():
         return "no CUDA device is here"
+    from keras_permix.ops.backend.torch import chips
+
+    if objection := chips.objection_of(torch.cuda.current_device()):
+        return objection
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "TRITON_INTERPRET=1 would interpret them"
     return None

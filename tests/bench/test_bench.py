@@ -256,6 +256,22 @@ def test_long_texts_that_do_not_fit_or_do_not_learn(short, tmp_path, monkeypatch
     assert (row["mixer"], row["train_steps_per_s"], row["batch"]) == ("attention", "OOM", "4")
 
 
+def test_a_case_that_does_not_fit_is_left_out(small, tmp_path, monkeypatch, capsys):
+    right = bench_ops._functions
+
+    def too_large(case, x):
+        if case.operator == "full sort":
+            raise MemoryError("RESOURCE_EXHAUSTED: Out of memory")
+        return right(case, x)
+
+    monkeypatch.setattr(bench_ops, "_functions", too_large)
+    rows = bench("ops", tmp_path / "ops.csv", "--cases", "full sort", "channel shift")
+    assert [row["case"] for row in rows] == ["channel shift"]
+    assert "0 rows, full sort does not fit into memory\n1 rows," in capsys.readouterr().err
+    assert main(["bench", "ops", "--repeats", "1", "--cases", "full sort"]) == 2
+    assert "Memory must suffice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("arguments", "kept"), [([], ["kept"]), (["--plain"], [])])
 def test_the_allocator_is_left_alone_if_asked(arguments, kept, small, tmp_path, allocator):
     rows = bench("ops", tmp_path / "ops.csv", "--cases", "channel shift", *arguments)
@@ -268,8 +284,8 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
     right = bench_ops._functions
 
     def wrong(case, x):
-        operator, reference, chosen = right(case, x)
-        return lambda x: 1.01 * operator(x), reference, chosen
+        operator, reference, served_by = right(case, x)
+        return lambda x: 1.01 * operator(x), reference, served_by
 
     monkeypatch.setattr(bench_ops, "_functions", wrong)
     assert main(["bench", "ops", "--repeats", "1", "--cases", case]) == 2

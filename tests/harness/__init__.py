@@ -9,7 +9,7 @@ from tests.harness.other_backend import (
     other_backend,
 )
 from tests.harness.presets import check_preset
-from tests.harness.values import ROOT, assert_close, load_golden, to_numpy
+from tests.harness.values import ROOT, assert_close, load_golden, needs_cpu, to_numpy
 
 __all__ = [
     "BACKENDS",
@@ -27,6 +27,7 @@ __all__ = [
     "fit_once",
     "functional",
     "load_golden",
+    "needs_cpu",
     "other_backend",
     "to_numpy",
 ]

@@ -4,11 +4,20 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 
+from keras_permix.ops.backend import running
 from tests.tolerances import TOLERANCES
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
+
+
+def needs_cpu():
+    """Skip a test of what is chosen on processors, where Keras computes on something else."""
+    platform = running.module("rows").hardware(keras.ops.zeros(1)).platform
+    if platform != "cpu":
+        pytest.skip(f"of a processor, and this is {platform}")
 
 
 def to_numpy(x):

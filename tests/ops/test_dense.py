@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from tests.harness import assert_close, to_numpy
+from tests.harness import assert_close, needs_cpu, to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
 KERNEL = np.random.default_rng(1).normal(size=(6, 4)).astype("float32")
@@ -37,6 +37,7 @@ def test_float64_stays():
 
 
 def test_explain_knows_it():
+    needs_cpu()
     backend = keras.config.backend()
     chosen = {"jax": "flat", "torch": "convolution"}.get(backend, "reference")
     assert ops.explain("dense", X, KERNEL, BIAS).chosen == chosen

@@ -9,7 +9,7 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.layers import CSP
-from tests.harness import assert_close, to_numpy
+from tests.harness import assert_close, needs_cpu, to_numpy
 from tests.harness.processes import environment
 from tests.oracle import permutations as oracle
 
@@ -36,6 +36,7 @@ def test_a_size_that_is_traced_is_checked():
 def test_compiled_sorts_are_numpys():
     import torch
 
+    needs_cpu()
     names = []
 
     def record(graph, inputs):
@@ -95,6 +96,7 @@ def test_opaque_ops_are_what_they_say():
 
 def test_the_opaque_op_is_registered_by_what_is_compiled():
     """To register it takes a tenth of a second, which an import is spared."""
+    needs_cpu()
     code = """
 import torch, keras_permix
 has = lambda: hasattr(torch.ops.keras_permix, "sort_by_numpy")

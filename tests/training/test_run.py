@@ -13,6 +13,7 @@ import pytest
 
 from keras_permix.recipe import merge
 from keras_permix.training.run_folder import write_events
+from tests.backends import compile_soon
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
@@ -20,6 +21,7 @@ from tests.training.runs import train
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
+    compile_soon(True)  # as the process that is killed does, whichever test came before
     out = tmp_path_factory.mktemp("finished")
     model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
     return out, model, rows

@@ -7,12 +7,14 @@ import keras
 import numpy as np
 
 from keras_permix._typing import StrPath
+from keras_permix.cache_folder import cache_folder
 from keras_permix.checks import check_choice
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
+from keras_permix.safe_files import in_turn
 
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
@@ -74,7 +76,9 @@ def _download(name, module):
             f"{name} is not downloaded. Received: no folder with it"
         )
     try:
-        parts = module.load_data()
+        # Keras writes where others read: the processes of a run, on a host that has none of it.
+        with in_turn(cache_folder() / f".{name}.lock"):
+            parts = module.load_data()
     except Exception as error:  # Keras raises a bare Exception where the network fails.
         raise ConnectionError(
             f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE} (or "

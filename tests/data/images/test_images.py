@@ -1,5 +1,8 @@
 """CIFAR and MNIST, from files and from Keras."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -64,6 +67,22 @@ def test_a_failed_download_says_what_to_do(monkeypatch, no_folder):
     monkeypatch.setattr(keras.datasets.mnist, "load_data", fail)
     with pytest.raises(ConnectionError, match=rf"{DATA_VARIABLE}.*Received: URL fetch failure"):
         load_images("mnist")
+
+
+def test_downloads_of_several_processes_follow_each_other(monkeypatch, no_folder, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    images = np.zeros((2, 28, 28), "uint8"), np.zeros(2, "uint8")
+
+    def load_data():
+        (lock,) = tmp_path.rglob(".mnist.lock")
+        code = "import fcntl as f; f.lockf(open({!r}, 'r+'), f.LOCK_EX | f.LOCK_NB)"
+        other = [sys.executable, "-c", code.format(str(lock))]
+        assert b"BlockingIOError" in subprocess.run(other, capture_output=True).stderr
+        return images, images
+
+    monkeypatch.setattr(keras.datasets.mnist, "load_data", load_data)
+    assert load_images("mnist").train[0].shape == (2, 28, 28, 1)
+    assert not list(tmp_path.rglob(".mnist.lock"))
 
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])

@@ -43,6 +43,43 @@ def test_what_a_kernel_objects_to(gpu):
         assert found is None if gpu is None else gpu in found
 
 
+@pytest.mark.parametrize("lacking", ["a C compiler", "the headers of Python"])
+def test_triton_needs_what_compiles_its_launcher(lacking, monkeypatch):
+    from keras_permix.ops.backend.torch import chips
+
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setattr("shutil.which", lambda name: None if "C c" in lacking else name)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
+    assert chips._what_triton_lacks().startswith(f"Triton needs {lacking}, and there is n")
+
+
+def test_derivatives_forward_are_not_lost():
+    import torch
+
+    from keras_permix.ops.backend.torch.tracing import transformed
+
+    assert transformed(None) is None
+    with torch.autograd.forward_ad.dual_level():
+        assert transformed(None) == "it has no derivatives forward"
+
+
+def test_what_a_cuda_graph_reads_stays(monkeypatch):
+    from weakref import ref
+
+    import torch
+
+    from keras_permix.ops.backend.torch import shift
+
+    monkeypatch.setattr(shift, "recorded", lambda x: x.shape[0] == 1)
+    tables = shift.Cache(80)  # bytes: ten numbers
+    kept, lost = (ref(tables.get(torch.zeros, n)) for n in (1, 2))
+    for n in (1, 2):
+        tables.get(torch.zeros, n)
+    for n in range(3, 9):
+        tables.get(torch.zeros, n)
+    assert kept() is not None and lost() is None
+
+
 def test_a_compiler_takes_the_answer_for_a_constant(gpu):
     import torch
 

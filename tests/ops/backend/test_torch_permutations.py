@@ -25,6 +25,11 @@ CASES = {
 }
 
 
+def tensor(array):
+    """A tensor of its own, where Keras computes."""
+    return keras.ops.convert_to_tensor(np.array(array))
+
+
 @pytest.fixture(params=CASES)
 def case(request):
     """A function of a tensor and a mask, and one of a mask that gives the oracle's sources."""
@@ -48,16 +53,16 @@ def test_values_gradients_and_second_derivatives_are_the_oracles(case, mask):
     import torch
 
     function, sources = case
-    x, weight = torch.from_numpy(X.copy()).requires_grad_(), RNG.integers(1, 9, X.shape)
+    x, weight = tensor(X).requires_grad_(), RNG.integers(1, 9, X.shape)
     direction = RNG.integers(-8, 9, X.shape).astype("float32")
-    loss = cubed(function, mask, torch.from_numpy(weight).float())
+    loss = cubed(function, mask, tensor(weight).float())
     (gradient,) = torch.autograd.grad(loss(x), x, create_graph=True)
-    (second,) = torch.autograd.grad(gradient, x, torch.from_numpy(direction))
+    (second,) = torch.autograd.grad(gradient, x, tensor(direction))
     # Exact: where nothing is summed, float32 rounds as the same products do in NumPy.
     arrived = oracle.values(X, sources(mask))
-    outer = torch.from_numpy(oracle.values(direction, sources(mask)) * 1.0)
-    leaf = torch.from_numpy(arrived).requires_grad_()
-    plain = (leaf**3 * torch.from_numpy(weight).float()).sum()
+    outer = tensor(oracle.values(direction, sources(mask)) * 1.0)
+    leaf = tensor(arrived).requires_grad_()
+    plain = (leaf**3 * tensor(weight).float()).sum()
     (first,) = torch.autograd.grad(plain, leaf, create_graph=True)
     (curved,) = torch.autograd.grad(first, leaf, outer)
     expected = oracle.gradient(to_numpy(first.detach()), sources(mask))
@@ -72,18 +77,19 @@ def test_function_transforms_are_served(case, mask):
 
     function, sources = case
     at = sources(mask)
-    mask = None if mask is None else torch.from_numpy(mask)
-    x, weight = torch.from_numpy(X.copy()), torch.from_numpy(RNG.normal(size=X.shape)).float()
-    moved = torch.from_numpy(oracle.values(X, at))
+    mask = None if mask is None else tensor(mask)
+    x, weight = tensor(X), tensor(RNG.normal(size=X.shape)).float()
+    moved = tensor(oracle.values(X, at))
     expected = oracle.gradient(to_numpy(3 * moved**2 * weight), at)
-    np.testing.assert_array_equal(torch.func.grad(cubed(function, mask, weight))(x), expected)
+    found = torch.func.grad(cubed(function, mask, weight))(x)
+    np.testing.assert_array_equal(to_numpy(found), expected)
 
     many = torch.stack([x, x.flip(1), -x], dim=1)
     mapped = torch.func.vmap(lambda x: function(x, mask), in_dims=1)(many)
     for ours, one in zip(mapped, many.unbind(1), strict=True):
-        np.testing.assert_array_equal(ours, function(one, mask))
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(function(one, mask)))
     gradients = torch.func.vmap(torch.func.grad(cubed(function, mask, weight)), in_dims=1)(many)
-    np.testing.assert_array_equal(gradients[0], expected)
+    np.testing.assert_array_equal(to_numpy(gradients[0]), expected)
 
 
 # PyTorch's own compiler warns of what PyTorch deprecates.
@@ -94,12 +100,12 @@ def test_compiled_calls_are_the_oracle(case, mask):
 
     function, sources = case
     torch.compiler.reset()
-    mask_ = () if mask is None else (torch.from_numpy(mask),)
+    mask_ = () if mask is None else (tensor(mask),)
     compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
-    x = torch.from_numpy(X.copy()).requires_grad_()
+    x = tensor(X).requires_grad_()
     value = compiled(x, *mask_)
     cotangent = RNG.integers(-8, 9, X.shape).astype("float32")
-    (gradient,) = torch.autograd.grad(value, x, torch.from_numpy(cotangent))
+    (gradient,) = torch.autograd.grad(value, x, tensor(cotangent))
     np.testing.assert_array_equal(to_numpy(value.detach()), oracle.values(X, sources(mask)))
     np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources(mask)))
 
@@ -108,13 +114,13 @@ def test_compiled_calls_are_the_oracle(case, mask):
 def test_masks_and_short_groups_are_not_left_to_the_reference(case_):
     name, arguments, named = CASES[case_]
     explained = ops.explain(name, X, *arguments, mask=MASK, **named)
-    assert explained.chosen in ("native", "numpy")
+    assert explained.chosen != "reference"
 
 
 def test_results_are_no_aliases():
     import torch
 
-    x = torch.from_numpy(X.copy())
+    x = tensor(X)
     for function in (
         lambda x: ops.group_sort(x, 1),
         lambda x: ops.channel_shift(x, (0,) * 6),
@@ -168,10 +174,10 @@ def test_exported_programs_take_any_number_of_tokens():
 
     tokens = 2 * torch.export.Dim("pairs", min=2)
     shapes = {"x": {1: tokens}, "mask": {1: tokens}}
-    arguments = torch.from_numpy(X), torch.from_numpy(MASK)
+    arguments = tensor(X), tensor(MASK)
     program = torch.export.export(Mixer(), arguments, dynamic_shapes=shapes)
     x, mask = RNG.normal(size=(3, 18, 6)).astype("float32"), RNG.random((3, 18)) < 0.7
     expected = oracle.values(x, oracle.csp(x, STEPS, 2, mask=mask))
     expected = oracle.values(expected, oracle.slice_sort(expected, True, mask))
-    result = program.module()(torch.from_numpy(x), torch.from_numpy(mask))
+    result = program.module()(tensor(x), tensor(mask))
     np.testing.assert_array_equal(to_numpy(result), expected)

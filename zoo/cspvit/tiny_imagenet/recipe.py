@@ -11,10 +11,11 @@ pixels, after three epochs of 48,000 images, it had 15.5 % of 4,000 others of th
 right, AdamW 6.0 %, in half the time per step. Three learning rates of Muon and two of AdamW were
 tried so.
 
-The options are for a GPU: four times the tokens, and 120 epochs. The twin `vit/tiny_imagenet` has
-another mixer and all else alike. Augmentation runs on the CPU beside the GPU. On PyTorch, on a busy
-AMD EPYC, one core gave 14,000 images per second for crop and flip alone, 4,300 with erasing, 11,000
-with mixing and 2,700 with RandAugment (process time, November 2026), so this has its own option.
+The other options are for a GPU: four times the tokens, and 120 epochs. The twin `vit/tiny_imagenet`
+has another mixer and all else alike. Augmentation runs on the CPU beside the GPU. On PyTorch, on a
+busy AMD EPYC, one core gave 14,000 images per second for crop and flip alone, 4,300 with erasing,
+11,000 with mixing and 2,700 with RandAugment (process time, November 2026), so this has its own
+option.
 """
 
 model = dict(

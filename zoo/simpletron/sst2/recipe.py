@@ -7,9 +7,10 @@
 
 The softmax twin starts from BERT's own attention. SimpleAttention starts from what the trained twin
 does: the third command has it learn the states of the twin's blocks, without labels, and the
-training that follows is short. Scores are of the 872 validation sentences: those for testing have
-no public labels. Trained as the twin is, from the same blocks of BERT and with the paper's extra
-skip, SimpleAttention had 82.68 %.
+training that follows is short. Eight epochs of lessons, in bfloat16, in place of the four, left
+86.70 %, and before that training, which alone sees labels, 87.04 %. Scores are of the 872
+validation sentences: those for testing have no public labels. Trained as the twin is, from the same
+blocks of BERT and with the paper's extra skip, SimpleAttention had 82.68 %.
 """
 
 model = dict(

@@ -1,13 +1,20 @@
 """Which GPUs and TPUs the kernels are for, by what JAX says of a device."""
 
 import re
+from importlib.util import find_spec
 
 CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
+PALLAS = "jax.experimental.pallas.triton"  # deprecated as of JAX 0.11
+FREE = "it needs a known number of samples"
 OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
 
 def limit_of_gpu(call):
     """Why the kernels cannot serve a call on its GPU, or None if they can."""
+    if call.shape[0] is None:
+        return FREE
+    if not find_spec(PALLAS):
+        return f"it needs `{PALLAS}`, which this JAX has not"
     found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.hardware.chip, "compute_capability", ""))
     if found and tuple(map(int, found.groups())) >= CAPABILITY:
         return call.hardware.undivided
@@ -16,6 +23,8 @@ def limit_of_gpu(call):
 
 def limit_of_tpu(call):
     """Why the kernels cannot serve a call on its TPU, or None if they can."""
+    if call.shape[0] is None:
+        return FREE
     plan, tokens = call.plan, call.shape[1]
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
     if call.hardware.chip.device_kind in OLD and sorts:

@@ -1,11 +1,16 @@
 """Which GPUs the kernels of Triton are for, by what PyTorch says of a device."""
 
 import functools
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 
 import torch
 
 from keras_permix.ops.backend.torch.tracing import transformed
 
+COMPILERS = ("gcc", "clang")
 CAPABILITY = (8, 0)  # the least that the kernels are compiled for ahead of time, by tests
 
 
@@ -28,6 +33,16 @@ def _looked_up(number):
         return f"it needs an NVIDIA GPU, and this is: {name}"
     found = torch.cuda.get_device_capability(number)
     if found >= CAPABILITY:
-        return None
+        return _what_triton_lacks()
     found = ".".join(map(str, found))
     return f"it needs an NVIDIA GPU of compute capability 8.0, and this is: {name} ({found})"
+
+
+def _what_triton_lacks():
+    """What Triton compiles its own launcher with, and does not find here, or None."""
+    if not (os.environ.get("CC") or any(map(shutil.which, COMPILERS))):
+        return f"Triton needs a C compiler, and there is neither CC nor {' nor '.join(COMPILERS)}"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.is_file():
+        return f"Triton needs the headers of Python, and there is no {header}"
+    return None

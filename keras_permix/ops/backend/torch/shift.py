@@ -8,7 +8,7 @@ import torch
 
 from keras_permix.ops.backend.plan import remainders
 from keras_permix.ops.backend.torch.keys import to_bits
-from keras_permix.ops.backend.torch.tracing import has_data
+from keras_permix.ops.backend.torch.tracing import has_data, recorded
 
 CACHED = 64 << 20  # bytes of tables
 FEW = 4  # different steps in a batch for which tables are worth keeping
@@ -131,17 +131,24 @@ def _remainders(plan, lengths, most, back, device):
 
 
 class Cache:
-    """Tensors by what they were made of, as many as fit into so many bytes, the latest used."""
+    """Tensors by what they were made of, as many as fit into so many bytes, the latest used.
+
+    Those that a CUDA graph reads stay, since it may be replayed.
+    """
 
     def __init__(self, limit):
         self.limit, self.held, self.entries, self.lock = limit, 0, OrderedDict(), Lock()
+        self.recorded = {}
 
     def get(self, make, *arguments):
         key = (make, *arguments)
         with self.lock:
             if key in self.entries:
                 self.entries.move_to_end(key)
-                return self.entries[key]
+                found = self.entries[key]
+                if recorded(found):
+                    self.recorded[key] = found
+                return found
         with torch.inference_mode(False):  # what is made within could not be saved for a gradient
             made = make(*arguments)
         if made.nbytes <= self.limit:

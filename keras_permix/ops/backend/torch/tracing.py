@@ -20,9 +20,18 @@ def hardware(x):
     return Hardware(platform, chip=x.device.index)
 
 
+def recorded(x):
+    """Whether a CUDA graph is being recorded on the GPU of `x`, to be replayed at any time."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def transformed(call):
-    """What keeps a call from kernels whose gradients `torch.func` cannot transform."""
-    if compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+    """What keeps a call from kernels whose gradients cannot be transformed, and lead back alone."""
+    if compiling():
+        return None
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "it has no derivatives forward"
+    if torch._C._functorch.peek_interpreter_stack() is None:
         return None
     return "it does not serve the transforms of `torch.func`"
 

@@ -25,6 +25,7 @@ from keras_permix.ops.backend.torch.triton.shift_pairs import (
 from keras_permix.ops.backend.torch.triton.tables import (
     Tables,
     given_tables,
+    of_one_size,
     reads_with,
     tables_for,
 )
@@ -35,7 +36,7 @@ def permute(x, plan):
     if plan.is_identity():
         return x.clone()
     differentiable = torch.is_grad_enabled() and x.requires_grad
-    make = _opaque_permute if torch.compiler.is_compiling() else _permute
+    make = _opaque_permute[of_one_size(x)] if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
         out, trace = make(x, *given_tables(x, plan), *plan, differentiable)
     if not differentiable:
@@ -55,7 +56,7 @@ class _WithInverse(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         if torch.compiler.is_compiling():  # which differentiates once
-            undone = _opaque_undo(grad, *ctx.saved_tensors, *ctx.plan)
+            undone = _opaque_undo[of_one_size(grad)](grad, *ctx.saved_tensors, *ctx.plan)
         else:
             undone = _Undo.apply(grad, *ctx.saved_tensors, ctx.plan)
         return undone, None, None, None, None, None
@@ -111,8 +112,23 @@ def _as_torch_keeps_it(trace, plan, tokens):
     return sources(trace, plan.group_size)
 
 
-@torch.library.custom_op("keras_permix::permute_by_triton", mutates_args=())
-def _opaque_permute(
+def _opaque(name, function, fake):
+    """A function as two ops, by whether samples are of one size, so that it is given its tables.
+
+    The other makes them when it runs. They would lie in the memory of a CUDA graph, and not outlive
+    it, so none is recorded.
+    """
+    name, unsafe = f"keras_permix::{name}_by_triton", (torch.Tag.cudagraph_unsafe,)
+    ops = {
+        True: torch.library.custom_op(name, function, mutates_args=()),
+        False: torch.library.custom_op(f"{name}_any", function, mutates_args=(), tags=unsafe),
+    }
+    for op in ops.values():
+        op.register_fake(fake)
+    return ops
+
+
+def _permute_traced(
     x: torch.Tensor,
     moves: torch.Tensor | None,
     beside: torch.Tensor | None,
@@ -126,8 +142,7 @@ def _opaque_permute(
     return out, x.new_empty(0) if trace is None else trace
 
 
-@_opaque_permute.register_fake
-def _(x, moves, beside, steps, group_size, aligned, descending, traced):
+def _permuted_like(x, moves, beside, steps, group_size, aligned, descending, traced):
     if group_size == 1 or not traced:
         trace = x.new_empty(0)
     elif Plan(steps, group_size, aligned, descending).in_pairs(x.shape[1]):
@@ -137,8 +152,7 @@ def _(x, moves, beside, steps, group_size, aligned, descending, traced):
     return torch.empty_like(x, memory_format=torch.contiguous_format), trace
 
 
-@torch.library.custom_op("keras_permix::undo_by_triton", mutates_args=())
-def _opaque_undo(
+def _undo_traced(
     grad: torch.Tensor,
     trace: torch.Tensor,
     moves: torch.Tensor | None,
@@ -151,6 +165,9 @@ def _opaque_undo(
     return _undo(grad, trace, moves, beside, steps, group_size, aligned, descending)
 
 
-@_opaque_undo.register_fake
-def _(grad, *options):
+def _undone_like(grad, *options):
     return torch.empty_like(grad, memory_format=torch.contiguous_format)
+
+
+_opaque_permute = _opaque("permute", _permute_traced, _permuted_like)
+_opaque_undo = _opaque("undo", _undo_traced, _undone_like)

@@ -121,9 +121,10 @@ def put_back_kernel(
     CHANNELS: tl.constexpr,
     SHIFTED: tl.constexpr,
 ):
-    sample = tl.program_id(0).to(tl.int64) * tokens * channels
-    token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)[:, None]
-    channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    program, strips = tl.program_id(0), tl.cdiv(channels, CHANNELS)
+    sample = (program // strips // tl.cdiv(tokens, TOKENS)).to(tl.int64) * tokens * channels
+    token = program // strips % tl.cdiv(tokens, TOKENS) * TOKENS + tl.arange(0, TOKENS)[:, None]
+    channel = program % strips * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     inside = (token < tokens) & (channel < channels)
     here = sample + offset(token, channel, channels)
     place = tl.load(places + here, mask=inside, other=0).to(tl.int32)
@@ -180,7 +181,8 @@ def put_back(grad, places, steps, group_size):
     """Bring every value back to where `sort_groups` found it."""
     batch, tokens, channels = grad.shape
     out = torch.empty_like(grad)
-    put_back_kernel[(batch, triton.cdiv(tokens, TOKENS), triton.cdiv(channels, CHANNELS))](
+    tiles = triton.cdiv(tokens, TOKENS) * triton.cdiv(channels, CHANNELS)
+    put_back_kernel[(batch * tiles,)](
         grad, out, places, steps, tokens, channels, group_size, TOKENS, CHANNELS, steps is not None
     )
     return out

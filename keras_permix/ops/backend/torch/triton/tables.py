@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
+from keras_permix.ops.backend.torch.tracing import recorded
 from keras_permix.ops.backend.windows import Window, window_for
+
+RECORDED: dict[tuple, "Tables"] = {}  # what CUDA graphs read, for as long as they may be replayed
 
 
 class Reads(NamedTuple):
@@ -32,16 +35,24 @@ class Tables(NamedTuple):
 
 def given_tables(x, plan, back=False):
     """The tables of a call that is being compiled for one size of sample; of others none."""
-    known = has_static_value(x.shape[1]) and has_static_value(x.shape[2])
-    if not known or not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() or not of_one_size(x):
         return Tables()
     tables = getattr(HELD, _held(*_call(x, plan, back)))
     return Tables(tables.moves, tables.beside)
 
 
+def of_one_size(x):
+    """Whether a program that is being compiled takes samples of this size alone."""
+    return has_static_value(x.shape[1]) and has_static_value(x.shape[2])
+
+
 def tables_for(x, plan, back=False):
     """The tables for `x` of a plan that `Plan.at` has made, or those of its inverse."""
-    return _tables(*_call(x, plan, back))
+    call = _call(x, plan, back)
+    tables = _tables(*call)
+    if recorded(x):
+        RECORDED[call] = tables
+    return tables
 
 
 def reads_with(tables, x, plan, back=False):
