@@ -182,7 +182,7 @@ def _functions(case, x):
     def mask(x):
         return dict(mask=mask_of(x)) if mask_of else {}
 
-    served_by: list[str] = []
+    served_by = []
 
     def call(x, implementation=None):
         if not (implementation or served_by):
