@@ -1,6 +1,6 @@
 """A model trained on Tiny-ImageNet learns other images: what that gains over a fresh one.
 
-    pip install scikit-image
+    pip install scikit-image scikit-learn
     python examples/fine_tune.py [--data-dir FOLDER] [--steps 150]
 
 `cspvit/tiny_imagenet` and a model of the same shape without its weights take the same steps of

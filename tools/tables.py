@@ -28,7 +28,7 @@ MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 # What a layer costs for N tokens; and what the table calls it, where that is not what is measured.
 COSTS = {
     "CSP": "O(N)",
-    "SliceSort": "O(N log N)",
+    "SliceSort": "O(N log² N)",
     "SimpleAttention": "O(N)",
     "ButterflyBlock": "O(N √N)",
     "DampedEMA": "O(N)",

@@ -6,6 +6,7 @@ import datetime
 import re
 import sys
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
@@ -44,7 +45,8 @@ def add_parser(subparsers):
     parser.add_argument(
         "--out",
         type=given_path,
-        help="CSV file to write, row by row, and a drawing beside it, PNG; its folder is made",
+        help="CSV file to write, row by row, and a drawing beside it, PNG, if matplotlib is there; "
+        "its folder is made",
     )
     parser.set_defaults(run=run, keep_memory=True)
 
@@ -121,8 +123,16 @@ def run(arguments):
         raise MemoryError("no case fits")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if arguments.out:
-        bench.plot(rows, arguments.out.with_suffix(".png"))
+        draw(bench, rows, arguments.out.with_suffix(".png"))
     return 0
+
+
+def draw(bench, rows, path):
+    """Draw the rows, where what draws is installed."""
+    if find_spec("matplotlib"):
+        bench.plot(rows, path)
+    else:
+        print(f"{path.name} is not drawn without matplotlib.", file=sys.stderr)
 
 
 def check_replaced(path, columns):

@@ -42,15 +42,40 @@ def errors_of(student, teacher):
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_states_come_near_the_teachers(depth):
+def test_states_come_near_the_teachers(depth, monkeypatch):
+    monkeypatch.setattr(teach_simple, "PRECISION", "float32")
     teacher = make_teacher(depth)
-    before = errors_of(teach_simple.begun(teacher), teacher)
-    student, said = teach_simple.taught(teacher, TEXTS, epochs=20)
+    student = teach_simple.begun(teacher)
+    before = errors_of(student, teacher)
+    teach_simple.teach(student, teacher, TEXTS, epochs=20, learning_rate=3e-4)
     after = errors_of(student, teacher)
     assert student.get_config()["attention"] == "simple"
     assert student.get_config()["dropout"] == teacher.get_config()["dropout"]
     assert all(new < old / 2 for new, old in zip(after, before, strict=True))
-    assert all(0 < error < old / 2 for error, old in zip(said, before, strict=True))
+    said = list(teach_simple.errors_of(student, teacher, TEXTS[:3]))
+    np.testing.assert_allclose(said, after, **TOLERANCES["model"]["float32"])
+
+
+def test_logits_are_learned_with_the_states():
+    teacher = make_teacher()
+    student = teach_simple.begun(teacher)
+    inputs = teacher.encode(TEXTS[:3])
+    its = teacher.predict_on_batch(inputs)
+    before = np.abs(student.predict_on_batch(inputs) - its).mean()
+    head = student.get_layer("logits").get_weights()
+    student.get_layer("logits").set_weights([2 * values + 0.5 for values in head])
+    teach_simple.teach(student, teacher, TEXTS, 20, learning_rate=3e-4, logits=True)
+    assert np.abs(student.predict_on_batch(inputs) - its).mean() < before
+    assert student.dtype == "float32"
+
+
+def test_sentences_are_written_as_sst2_writes():
+    review = "I didn't like it.<br /><br />It's an old-fashioned, slow film... Isn't it, Bob? No!"
+    more = "The actors' work -- all of it -- couldn't be better, and that's that!"
+    assert list(teach_simple.sentences_of([f"{review} {'So ' * 46}", "", more])) == [
+        "it 's an old-fashioned , slow film ...",
+        "the actors ' work -- all of it -- could n't be better , and that 's that !",
+    ]
 
 
 def test_lessons_hold_every_text_once_and_its_states():
