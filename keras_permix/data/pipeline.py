@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_permix.checks import check_integer, check_positive_or_none
 from keras_permix.data.dataset import size_of
+from keras_permix.ops.backend import running
 
 # From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
 Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]
@@ -20,19 +21,25 @@ class Pipeline(keras.utils.PyDataset):
     Order and augmentation depend on nothing but seed, epoch and index of the batch: a run resumed
     with `epoch=k` sees the batches it would have seen, on every backend and with any number of
     `threads`. `epoch` counts up whenever Keras ends an epoch. Keras also does so once before the
-    first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike. (Keras'
-    own `workers` begin a `fit` with batches of the epoch before.)
+    first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike.
+
+    `fit(…, shuffle=False)` takes the batches in their order. Without it Keras takes them in one of
+    its own, which a resumed run does not repeat, and of which `threads` cannot know what is next.
+
+    On TensorFlow all batches of a source are padded to one shape, since Keras takes the shapes of
+    all from the first two.
 
     Of several processes that share each batch, each gives the pipeline its `shard`; their parts,
-    one after the other, are the batch of one process. A source reads the part alone, and where it
-    or `augment` is random, it draws anew for each part. Arrays are augmented as one batch, which
-    is then cut: whatever is random comes out as in one process.
+    one after the other, are the batch of one process. A source reads the part alone, unless it has
+    `shuffled`, and where it or `augment` is random, it draws anew for each part. Arrays are
+    augmented as one batch, which is then cut: whatever is random comes out as in one process.
 
     Args:
         inputs: Array `(samples, …)`, a dict of such arrays, anything with `len` and `[index]` that
             gives arrays of one shape, or a source: anything with `len` and
             `read(indices, epoch, index)` that gives `(inputs, targets)` of a batch, such as
-            `RecordSource`. It may have `shuffled(rng, batch_size)`, which gives an epoch's order.
+            `RecordSource`. It may have `shuffled(rng, batch_size)`, which gives an epoch's order,
+            and `of_one_shape()`, the same source with all batches padded alike.
         targets: Array `(samples, …)`; `None` with a source, which has its own.
         batch_size: Samples in a batch.
         num_classes: Where targets are classes, their number: they become int32 and are checked.
@@ -45,15 +52,16 @@ class Pipeline(keras.utils.PyDataset):
         steps: Batches of an epoch. `None`: one pass over the samples. Otherwise epochs are cut out
             of passes that follow each other, each in an order of its own.
         shard: `(index, count)`: which of how many parts of each batch to give.
-        threads: How many make batches. With more than one they make the next ones while one is
-            used; `augment` and `read` of a source are then called by several at a time.
-        **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `keras.utils.PyDataset`.
+        threads: How many make batches, in place of Keras' `workers`. With more than one they make
+            the next ones while one is used, as long as batches are taken in their order; `augment`
+            and `read` of a source are then called by several at a time.
 
     Returns:
         Each item is `(inputs, targets)`, as they came or as `augment` gives them.
 
     Raises:
-        ValueError: if sizes do not fit, or an argument is out of range.
+        ValueError: if sizes do not fit, an argument is out of range, or a class is none of
+            `num_classes`.
 
     Example:
 
@@ -80,9 +88,8 @@ class Pipeline(keras.utils.PyDataset):
         steps: int | None = None,
         shard: tuple[int, int] = (0, 1),
         threads: int = 1,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__()
         _check_sizes(inputs, batch_size, drop_remainder, steps)
         if not hasattr(inputs, "read"):
             targets = _checked_targets(inputs, targets, num_classes)
@@ -91,7 +98,9 @@ class Pipeline(keras.utils.PyDataset):
                 f"`seed` and `epoch` must be 0 or more. Received: seed={seed}, epoch={epoch}"
             )
         self.inputs, self.targets = inputs, targets
-        self.batch_size = batch_size
+        fixed = running.name() == "tensorflow" and hasattr(inputs, "of_one_shape")
+        self._source = inputs.of_one_shape() if fixed else inputs
+        self.batch_size, self.num_classes = batch_size, num_classes
         self.shuffle, self.seed = shuffle, seed
         self.augment = augment
         self.drop_remainder = drop_remainder
@@ -103,6 +112,7 @@ class Pipeline(keras.utils.PyDataset):
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: dict[tuple[int, int], Any] = {}  # (epoch, index) -> the future batch
+        self._last = -1  # index of the batch that was taken last
 
     @property
     def epoch(self) -> int:
@@ -153,7 +163,8 @@ class Pipeline(keras.utils.PyDataset):
         if self.threads == 1:
             return self._make(self.epoch, self._orders, index)
         self._pool = self._pool or ThreadPoolExecutor(self.threads)
-        end = min(index + 1 + self.threads, len(self))
+        in_order, self._last = index in (0, self._last + 1), index
+        end = min(index + 1 + self.threads * in_order, len(self))
         wanted = [(self.epoch, number) for number in range(index, max(end, index + 1))]
         # What is no longer wanted, such as the rest of a pass that was broken off, is forgotten.
         self._ahead = {
@@ -182,7 +193,10 @@ class Pipeline(keras.utils.PyDataset):
 
     def _read(self, chosen, epoch, index):
         if hasattr(self.inputs, "read"):
-            return self.inputs.read(chosen, epoch, index)
+            inputs, targets = self._source.read(chosen, epoch, index)
+            if self.num_classes is not None and len(targets):
+                _check_classes(targets, self.num_classes)
+            return inputs, targets
         return _take(self.inputs, chosen), self.targets[chosen]
 
 
@@ -215,9 +229,14 @@ def _checked_targets(inputs, targets, num_classes):
             "`inputs` and `targets` must be of one length. "
             f"Received: {size_of(inputs)} inputs, {len(targets)} targets"
         )
-    if num_classes is not None and (targets.min() < 0 or targets.max() >= num_classes):
+    if num_classes is not None:
+        _check_classes(targets, num_classes)
+    return targets
+
+
+def _check_classes(targets, num_classes):
+    if targets.min() < 0 or targets.max() >= num_classes:
         raise ValueError(
             "`targets` must be from 0 to `num_classes - 1`. Received: targets from "
             f"{targets.min()} to {targets.max()}, num_classes={num_classes}"
         )
-    return targets

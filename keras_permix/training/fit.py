@@ -102,6 +102,7 @@ def fit_recipe(
         model.fit(
             training,
             validation_data=validation,
+            shuffle=False,  # which the pipeline has done
             initial_epoch=progress.epoch,
             epochs=recipe["epochs"],
             callbacks=callbacks,

@@ -61,8 +61,8 @@ class Progress(keras.callbacks.Callback):
 def _seed(model, seed, stream):
     """Give all random numbers of the coming epoch a seed of their own.
 
-    Keras does not save the state of a layer's seed generator with its weights, and draws the order
-    of batches from the seed of all: layers alone differ between processes.
+    Keras does not save the state of a layer's seed generator with its weights. Layers alone differ
+    between processes.
     """
     rng = np.random.default_rng(seed)
     running.seed_again(int(rng.integers(2**31)))

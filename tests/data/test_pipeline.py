@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.data import Pipeline, make_augmentation
+from keras_permix.data import GraphSource, Pipeline, TextSource, make_augmentation
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype="uint8")
 LABELS = np.arange(50) % 7
@@ -134,21 +134,25 @@ def test_the_next_epoch_is_the_one_of_a_fresh_pipeline():
     assert same(list(batches), list(pipeline(epoch=2)))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_fit_resumed_sees_what_an_uninterrupted_one_sees(workers):
-    def fit(epoch, epochs):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fit_resumed_sees_what_an_uninterrupted_one_sees(threads):
+    def fit(epoch, epochs, weights=None):
+        keras.utils.set_random_seed(0)
         model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
         model.add(keras.layers.Dense(7))
+        if weights:
+            model.set_weights(weights)
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         batches = Recorder(
             IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, epoch=epoch,
-            augment=make_augmentation(dict(crop_padding=2), 3, 7), workers=workers,
+            augment=make_augmentation(dict(crop_padding=2), 3, 7), threads=threads,
         )  # fmt: skip
-        model.fit(batches, initial_epoch=epoch, epochs=epochs, verbose=0)
-        return batches
+        model.fit(batches, initial_epoch=epoch, epochs=epochs, verbose=0, shuffle=False)
+        return batches, model.get_weights()
 
-    whole, rest = fit(0, 3), fit(2, 3)
-    assert whole.epoch == rest.epoch
+    (whole, weights), (_, begun) = fit(0, 3), fit(0, 2)
+    rest, same_weights = fit(2, 3, begun)
+    assert whole.epoch == rest.epoch and same([weights], [same_weights])
     last = [(whole.epoch - 1, index) for index in range(len(whole))]
     assert same([whole.seen[key] for key in last], [rest.seen[key] for key in last])
 
@@ -200,6 +204,57 @@ def test_threads_change_nothing(threads, mixed):
     (rows, alone), (others, together) = seen(1), seen(threads)
     assert alone.keys() == together.keys() and rows == others
     assert same(list(alone.values()), [together[key] for key in alone])
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_no_batch_is_made_in_vain(shuffle):
+    made = []
+
+    def augment(x, y, epoch, index):
+        made.append((epoch, index))
+        return x, y
+
+    batches = Pipeline(np.arange(64), np.arange(64), batch_size=2, augment=augment, threads=4)
+    order = np.random.default_rng(0).permutation(32) if shuffle else range(32)
+    assert sorted(int(batches[int(index)][0][0]) for index in order) == list(range(0, 64, 2))
+    # What happens to be asked for in order makes a thread or two begin the next ones.
+    assert len(made) < 50 if shuffle else sorted(made) == [(0, index) for index in range(32)]
+
+
+@pytest.mark.parametrize("labels", [[0, 1, -1], [0, 1, 3]])
+def test_classes_of_a_source_are_checked(labels):
+    texts = TextSource(["a", "b", "c"], labels, max_length=4)
+    batches = Pipeline(texts, batch_size=3, num_classes=3)
+    with pytest.raises(ValueError, match=r"`num_classes - 1`.*targets from"):
+        batches[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_of_several_widths_fit(seed):
+    """Whichever come first: Keras tells TensorFlow the shapes of all by the first two."""
+    texts = ["a"] * 12 + ["a text of many words"] * 12
+    source = TextSource(texts, np.arange(24) % 2, 32, pad_to=(8, 16))
+    inputs = {
+        name: keras.Input((None,), dtype=dtype, name=name)
+        for name, dtype in (("tokens", "int32"), ("mask", "bool"))
+    }
+    x = keras.layers.Embedding(257, 4)(inputs["tokens"])
+    x = keras.layers.GlobalAveragePooling1D()(x, mask=inputs["mask"])
+    model = keras.Model(inputs, keras.layers.Dense(2)(x))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    batches = Pipeline(source, batch_size=4, num_classes=2, shuffle=True, seed=seed)
+    model.fit(batches, validation_data=Pipeline(source, batch_size=4), epochs=2, verbose=0)
+    widths = [batches[index][0]["tokens"].shape[1] for index in range(len(batches))]
+    assert set(widths) == ({32} if keras.backend.backend() == "tensorflow" else {8, 32})
+
+
+def test_graphs_of_several_sizes_have_one_shape_on_tensorflow():
+    graphs = [(np.zeros((size, 1), int), np.zeros((0, 3), int)) for size in (2, 2, 2, 2, 5, 3)]
+    batches = Pipeline(GraphSource(graphs, np.zeros((6, 1))), batch_size=2)
+    sizes = [batches[index][0]["x"].shape[1] for index in range(3)]
+    hops = [batches[index][0]["edge_input"].shape[3] for index in range(3)]
+    fixed = keras.backend.backend() == "tensorflow"
+    assert (sizes, hops) == (([5] * 3, [4] * 3) if fixed else ([2, 2, 5], [1, 1, 1]))
 
 
 def test_what_a_thread_raises_is_raised():

@@ -76,6 +76,14 @@ class GraphSource:
         some.graphs, some.targets = taken(self.graphs, part), self.targets[part]
         return some
 
+    def of_one_shape(self) -> Self:
+        """The same graphs, all padded to the largest, and to the longest path that it may have."""
+        one = copy.copy(self)
+        largest = max(len(self.graphs[index][0]) for index in range(len(self)))
+        one.nodes = self.nodes or largest
+        one.hops = self.hops or min(max(largest - 1, 1), MAX_HOPS)
+        return one
+
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -1,6 +1,8 @@
 """Batches of texts of similar lengths, which need less padding."""
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +46,13 @@ def similar_lengths(
     full = len(order) - len(order) % batch_size
     batches = rng.permutation(order[:full].reshape(-1, batch_size))
     return np.concatenate([batches.reshape(-1), order[full:]])
+
+
+def of_one_shape(source: Any) -> Any:
+    """A source of sequences that is padded to one length in place of several."""
+    one = copy.copy(source)
+    one.pad_to = (source.max_length,)
+    return one
 
 
 def trim(inputs: dict[str, np.ndarray], lengths: Sequence[int]) -> dict[str, np.ndarray]:

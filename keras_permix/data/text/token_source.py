@@ -6,7 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
+from keras_permix.data.text.buckets import (
+    check_lengths,
+    of_one_shape,
+    similar_lengths,
+    trim,
+)
 
 
 class TokenSource:
@@ -77,6 +82,10 @@ class TokenSource:
         tokens = np.zeros(mask.shape, "int32")
         tokens[mask] = self.tokens[(self._starts[chosen, None] + columns)[mask]]
         return trim({"tokens": tokens, "mask": mask}, self.pad_to), self.labels[chosen]
+
+    def of_one_shape(self) -> Self:
+        """The same sequences, all padded to `max_length`."""
+        return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
         """The order of an epoch, an int array `(sequences,)`."""

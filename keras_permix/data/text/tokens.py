@@ -8,7 +8,12 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix.data.dataset import taken
-from keras_permix.data.text.buckets import check_lengths, similar_lengths, trim
+from keras_permix.data.text.buckets import (
+    check_lengths,
+    of_one_shape,
+    similar_lengths,
+    trim,
+)
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
@@ -151,6 +156,10 @@ class TextSource:
         labels = self.labels[np.asarray(indices, int)]
         inputs = self.encode(texts, self.max_length)
         return trim(inputs, self.pad_to) if len(self.pad_to) > 1 else inputs, labels
+
+    def of_one_shape(self) -> Self:
+        """The same texts, all padded to `max_length`."""
+        return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
         """The order of an epoch, an int array `(texts,)`."""
