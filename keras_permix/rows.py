@@ -34,7 +34,7 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     """
     packed = path.suffix.lower()
     try:
-        text = UNPACK.get(packed, bytes)(blob).decode("utf-8")
+        text = UNPACK.get(packed, bytes)(blob).decode("utf-8-sig")  # as Windows begins it
         kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in UNPACK]
         return READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
     except (ValueError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
@@ -46,7 +46,7 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
 
 
 def _comma_rows(text, columns):
-    lines = io.StringIO(text.removeprefix("\ufeff"), newline="")  # as Excel begins UTF-8
+    lines = io.StringIO(text, newline="")
     limit = csv.field_size_limit(len(text))
     reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
     rows = []

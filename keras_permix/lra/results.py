@@ -45,6 +45,8 @@ def append_result(path: StrPath, row: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if not file.tell():
             writer.writeheader()
+        elif not path.read_bytes().endswith(b"\n"):
+            file.write("\n")
         writer.writerow(row)
 
 

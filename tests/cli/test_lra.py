@@ -127,6 +127,9 @@ def test_a_file_of_other_results(tmp_path):
     append_result(path, {"task": "text", "model": "csp", "changes": "a,b"})
     append_result(path, {"task": "text", "model": "slice"})
     assert [row["model"] for row in read_results(path)] == ["csp", "slice"]
+    path.write_text(path.read_text().removesuffix("\n"))  # as an editor leaves it
+    append_result(path, {"task": "text", "model": "mega"})
+    assert [row["model"] for row in read_results(path)] == ["csp", "slice", "mega"]
     path.write_text("task,score\ntext,1\n")
     with pytest.raises(ValueError, match="must have the columns task, model.*Received: "):
         read_results(path)

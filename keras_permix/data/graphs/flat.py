@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix.data.cached import cached_samples
-from keras_permix.data.graphs.smiles import FEATURE_VERSION, parse_flat
+from keras_permix.data.graphs.smiles import FEATURE_VERSION, parse_flat, rdkit_version
 
 
 class FlatGraphs:
@@ -69,6 +69,6 @@ def flat_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
         As `from_smiles`, where it parses.
     """
     smiles = list(smiles)
-    content = "\n".join([FEATURE_VERSION, *smiles]).encode()
+    content = "\n".join([FEATURE_VERSION, rdkit_version(), *smiles]).encode()
     arrays = cached_samples(len(smiles), name, content, lambda: parse_flat(smiles))
     return FlatGraphs(**arrays)

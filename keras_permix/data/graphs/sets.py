@@ -204,7 +204,14 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     if all("smiles" in row for row in rows):
         return parse_smiles(str(row["smiles"]).strip() for row in rows)
     features = [_edge_features(row) for row in rows]
-    return [_read_graph(row, max(features, default=0) or edge_features) for row in rows]
+    graphs = [_read_graph(row, max(features, default=0) or edge_features) for row in rows]
+    for row, (nodes, _) in zip(rows, graphs, strict=True):
+        if nodes.shape[1] != graphs[0][0].shape[1]:
+            raise ValueError(
+                "Nodes of all graphs must have as many features as those of the first, "
+                f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {str(row)[:200]}"
+            )
+    return graphs
 
 
 def _edge_features(row):

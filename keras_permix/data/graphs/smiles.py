@@ -1,5 +1,6 @@
 """Molecules, written as SMILES, as graphs of atoms and bonds."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -7,6 +8,8 @@ import numpy as np
 
 from keras_permix.data.graphs.preprocess import batch_graphs
 
+FLAT = ("nodes", "edges", "sizes")  # the arrays of `FlatGraphs`
+AT_ONCE = 10_000  # molecules
 FEATURE_VERSION = "1"  # Another one whenever the same SMILES give other arrays.
 
 
@@ -107,7 +110,18 @@ def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
     """Molecules in the arrays of `FlatGraphs`; raises as `from_smiles`."""
     if isinstance(smiles, str):
         raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
-    chem, silence = _rdkit()
+    chem, base = _rdkit()
+    numbered, parts = enumerate(smiles), []
+    with base.BlockLogs():
+        # What RDKit says takes many times the memory of what becomes of it.
+        while some := list(itertools.islice(numbered, AT_ONCE)):
+            parts.append(_parse(chem, some))
+    parts = parts or [_parse(chem, [])]
+    return {name: np.concatenate([part[name] for part in parts]) for name in FLAT}
+
+
+def _parse(chem, numbered):
+    """The arrays of some molecules, each with its position."""
     atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
     bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
     # Flat: a list for each atom would take its time.
@@ -115,19 +129,18 @@ def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
     bonds: list[int] = []
     ends: list[int] = []
     sizes: list[tuple[int, int]] = []
-    with silence():
-        for position, text in enumerate(smiles):
-            molecule = _read(chem, text, position)
-            count = molecule.GetNumAtoms(), molecule.GetNumBonds()
-            for atom in map(molecule.GetAtomWithIdx, range(count[0])):
-                atoms += [method(atom) for method in atom_methods]
-            for bond in map(molecule.GetBondWithIdx, range(count[1])):
-                ends += bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-                bonds += [method(bond) for method in bond_methods]
-            sizes.append(count)
+    for position, text in numbered:
+        molecule = _read(chem, text, position)
+        count = molecule.GetNumAtoms(), molecule.GetNumBonds()
+        for atom in map(molecule.GetAtomWithIdx, range(count[0])):
+            atoms += [method(atom) for method in atom_methods]
+        for bond in map(molecule.GetBondWithIdx, range(count[1])):
+            ends += bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+            bonds += [method(bond) for method in bond_methods]
+        sizes.append(count)
     nodes, edges = _indices(atoms, ATOM_FEATURES, chem), _indices(bonds, BOND_FEATURES, chem)
     edges = np.hstack([np.array(ends, "uint16").reshape(-1, 2), edges])
-    return {"nodes": nodes, "edges": edges, "sizes": np.array(sizes, int).reshape(-1, 2)}
+    return dict(zip(FLAT, (nodes, edges, np.array(sizes, int).reshape(-1, 2)), strict=True))
 
 
 def _read(chem, text, position):
@@ -174,8 +187,13 @@ def element_symbols(numbers: Iterable[int]) -> str:
     return ", ".join(table.GetElementSymbol(int(n)) if n <= last else "*" for n in numbers)
 
 
+def rdkit_version() -> str:
+    """The version of RDKit, of which features depend; raises an ImportError without it."""
+    return _rdkit()[1].rdkitVersion
+
+
 def _rdkit():
-    """RDKit's chemistry, and what keeps it from writing to the terminal."""
+    """RDKit's chemistry, and the module that says its version and keeps it from writing."""
     try:
         from rdkit import Chem, rdBase
     except ImportError as error:
@@ -183,4 +201,4 @@ def _rdkit():
             'SMILES are read by RDKit: pip install "keras_permix[graph]". '
             "Received: an environment without the package rdkit"
         ) from error
-    return Chem, rdBase.BlockLogs
+    return Chem, rdBase

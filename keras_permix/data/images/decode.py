@@ -49,7 +49,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     try:
         with Image.open(path) as file:
             dark = _is_dark(file)
-            image = _flat(ImageOps.exif_transpose(file))
+            image = _flat(_upright(file))
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     except Exception as error:  # Each decoder has exceptions of its own.
         raise ValueError(
@@ -63,6 +63,14 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
             stacklevel=2,
         )
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _upright(image):
+    """An image as its EXIF would turn it, where that can be read."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # Pillow has many. What is wrong with the pixels is raised by what comes.
+        return image
 
 
 def _is_dark(image):

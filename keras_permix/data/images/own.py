@@ -271,7 +271,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
 
     def chance(path):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
-        return hashlib.sha256(f"{seed}/{name}".encode()).digest()
+        return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
 
     if not 0 < test_fraction < 1:
         raise ValueError(
@@ -284,7 +284,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
         )
     train, test = {}, {}
     for label, files in sorted(files_by_class.items()):
-        different = sorted(set(files), key=chance)
+        different = sorted({Path(os.path.normpath(path)) for path in files}, key=chance)
         count = round(test_fraction * len(different))
         if not 0 < count < len(different):
             raise ValueError(
@@ -292,6 +292,8 @@ def _divided(files_by_class, folder, test_fraction, seed):
                 f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
             )
         chosen = set(different[:count])
-        test[label] = [path for path in files if path in chosen]
-        train[label] = [path for path in files if path not in chosen]
+        test[label], train[label] = (
+            [path for path in files if (Path(os.path.normpath(path)) in chosen) is wanted]
+            for wanted in (True, False)
+        )
     return train, test

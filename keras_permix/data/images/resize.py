@@ -38,6 +38,10 @@ class ResizeCrop:
     area: tuple = (0.08, 1.0)
     aspect: tuple = (3 / 4, 4 / 3)
 
+    def __post_init__(self) -> None:
+        if not 0 < self.keep <= 1:
+            raise ValueError(f"`keep` must be above 0, and at most 1. Received: keep={self.keep}")
+
     def __call__(self, image: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Return uint8 `(size, size, channels)` for an image `(height, width, channels)`.
 

@@ -64,7 +64,7 @@ def load_retrieval(
 def _read(path):
     """The pairs of texts of a file, and their classes."""
     try:
-        text = read_file(path).decode("utf-8")
+        text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"A file of pairs must be in UTF-8. Received: {path} ({error})") from error
     pairs, classes = [], []

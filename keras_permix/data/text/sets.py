@@ -10,6 +10,7 @@ from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.lines import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
 
+MANY = 1000  # classes, of which a set may have fewer samples
 SENTIMENT = ("negative", "positive")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
@@ -79,13 +80,18 @@ def load_texts(
     labels = labels or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
-    classes = [{labels[numbers[row["label"]]] for row in rows} for rows in parts]
+    if unknown := sorted(set(given) - set(numbers)):
+        raise ValueError(
+            f"A label of {name} must be one of {', '.join(labels)}, or its number. "
+            f"Received: {unknown[:10]}"
+        )
+    rows, tests = parts
+    rows, held = _held_out(rows, validation, split_seed)
+    classes = [{labels[numbers[row["label"]]] for row in part} for part in (rows, tests)]
     check_classes(name, *classes)
     if files:
         warn_of_missing(name, labels, classes[0], "train", stacklevel=2)
         warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
-    rows, tests = parts
-    rows, held = _held_out(rows, validation, split_seed)
     train, watched, test = (
         (_source(part, numbers, fields, max_length, encode, pad_to), None)
         for part in (rows, held, tests)
@@ -115,7 +121,13 @@ def _source(rows, numbers, fields, max_length, encode, pad_to):
 def _label_names(given):
     """The names of the classes: the numbers up to the largest, or all names in order."""
     if all(label.isdecimal() for label in given):
-        return tuple(str(number) for number in range(max(map(int, given)) + 1))
+        largest = max(map(int, given))
+        if largest >= max(len(given), MANY):
+            raise ValueError(
+                "Classes that are numbers must be counted from 0; other ids must be names, with a "
+                f"letter in them. Received: a label of {largest} among {len(given)} texts"
+            )
+        return tuple(str(number) for number in range(largest + 1))
     return tuple(sorted(set(given)))
 
 

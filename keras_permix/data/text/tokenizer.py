@@ -84,7 +84,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
     """The text of a `tokenizer.json` of byte-pair encoding, made for texts; the same for the same.
 
     Words are those of BERT: lower case, without accents, each punctuation mark for itself. Id 0 is
-    "[PAD]", which no text has, and 1 "[UNK]", a character that `texts` lack.
+    "[PAD]", and 1 "[UNK]", a character that `texts` lack.
 
     Args:
         texts: Those to train on.

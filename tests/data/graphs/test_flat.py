@@ -49,6 +49,23 @@ def test_many_molecules_are_parsed_once(parsed, tmp_path, monkeypatch):
     assert parsed == [SMILES, SMILES[::-1], SMILES]
 
 
+def test_another_rdkit_may_say_otherwise(parsed, monkeypatch):
+    flat.flat_molecules("some", SMILES)
+    monkeypatch.setattr(flat, "rdkit_version", lambda: "another")
+    flat.flat_molecules("some", SMILES)
+    assert parsed == [SMILES, SMILES]
+
+
+@pytest.mark.parametrize("count", [0, 3, 4])
+def test_molecules_are_parsed_some_at_a_time(monkeypatch, count):
+    whole = flat.parse_flat(SMILES[:count])
+    monkeypatch.setattr("keras_permix.data.graphs.smiles.AT_ONCE", 2)
+    for name, array in flat.parse_flat(iter(SMILES[:count])).items():
+        assert np.array_equal(array, whole[name]) and array.dtype == whole[name].dtype
+    with pytest.raises(ValueError, match=r"smiles\[3\]='C1'"):
+        flat.parse_flat([*SMILES[:3], "C1"])
+
+
 def test_few_molecules_are_not_kept(parsed, tmp_path):
     for _ in range(2):
         check(flat.flat_molecules("some", SMILES[:2]), SMILES[:2])

@@ -95,9 +95,10 @@ def test_batches_of_a_file(tmp_path):
         ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "the ends of an edge numbers of nodes"),
         ({"nodes": [[510]], "edges": [], "y": 0}, "must be 0 … 509"),
         ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
+        ({"nodes": [[1, 2]], "edges": [], "y": 0}, "as many features .*first, 1. Received: 2 in"),
     ],
 )
 def test_a_row_that_is_no_graph(tmp_path, row, rule):
-    write(tmp_path / "graphs.jsonl", [row])
+    write(tmp_path / "graphs.jsonl", [{"nodes": [[1]], "edges": [], "y": 0}, row])
     with pytest.raises(ValueError, match=rule):
         load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")

@@ -33,6 +33,11 @@ def test_photographs_stand_upright(orientation, tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), UPRIGHT[orientation](PIXELS))
 
 
+def test_exif_that_cannot_be_read_turns_nothing(tmp_path):
+    Image.fromarray(PIXELS).save(tmp_path / "a.png", exif=b"Exif\0\0no such file")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), PIXELS)
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_sixteen_bits_of_gray_become_eight(channels, tmp_path):
     levels = np.array([[0, 128, 129, 300], [32768, 65000, 65406, 65535]], "uint16")

@@ -1,6 +1,7 @@
 """Images of one's own: a folder per class, or a list; and what is wrong with either."""
 
 import csv
+import os
 
 import numpy as np
 import pytest
@@ -53,6 +54,27 @@ def test_a_fraction_is_kept_for_testing(tmp_path):
     assert sorted(train + test) == [(0, n) for n in range(10)] + [(1, 40 + n) for n in range(5)]
     assert parts(seed=5) == (train, test), "what is random about training moves no image"
     assert len({tuple(parts(split_seed=seed)[1]) for seed in range(5)}) > 1
+
+
+def test_an_image_of_two_names_is_in_one_part(tmp_path):
+    write_classes(tmp_path, {"a": 5, "b": 5})
+    rows = [(f"{start}{c}/{n}.png", c) for start in ("", "a/../") for c in "ab" for n in range(5)]
+    write_list(tmp_path / "all.csv", rows)
+    data = listed_images("mine", 8, tmp_path, train="all.csv", test_fraction=0.5)
+    assert len(levels(data.train)) + len(levels(data.test)) == 20
+    assert not set(levels(data.train)) & set(levels(data.test))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are Unicode there")
+def test_names_in_another_encoding(tmp_path):
+    write_classes(tmp_path, {"a": 4, "b": 4})
+    name = os.fsencode(tmp_path / "a" / "caf") + b"\xe9.png"
+    try:
+        os.rename(os.fsencode(tmp_path / "a" / "0.png"), name)
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    data = folder_images("mine", 8, tmp_path, path=".", test_fraction=0.5)
+    assert len(levels(data.train)) == len(levels(data.test)) == 4
 
 
 def write_list(path, rows, header=("path", "label")):

@@ -27,6 +27,9 @@ def test_the_middle_square():
 
 def test_one_channel_stays_one():
     assert ResizeCrop(16)(ramp(20, 30, 1)).shape == (16, 16, 1)
+    for keep in (0, 1.5):
+        with pytest.raises(ValueError, match=f"`keep` must be .*keep={keep}"):
+            ResizeCrop(16, keep=keep)
 
 
 def test_random_rectangles_keep_to_area_and_aspect():

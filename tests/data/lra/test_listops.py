@@ -103,6 +103,15 @@ def test_only_the_seed_and_the_rules_decide(monkeypatch):
     assert texts(generated_listops(64, **{**SMALL, "train": 30, "test": 50}).train[0]) == first[:30]
 
 
+def test_lengths_that_are_rare_are_waited_for(monkeypatch):
+    monkeypatch.setattr(listops, "TREES", 1)
+    data = generated_listops(64, **{**SMALL, "min_tokens": 40})
+    assert {int(length) for source in parts(data) for length in source.lengths} == {40}
+    monkeypatch.setattr(listops, "ROUNDS_WITHOUT", 2)
+    with pytest.raises(ValueError, match="different sequences.*none more in 16 trees"):
+        generated_listops(64, **{**SMALL, "min_tokens": 40})
+
+
 def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     generated_listops(64, **SMALL)

@@ -1,10 +1,12 @@
 """Batches of similar lengths: every text once, padded no further than it must be."""
 
+import keras
 import numpy as np
 import pytest
 
 from keras_permix.data import Pipeline, TextSource, TokenSource
 
+ONE_SHAPE = keras.backend.backend() == "tensorflow"  # of all batches, as `Pipeline` says
 LENGTHS = np.random.default_rng(0).integers(1, 33, 500)
 TEXTS = ["x" * length for length in LENGTHS]
 
@@ -22,6 +24,7 @@ def pipeline(source, **more):
     return Pipeline(source, batch_size=16, shuffle=True, **more)
 
 
+several_shapes = pytest.mark.skipif(ONE_SHAPE, reason="Keras wants one shape on TensorFlow")
 SOURCES = pytest.mark.parametrize("make", [token_source, text_source])
 
 
@@ -30,7 +33,7 @@ def test_each_batch_is_padded_to_the_next_length(make):
     seen = []
     for inputs, labels in pipeline(make()):
         longest = LENGTHS[labels].max()
-        width = next(length for length in (8, 16, 32) if length >= longest)
+        width = 32 if ONE_SHAPE else next(width for width in (8, 16, 32) if width >= longest)
         assert inputs["tokens"].shape == inputs["mask"].shape == (len(labels), width)
         np.testing.assert_array_equal(inputs["mask"].sum(axis=1), LENGTHS[labels])
         np.testing.assert_array_equal(inputs["mask"], inputs["tokens"] != 0)
@@ -38,6 +41,7 @@ def test_each_batch_is_padded_to_the_next_length(make):
     assert sorted(seen) == list(range(500)) and seen != sorted(seen)
 
 
+@several_shapes
 @SOURCES
 def test_there_is_less_padding(make):
     def padded(pad_to):
@@ -58,6 +62,7 @@ def test_seed_and_epoch_decide(make):
     assert np.concatenate([y for _, y in resumed]).tolist() == labels(seed=2, epoch=1)
 
 
+@several_shapes
 def test_batches_of_all_lengths_come_in_any_order():
     widths = [inputs["mask"].shape[1] for inputs, _ in pipeline(token_source())]
     changes = sum(one != other for one, other in zip(widths, widths[1:], strict=False))

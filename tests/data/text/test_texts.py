@@ -86,9 +86,10 @@ def test_each_label_is_a_class_of_its_own(tmp_path, given, names, targets):
     "text", ["x" * 131_073, "a\u2028b\u2029c", "a\x85b", "a\x0bb\x0cc\x1cd"], ids=ascii_start
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_only_a_newline_ends_a_tab_separated_row(tmp_path, text, end):
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_only_a_newline_ends_a_tab_separated_row(tmp_path, text, end, start):
     lines = ["text\tlabel", f"{text}\t0", "", "b\t1", ""]
-    (tmp_path / "a.tsv").write_bytes(end.join(lines).encode())
+    (tmp_path / "a.tsv").write_bytes((start + end.join(lines)).encode())
     data = load_texts("mine", 5, tmp_path, train="a.tsv", test="a.tsv")
     assert data.train[0].texts == [text, "b"] and data.train[0].labels.tolist() == [0, 1]
 
@@ -197,6 +198,18 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
             ValueError,
             r"two classes or more, .*Received: name='mine', \['good'\] for training",
         ),
+        (
+            '{"text": "a", "label": 3000000}\n{"text": "b", "label": 0}',
+            BOTH,
+            ValueError,
+            "counted from 0; .*Received: a label of 3000000 among 4 texts",
+        ),
+        (
+            '\ufeff{"text": "a", "label": 0}\n{"text": "b", "label": 1}',
+            {**BOTH, "validation": 1},
+            ValueError,
+            "two classes or more",
+        ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
 )
@@ -284,6 +297,9 @@ def test_sst2_as_glue_has_it(tmp_path):
     train, test = parts_of(load_texts("sst2", 5, tmp_path))
     assert train == [('no "wit', "negative"), ("a gem", "positive")]
     assert test == [("fine", "positive")]
+    (tmp_path / "SST-2" / "dev.tsv").write_text("sentence\tlabel\nfine \t-1\n")
+    with pytest.raises(ValueError, match=r"one of negative, positive, or its .*: \['-1'\]"):
+        load_texts("sst2", 5, tmp_path)
     (tmp_path / "SST-2" / "dev.tsv").write_text("words\tlabel\nfine\t1\n")
     with pytest.raises(ValueError, match=r"a text under each of \['text'\], and a `label`"):
         load_texts("sst2", 5, tmp_path)
