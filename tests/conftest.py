@@ -56,6 +56,7 @@ ONCE = (
     "tests/test_readme.py::test_commands_exist",
     "tests/test_readme.py::test_the_readme",
     "tests/tools/test_make_minilm.py",
+    "tests/tools/test_make_qm9.py",
     "tests/tools/test_publish.py",
     "tests/tools/test_teach_simple.py",
     "tests/training/test_checkpoints.py",

@@ -98,7 +98,7 @@ class Pipeline(keras.utils.PyDataset):
                 f"`seed` and `epoch` must be 0 or more. Received: seed={seed}, epoch={epoch}"
             )
         self.inputs, self.targets = inputs, targets
-        fixed = running.name() == "tensorflow" and hasattr(inputs, "of_one_shape")
+        fixed = running.batches_have_one_shape() and hasattr(inputs, "of_one_shape")
         self._source = inputs.of_one_shape() if fixed else inputs
         self.batch_size, self.num_classes = batch_size, num_classes
         self.shuffle, self.seed = shuffle, seed

@@ -225,6 +225,14 @@ def test_long_texts(short, tmp_path):
     assert path.with_suffix(".png").is_file()
 
 
+def test_nothing_is_drawn_without_matplotlib(short, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("keras_permix.cli.bench.find_spec", lambda name: None)
+    path = tmp_path / "lra.csv"
+    assert main(["bench", "lra", "--repeats", "1", "--batch", "3", "--out", str(path)]) == 0
+    assert len(read(path)) == 2 and not path.with_suffix(".png").exists()
+    assert "lra.png is not drawn without matplotlib." in capsys.readouterr().err
+
+
 def test_blocks_divide_long_texts():
     assert all(length % bench_lra.BLOCK == 0 for length in bench_lra.CASES.values())
 

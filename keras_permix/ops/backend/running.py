@@ -25,6 +25,11 @@ def fuses_steps():
     return name() != "torch"
 
 
+def batches_have_one_shape():
+    """Whether Keras takes the shapes of all batches from the first two, as for TensorFlow."""
+    return name() == "tensorflow"
+
+
 def exports():
     """What of the backend writes models to files that Keras fails to write, or `None`."""
     return module("exports") if name() == "torch" else None
