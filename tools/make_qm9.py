@@ -15,6 +15,7 @@ import argparse
 import csv
 import io
 import lzma
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -46,11 +47,18 @@ def main():
     parser.add_argument("wheel", type=Path, help="qm9pack-1.0.3-py3-none-any.whl")
     parser.add_argument("--out", type=Path, default=Path(), help="folder (default: this one)")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     made = arguments.out / "qm9.csv.xz"
-    text = "".join(f"{line}\n" for line in lines_of(arguments.wheel))
-    made.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
-    read_file(made)
-    print(f"{made}: {text.count(chr(10)) - 1:,} molecules")
+    lines = list(lines_of(arguments.wheel))
+    packed = lzma.compress(
+        "".join(f"{line}\n" for line in lines).encode(), preset=9 | lzma.PRESET_EXTREME
+    )
+    with tempfile.TemporaryDirectory(dir=arguments.out) as folder:
+        unchecked = Path(folder, made.name)
+        unchecked.write_bytes(packed)
+        read_file(unchecked)
+        unchecked.replace(made)
+    print(f"{made}: {len(lines) - 1:,} molecules")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ SimpleAttention takes over. Where these began as a BERT's, their products of que
 large, and without a softmax drown everything else: queries are made smaller. Then the states that
 the blocks of PRESET give are learned, without labels: for 8 epochs those for the training texts of
 SST-2. Most of these are phrases of a few words, and what is learned is wrong for whole sentences.
-So for 3 epochs sentences of IMDB's training reviews come along, written as SST-2 writes, and with
-the states the logits. Printed is the error of the states of each block for the texts that SST-2 is
-tested on, as a share of their variance. It computes in bfloat16.
+So for 3 epochs sentences of IMDB's training reviews come along, written about as SST-2 writes, and
+with the states the logits. Printed is the error of the states of each block for the texts that
+SST-2 is tested on, as a share of their variance. It computes in bfloat16.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SENTENCES = 40_000  # of reviews, each of so many words
 WORDS = range(8, 46)
 RATES = (3e-4, 2e-4)  # learning rates of the phrases, and with sentences
 PRECISION = "mixed_bfloat16"
-WORD = re.compile(r"n't|'\w+|\w+?(?=n't)|\w+(?:-\w+)*|\.\.\.|--|[^\w\s]")  # as SST-2 parts them
+WORD = re.compile(r"n't|'\w+|\w+?(?=n't)|\w+(?:-\w+)*|\.\.\.|--|[^\w\s]")  # about as in SST-2
 
 
 class Lessons(keras.utils.PyDataset):
@@ -65,7 +65,7 @@ class Lessons(keras.utils.PyDataset):
 
 
 def sentences_of(reviews):
-    """The sentences of reviews as SST-2 writes: in small letters, a blank between all tokens."""
+    """The sentences of reviews about as SST-2 writes: small letters, a blank between tokens."""
     for review in reviews:
         for sentence in re.split(r"(?<=[.!?])\s+|<br />", review):
             words = WORD.findall(sentence.lower())

@@ -42,7 +42,8 @@ class Pipeline(keras.utils.PyDataset):
             and `of_one_shape()`, the same source with all batches padded alike.
         targets: Array `(samples, …)`; `None` with a source, which has its own.
         batch_size: Samples in a batch.
-        num_classes: Where targets are classes, their number: they become int32 and are checked.
+        num_classes: Where targets are classes, their number: they are checked, those of a source
+            as they are read, and arrays become int32.
         shuffle: Whether to draw a new order each epoch.
         seed: Integer ≥ 0, of the order.
         augment: `None`, or a function `(inputs, targets, epoch, index) -> (inputs, targets)` of a

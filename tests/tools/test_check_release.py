@@ -39,6 +39,8 @@ def test_the_readme_of_a_release_leads_to_addresses_alone():
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hook = pyproject["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     for each in hook["substitutions"]:
+        for pattern in each["pattern"].split("|"):
+            assert re.search(pattern, readme), f"what {pattern} leaves out is not there"
         readme = re.sub(each["pattern"], each["replacement"], readme)
     tool.check_metadata(described(readme))
     assert "`zoo/` shows presets" in readme and "<img" not in readme

@@ -35,11 +35,12 @@ def test_what_is_made_is_the_set(wheel, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["make_qm9.py", str(wheel), "--out", str(tmp_path)])
     with pytest.raises(ValueError, match=r"qm9.csv.xz` must have the SHA-256 86acf84e"):
         make_qm9.main()  # which three molecules have not
+    assert [path.name for path in tmp_path.iterdir()] == [wheel.name]
+    monkeypatch.delitem(files.SHA256, "qm9.csv.xz")
+    make_qm9.main()
     header, *rows = lzma.open(tmp_path / "qm9.csv.xz", "rt").read().splitlines()
     assert header.startswith("index,smiles,n_atoms,RotA_GHz,") and header.count(",") == 17
     assert rows[1] == f"2,CCO,5,{NUMBERS.format(gap='0.4')}"
-    monkeypatch.delitem(files.SHA256, "qm9.csv.xz")
-    make_qm9.main()
     assert "qm9.csv.xz: 3 molecules" in capsys.readouterr().out
     pytest.importorskip("rdkit")
     monkeypatch.setattr("keras_permix.data.graphs.sets.TEST_FRACTION", 0.4)

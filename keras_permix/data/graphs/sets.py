@@ -78,6 +78,8 @@ class GraphSource:
 
     def of_one_shape(self) -> Self:
         """The same graphs, all padded to the largest, and to the longest path that it may have."""
+        if self.nodes and self.hops:
+            return self
         one = copy.copy(self)
         largest = max(len(self.graphs[index][0]) for index in range(len(self)))
         one.nodes = self.nodes or largest

@@ -113,7 +113,7 @@ def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
     chem, base = _rdkit()
     numbered, parts = enumerate(smiles), []
     with base.BlockLogs():
-        # What RDKit says takes many times the memory of what becomes of it.
+        # Lists of RDKit's answers take many times the memory of the arrays that they become.
         while some := list(itertools.islice(numbered, AT_ONCE)):
             parts.append(_parse(chem, some))
     parts = parts or [_parse(chem, [])]
@@ -188,7 +188,7 @@ def element_symbols(numbers: Iterable[int]) -> str:
 
 
 def rdkit_version() -> str:
-    """The version of RDKit, of which features depend; raises an ImportError without it."""
+    """The version of RDKit, on which features depend; raises an ImportError without it."""
     return _rdkit()[1].rdkitVersion
 
 

@@ -49,6 +49,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     try:
         with Image.open(path) as file:
             dark = _is_dark(file)
+            file.load()
             image = _flat(_upright(file))
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     except Exception as error:  # Each decoder has exceptions of its own.
@@ -66,10 +67,10 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
 
 
 def _upright(image):
-    """An image as its EXIF would turn it, where that can be read."""
+    """An image whose pixels are loaded, as its EXIF would turn it, where that can be read."""
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # Pillow has many. What is wrong with the pixels is raised by what comes.
+    except Exception:  # Pillow has many.
         return image
 
 

@@ -24,7 +24,9 @@ IDS = {token: number for number, token in enumerate(LISTOPS_VOCABULARY) if token
 DIGITS = tuple("0123456789")
 FILES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
 TREES = 1024  # drawn at once
-ROUNDS_WITHOUT = 100  # any sequence, after which no more are looked for
+# After so many rounds without any sequence, or so many times as many as there are different ones
+# without a new one, no more are looked for.
+ROUNDS_WITHOUT, REPEATED = 100, 20
 
 
 def encode_listops(text: str) -> np.ndarray:
@@ -242,7 +244,7 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
 def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, int]]:
     """Sequences that were not there before, in the order that they are drawn in."""
     seen: set[bytes] = set()
-    empty = 0  # rounds without any, one after the other
+    empty = stale = 0  # rounds that kept none, and sequences that were there, one after the other
     for drawn in rounds(lambda rng: draw_listops(rng, TREES, **rules), seed):
         before = len(seen)
         for tokens, lengths, answers in drawn:
@@ -253,11 +255,12 @@ def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, i
                     yield row, answer
         kept = sum(len(answers) for _, _, answers in drawn)
         empty = 0 if kept else empty + 1
-        if kept and len(seen) == before or empty == ROUNDS_WITHOUT:
+        stale = stale + kept if len(seen) == before else 0
+        if empty == ROUNDS_WITHOUT or stale > REPEATED * len(seen):
             raise ValueError(
                 "There must be as many different sequences as are asked for. Ask for fewer, or "
-                f"allow longer and deeper ones. Received: {len(seen)} of {rules}, and none more in "
-                f"{max(empty, 1) * len(drawn) * TREES} trees"
+                f"allow longer and deeper ones. Received: {len(seen)} of {rules}, and then "
+                f"{stale} that were there, or none in {empty * len(drawn) * TREES} trees"
             )
 
 

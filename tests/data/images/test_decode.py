@@ -117,6 +117,19 @@ def save_half(path):
     path.write_bytes(path.read_bytes()[:90])
 
 
+@pytest.mark.parametrize("kind", ["png", "gif", "jp2"])
+def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
+    path = tmp_path / f"a.{kind}"
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype="uint8")
+    Image.fromarray(noise).save(path)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle:] = b"" if kind == "jp2" else bytes(64) + content[middle + 64 :]
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"must be whole.*a.{kind}"):
+        read_image(path)
+
+
 @pytest.mark.parametrize(
     ("save", "rule"),
     [

@@ -108,8 +108,18 @@ def test_lengths_that_are_rare_are_waited_for(monkeypatch):
     data = generated_listops(64, **{**SMALL, "min_tokens": 40})
     assert {int(length) for source in parts(data) for length in source.lengths} == {40}
     monkeypatch.setattr(listops, "ROUNDS_WITHOUT", 2)
-    with pytest.raises(ValueError, match="different sequences.*none more in 16 trees"):
+    with pytest.raises(ValueError, match="different sequences.*or none in 16 trees"):
         generated_listops(64, **{**SMALL, "min_tokens": 40})
+
+
+def test_all_of_a_few_sequences_are_found(monkeypatch):
+    """Of two digits below an operator there are 400; rounds of few find one that is there first."""
+    monkeypatch.setattr(listops, "TREES", 8)
+    few = dict(min_tokens=4, max_tokens=4, max_depth=3, max_arguments=5, nesting=0.1)
+    data = generated_listops(4, **few, train=390, validation=5, test=5)
+    assert len({text for source in parts(data) for text in texts(source)}) == 400
+    with pytest.raises(ValueError, match=r"Received: 400 of .* that were there"):
+        generated_listops(4, **few, train=391, validation=5, test=5)
 
 
 def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
