@@ -1,15 +1,11 @@
 """What tests must ask of a backend by its own name: gradients and compilation."""
 
-import functools
 import gc
-import inspect
 
 import keras
 
 BACKEND = keras.config.backend()
 OPTIONS: dict = {}  # of JAX's compiler
-# With these XLA compiles in half the time, and large programs in a quarter of it.
-SOON = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 
 
 def value_and_gradient(function, x, cotangent, whole=True):
@@ -54,21 +50,11 @@ def keep_compiled(folder):
 
 
 def compile_soon(soon):
-    """Choose between code that XLA has made soon, and code that runs fast as it does for users."""
+    """Choose between code that JAX compiles quickly, and code that is compiled as users have it."""
     if BACKEND == "jax":
         import jax
-        from jax._src import compiler
 
         jax.config.update("jax_disable_most_optimizations", soon)
-        # JAX has no public setting for XLA's own, which may change while a process runs.
-        whole = inspect.unwrap(compiler.get_compile_options)
-
-        @functools.wraps(whole)
-        def quickly(*args, env_options_overrides=None, **kwargs):
-            options = SOON | dict(env_options_overrides or {})
-            return whole(*args, env_options_overrides=options, **kwargs)
-
-        compiler.get_compile_options = quickly if soon else whole
 
 
 def forget_compiled():

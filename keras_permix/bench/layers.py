@@ -9,11 +9,24 @@ from keras_permix._typing import Layer, StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
 
-WIDTH, HEADS = 256, 4
-# name -> (batch, tokens): 8192 tokens in all, against attention; 65,536 in all, as they get longer.
-SHORT = {"32x256": (32, 256), "8x1024": (8, 1024), "2x4096": (2, 4096)}
-LONG = {"64x1024": (64, 1024), "16x4096": (16, 4096), "4x16384": (4, 16384), "1x65536": (1, 65536)}
-CASES = {**SHORT, **LONG}
+HEAD = 64  # channels
+# name -> (batch, tokens, channels): 8192 tokens in all, against attention; 65,536 in all, as they
+# get longer; and for accelerators some 250,000.
+SHORT = {"32x256": (32, 256, 256), "8x1024": (8, 1024, 256), "2x4096": (2, 4096, 256)}
+LONG = {
+    "64x1024": (64, 1024, 256),
+    "16x4096": (16, 4096, 256),
+    "4x16384": (4, 16384, 256),
+    "1x65536": (1, 65536, 256),
+}
+HUGE = {
+    "1280x196": (1280, 196, 768),
+    "256x1024": (256, 1024, 768),
+    "64x4096": (64, 4096, 768),
+    "16x16384": (16, 16384, 768),
+}
+CASES = {**SHORT, **LONG, **HUGE}
+OF_ACCELERATORS = tuple(HUGE)  # elsewhere if asked for
 COLUMNS = (
     "tokens",
     "batch",
@@ -27,49 +40,48 @@ COLUMNS = (
 ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"
-IN_SHORT_CASES = (ATTENTION, "SoftmaxAttention", *PROJECTIONS, BLOCKS)  # and in no others
+# What the cases measure; the short ones measure all.
+IN_LONG = ("LinearAttention", "FourierMixer", "CSP", "SliceSort", "SimpleAttention")
+IN_LONG += ("ButterflyBlock", "DampedEMA")
+IN_HUGE = (ATTENTION, "LinearAttention", "CSP", "SliceSort", "SimpleAttention", *PROJECTIONS)
 
 
-def makers() -> dict[str, Callable[..., Layer]]:
-    """From names to functions that make a layer for a number of tokens and a dtype policy."""
-    from keras_permix.bench.rivals import SelfAttention
-
-    return {
-        ATTENTION: lambda tokens, dtype: SelfAttention(HEADS, WIDTH // HEADS, dtype=dtype),
-        "SoftmaxAttention": partial(_mixer, {"name": "attention", "num_heads": HEADS}),
-        "LinearAttention": partial(_mixer, {"name": "linear_attention", "num_heads": HEADS}),
-        "FourierMixer": partial(_mixer, "fourier"),
-        "CSP": partial(_mixer, "csp"),
-        "SliceSort": partial(_mixer, "slice_sort"),
-        "SimpleAttention": partial(_mixer, {"name": "simple_attention", "num_heads": HEADS}),
-        "ButterflyBlock": partial(_butterfly, 1),
-        "DampedEMA": partial(_mixer, {"name": "damped_ema", "bidirectional": False}),
-        **{name: partial(_projections, count) for name, count in PROJECTIONS.items()},
-        BLOCKS: partial(_butterfly, 0),  # what `ButterflyBlock` costs without a permutation
-    }
-
-
-def _mixer(spec, tokens, dtype):
-    from keras_permix.layers.mixers import make_mixer
-
-    return make_mixer(spec, dtype=dtype)
-
-
-def _projections(count, tokens, dtype):
-    """Dense layers alone: what a mixer with as many of them costs at the least."""
+def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]]:
+    """Functions that make a layer for a size of sample and a dtype policy, by name."""
     import keras
 
+    from keras_permix.bench.rivals import SelfAttention
+    from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+    from keras_permix.layers.mixers import make_mixer
     from keras_permix.layers.parts.dense import Dense
 
-    return keras.Sequential([Dense(WIDTH, dtype=dtype) for _ in range(count)])
+    heads = width // HEAD
 
+    def mixer(name, **arguments):
+        return partial(make_mixer, {"name": name, **arguments}, dtype=dtype)
 
-def _butterfly(stage, tokens, dtype):
-    """Attention in blocks of the square root of the tokens, at the stride of a stage."""
-    from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+    def projections(count):
+        """Dense layers alone: what a mixer with as many of them costs at the least."""
+        return keras.Sequential([Dense(width, dtype=dtype) for _ in range(count)])
 
-    attention = SoftmaxAttention(HEADS, dtype=dtype)
-    return ButterflyBlock(attention, isqrt(tokens), stage, axis=1, dtype=dtype)
+    def butterfly(stage):
+        """Attention in blocks of the square root of the tokens, at the stride of a stage."""
+        attention = SoftmaxAttention(heads, dtype=dtype)
+        return ButterflyBlock(attention, isqrt(tokens), stage, axis=1, dtype=dtype)
+
+    return {
+        ATTENTION: partial(SelfAttention, heads, HEAD, dtype=dtype),
+        "SoftmaxAttention": mixer("attention", num_heads=heads),
+        "LinearAttention": mixer("linear_attention", num_heads=heads),
+        "FourierMixer": mixer("fourier"),
+        "CSP": mixer("csp"),
+        "SliceSort": mixer("slice_sort"),
+        "SimpleAttention": mixer("simple_attention", num_heads=heads),
+        "ButterflyBlock": partial(butterfly, 1),
+        "DampedEMA": mixer("damped_ema", bidirectional=False),
+        **{name: partial(projections, count) for name, count in PROJECTIONS.items()},
+        BLOCKS: partial(butterfly, 0),  # what `ButterflyBlock` costs without a permutation
+    }
 
 
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
@@ -86,17 +98,16 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
         and backward in MB above what was there.
     """
     import keras
-    import numpy as np
 
     from keras_permix.bench.runners import runners, seconds
 
-    batch, tokens = CASES[case]
-    x = np.random.default_rng(0).normal(size=(batch, tokens, WIDTH))
-    x = keras.ops.convert_to_tensor(x, dtype)
+    batch, tokens, width = CASES[case]
+    x = keras.ops.cast(keras.random.normal((batch, tokens, width), seed=0), dtype)
+    policy = dtype if dtype == "float32" else f"mixed_{dtype}"
     calls = {}
-    for name, make in makers().items():
-        if case in SHORT or name not in IN_SHORT_CASES:
-            layer = make(tokens, dtype="float32" if dtype == "float32" else f"mixed_{dtype}")
+    for name, make in makers(tokens, width, policy).items():
+        if case in SHORT or name in (IN_HUGE if case in HUGE else IN_LONG):
+            layer = make()
             layer.build(x.shape)
             calls[name] = runners(layer, x)
     peaks = {name: peak_megabytes(partial(seconds, both)) for name, (_, both) in calls.items()}

@@ -48,6 +48,11 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
         dict(num_classes=10, image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536),
         4,
     ),
+    "imagenet, huge": (
+        VITS,
+        dict(num_classes=1000, image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536),
+        256,
+    ),
     "cifar10, mixers": (IMAGE_MIXERS, {}, 64),
     "molecules": (GRAPHORMERS, dict(width=96, depth=4, num_heads=8, mlp_dim=192), 128),
     "BERT, 128 tokens": (
@@ -59,6 +64,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_length": 1024}, 4),
     "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_length": 4096}, 1),
 }  # fmt: skip
+OF_ACCELERATORS = ("imagenet, huge",)  # elsewhere if asked for
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
     "vs_attention_macs",
@@ -148,6 +154,7 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
         arguments: Its arguments.
         batch: Samples in the batch.
     """
+    import keras
     import numpy as np
 
     from keras_permix import zoo
@@ -155,7 +162,7 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
 
     model = zoo.MODELS[name](**arguments)
     model.compile("adamw", task_of(model).loss())
-    inputs = model.make_inputs(0, batch)
+    inputs = keras.tree.map_structure(keras.ops.convert_to_tensor, model.make_inputs(0, batch))
     classes = model.output_shape[-1]  # One number to learn is one class, and always 1.
     targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
     mixed = math.prod(model.features(inputs)[0].shape[1:-1])

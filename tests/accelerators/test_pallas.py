@@ -164,4 +164,8 @@ def test_the_trace_of_pairs_is_a_bit_each(way):
     x = jnp.zeros((2, 512, 40))
     function = csp(way, None, 2, "independent")
     trace = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
-    assert [(t.shape, t.dtype) for t in trace] == [((2, 8, 40), "int32")]
+    trace = [(t.shape, t.dtype.name) for t in trace]
+    if way.platform is None:
+        assert trace == [((2, 8, 40), "int32")]
+    else:  # beside what XLA's own way would save, which is in no program that is compiled
+        assert ((2, 8, 40), "int32") in trace

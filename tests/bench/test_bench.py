@@ -36,8 +36,8 @@ def read(path):
 def small(monkeypatch):
     small = {name: case._replace(shapes=((2, 8, 4),)) for name, case in bench_ops.CASES.items()}
     monkeypatch.setattr(bench_ops, "CASES", small)
-    monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8), "2x16": (2, 16)})
-    monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8)})
+    monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8, 64), "2x16": (2, 16, 64)})
+    monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8, 64)})
     size = dict(num_classes=10, image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
     text = dict(width=8, depth=1, mlp_dim=8, max_length=7)
     graph = dict(width=8, depth=1, mlp_dim=8, num_heads=2)
@@ -112,8 +112,8 @@ def test_a_cpu_beside_an_accelerator_has_no_chip(small, tmp_path, monkeypatch):
 
 
 def test_huge_tensors_are_of_a_gigabyte():
-    shapes = [bench_ops.CASES[name].shapes for name in bench_ops.OF_ACCELERATORS]
-    assert [2 * np.prod(shape) for (shape,) in shapes] == [2**30] * 3  # in 16 bits
+    shapes = [shape for name in bench_ops.OF_ACCELERATORS for shape in bench_ops.CASES[name].shapes]
+    assert min(2 * np.prod(shape) for shape in shapes) >= 2**30  # in 16 bits
 
 
 def test_products_are_compared_exactly(small, monkeypatch):
