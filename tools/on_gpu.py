@@ -121,9 +121,10 @@ def run(steps, options, deadline):
         if process is None:
             results.append((step.name, 0, f"skipped: {step.backend} is not installed"))
             continue
-        limit = max(0, min(begin + step.seconds, deadline) - time.monotonic())
+        end = deadline if options.dry_run else min(begin + step.seconds, deadline)
+        limit = max(0, end - time.monotonic())
         end = wait(process, limit)
-        found = RESULT.findall(log.read_text(errors="replace"))
+        found = RESULT.findall(log.read_text(encoding="utf-8", errors="replace"))
         line = found[-1].strip("= ")[:100] if found else "no result"
         results.append((step.name, time.monotonic() - begin, f"{end}{line}"))
         print(*results[-1], sep="  ", flush=True)
@@ -148,7 +149,7 @@ def start(step, options):
         interpreted = any("interpreted" in word for word in command)
         environment |= {"JAX_PLATFORMS": "cpu", "TRITON_INTERPRET": str(int(interpreted))}
     log = options.out / f"{file_name}.log"
-    with open(log, "w") as file:
+    with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
             [sys.executable, *command], cwd=ROOT, env=environment, stdout=file,
             stderr=subprocess.STDOUT, start_new_session=True,

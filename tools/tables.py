@@ -173,19 +173,37 @@ def bundles():
         yield (case, *(" / ".join(both) for both in ways))
 
 
-def sectors():
-    """One row per permutation: the sectors that a GPU loads, of those that the values fill."""
+def gpu_layers():
+    """One row per layer: milliseconds on a GPU, and how often as fast as attention."""
+    rows = read("gpu", "layers_torch_bfloat16")
+    cases = list(dict.fromkeys(f"{row['batch']}×{row['tokens']}" for row in rows))
+    found = {(row["layer"], f"{row['batch']}×{row['tokens']}"): row for row in rows}
+    yield ("layer", *cases)
+    for layer in dict.fromkeys(row["layer"] for row in rows):
+        times = (found[layer, case] for case in cases)
+        yield (f"`{layer}`", *(f"{row['ms']} ms ({row['vs_attention']}×)" for row in times))
+
+
+def gpu_ops():
+    """One row per operator and shape on a GPU, for each backend that measured it."""
     found = {
-        (row["case"], row["kernel"], row["way"], row["dtype"]): [
-            f"{int(row[count]) / int(row['sectors']):.2f}×" for count in ("loaded", "asked")
-        ]
-        for row in read("gpu", "sectors")
+        name: {(row["case"], row["shape"]): row for row in read("gpu", f"ops_{name}_bfloat16")}
+        for name in ("torch", "jax")
     }
-    dtypes = list(dict.fromkeys(dtype for *_, dtype in found))
-    yield ("steps", "kernel", *(f"{dtype}: loaded / asked for" for dtype in dtypes))
-    for case, kernel, way in dict.fromkeys(key[:3] for key in found):
-        cells = (" / ".join(found[case, kernel, way, dtype]) for dtype in dtypes)
-        yield (case, kernel if way == "forward" else f"{kernel}, {way}", *cells)
+    columns = "forward ms, both ms, vs copy, vs attention, vs sort"
+    yield ("op", "shape", *(f"{name}: {columns}" for name in found))
+    for case, shape in found["torch"]:
+        cells = []
+        for rows in found.values():
+            row = rows.get((case, shape))
+            ratios = ("vs_copy", "vs_attention", "vs_sort")
+            cells.append(
+                f"{row['forward_ms']}, {row['ms']}, "
+                + ", ".join(f"{row[name]}×" if row[name] else "–" for name in ratios)
+                if row
+                else "–"
+            )
+        yield (case.removesuffix(", huge"), shape, *cells)
 
 
 def lra():
@@ -315,7 +333,8 @@ def fill(table, match):
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles, sectors)
+    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
+    measured += (gpu_layers, gpu_ops)
     for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)

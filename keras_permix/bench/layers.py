@@ -41,8 +41,15 @@ ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"
 # What the cases measure; the short ones measure all.
-IN_LONG = ("LinearAttention", "FourierMixer", "CSP", "SliceSort", "SimpleAttention")
-IN_LONG += ("ButterflyBlock", "DampedEMA")
+IN_LONG = (
+    "LinearAttention",
+    "FourierMixer",
+    "CSP",
+    "SliceSort",
+    "SimpleAttention",
+    "ButterflyBlock",
+    "DampedEMA",
+)
 IN_HUGE = (ATTENTION, "LinearAttention", "CSP", "SliceSort", "SimpleAttention", *PROJECTIONS)
 
 

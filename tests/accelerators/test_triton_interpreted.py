@@ -3,7 +3,6 @@
 import importlib.util
 import itertools
 import os
-from dataclasses import replace
 from weakref import ref
 
 import keras
@@ -25,18 +24,6 @@ pytestmark = [
         reason="TRITON_INTERPRET=1 is not set, as `make test-accelerators` does",
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _small_tiles(monkeypatch):
-    """The interpreter takes its time a sample, also for those that fill up a tile."""
-    from keras_permix.ops.backend.torch.triton import group_sort as triton_group_sort
-
-    def tile_for(group_size, tile_for=triton_group_sort.tile_for):
-        tile = tile_for(group_size)
-        return replace(tile, lines=max(1, 128 // tile.length))
-
-    monkeypatch.setattr(triton_group_sort, "tile_for", tile_for)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -159,7 +146,7 @@ def test_no_cuda_graph_records_the_making_of_tables(dynamic):
         return graph.forward
 
     torch.compiler.reset()
-    sort = torch.compile(lambda x: ops.csp(x, (0, 1, 5), 3), backend=record, dynamic=dynamic)
+    sort = torch.compile(lambda x: ops.csp(x, (0, 1, 5), 2), backend=record, dynamic=dynamic)
     sort(torch.randn(2, 6, 3))
     (op,) = found
     assert (torch.Tag.cudagraph_unsafe in op.tags) == dynamic
@@ -236,7 +223,7 @@ def test_the_trace_of_a_sort_is_a_byte_or_two(tokens, bytes_each):
 
     from keras_permix.ops.backend.torch.triton.group_sort import sort_groups
 
-    trace = sort_groups(torch.zeros(1, tokens, 1), None, tokens, traced=True)[1]
+    trace = sort_groups(torch.zeros(1, tokens, 1), tokens, traced=True)[1]
     assert trace.element_size() == bytes_each
 
 

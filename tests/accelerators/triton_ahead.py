@@ -24,16 +24,16 @@ from keras_permix.ops.backend.torch.triton.tables import reads_with, tables_for
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
-    torch.float32: (4, 64, 256, 1024, 4096),
+    torch.float32: (4, 256, 1024, 16384),
     torch.float16: (16,),
     torch.bfloat16: (64, 4096),
 }
 STEPS = {  # tokens, and the step from channel to channel
-    "fetched": (4096, 1024),
+    "fetched": (16384, 1024),
     "a circle of 64": (64, 1),
-    "a circle of 256": (196, 1),
+    "a circle of 196": (196, 1),
+    "a circle of 4096": (4096, 1024),
     "arcs": (4096, 1),
-    "walked": (4096, 64),
 }
 MOST = dict(aligned=True, traced=True)
 KERNELS = {
@@ -56,19 +56,18 @@ POINTERS = {
 
 def calls():
     """Name and call of everything a row may start, for forward and backward."""
-    steps = torch.zeros(48, dtype=torch.int32)
     turn = torch.zeros(48, dtype=torch.int8)
     for dtype in DTYPES:
         yield from shifts(dtype)
         for size in GROUPS[dtype]:
             x = torch.zeros(2, 2 * size, 48, dtype=dtype)
-            yield f"sort of {size}", lambda x=x, n=size: group_sort.sort_groups(x, steps, n, **MOST)
+            yield f"sort of {size}", lambda x=x, n=size: group_sort.sort_groups(x, n, **MOST)
             yield (
                 f"sort of {size}, descending, values only",
-                lambda x=x, n=size: group_sort.sort_groups(x, None, n, descending=turn),
+                lambda x=x, n=size: group_sort.sort_groups(x, n, descending=turn),
             )
-        places = torch.zeros(x.shape, dtype=torch.int16)
-        yield "put_back", lambda x=x, p=places, n=size: group_sort.put_back(x, p, steps, n)
+            places = torch.zeros(x.shape, dtype=torch.int16)
+            yield f"put_back of {size}", lambda x=x, p=places, n=size: group_sort.put_back(x, p, n)
 
 
 def shifts(dtype):
@@ -115,7 +114,7 @@ def source(kernel, arguments):
             continue
         tensor = isinstance(value, torch.Tensor)
         signature[parameter.name] = POINTERS[value.dtype] if tensor else "i32"
-        if tensor or value % 16 == 0:
+        if tensor or (value % 16 == 0 and not parameter.do_not_specialize):
             attributes[(index,)] = [["tt.divisibility", 16]]
     return ASTSource(kernel, signature, constants, attributes)
 

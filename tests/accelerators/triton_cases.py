@@ -11,6 +11,7 @@ from tests.oracle import permutations as oracle
 DTYPES = ("float32", "float16", "bfloat16")
 SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel")
 SORT = ("sort_groups_kernel", "put_back_kernel")
+SHIFTED_SORT = ("shift_kernel", *SORT, "shift_kernel")
 ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the leader
 STEPS = tuple(range(-20, 20))  # past one tile of channels
 FAR = tuple(15 * channel for channel in range(20))  # rows of 8 channels are near each other
@@ -37,10 +38,11 @@ CASES = {
     "shift apart": ("channel_shift", (1, 2250, 20), dict(steps=APART), SHIFT),
     "pairs apart": ("csp", (1, 2250, 20), dict(steps=APART, group_size=2), PAIRS),
     "pairs, unshifted": ("group_sort", (1, 10, 3), dict(group_size=2), PAIRS),
-    "groups of 3": ("csp", (1, 9, 40), dict(steps=STEPS, group_size=3), SORT),
+    "groups of 3": ("csp", (1, 9, 40), dict(steps=STEPS, group_size=3), SHIFTED_SORT),
     "groups of 16": ("group_sort", (2, 64, 5), dict(group_size=16), SORT),
     "groups of 5, aligned": (
-        "csp", (2, 10, 40), dict(steps=STEPS, group_size=5, align="reference"), ALIGNED_SORT
+        "csp", (2, 10, 40), dict(steps=STEPS, group_size=5, align="reference"),
+        ("shift_kernel", *ALIGNED_SORT),
     ),
     "one group, aligned": ("group_sort", (1, 33, 4), dict(align="reference"), ALIGNED_SORT),
     "one group": ("group_sort", (2, 63, 3), {}, SORT),

@@ -16,6 +16,7 @@ from keras_permix.layers import (
     PositionEmbedding,
     TokenEmbedding,
 )
+from keras_permix.ops.backend import running
 from tests.harness import check_empty
 from tests.layers.test_layers import LAYERS, SHAPE, UNMASKED
 
@@ -114,6 +115,8 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_nothing_gives_nothing(name):
+    if name == "images" and running.name() == "torch" and running.module("device").chip():
+        pytest.skip("PyTorch resizes no empty batch on CUDA")
     make, *case = EMPTY[name]
     check_empty(make(), *case)
 

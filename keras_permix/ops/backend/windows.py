@@ -1,9 +1,8 @@
-"""Which tokens and channels a program of a kernel covers, chosen from what channels read.
+"""Which tokens and channels a program of a GPU kernel covers, chosen from what the channels read.
 
-A channel reads every token so many tokens further on. Memory is read in sectors of a row, which
-hold several channels: a program that wants one of them should want the others as well. It has some
-channels, takes its tokens in chunks, one after another, and either holds rows and picks among them,
-or fetches value by value, near each other in time what shares a sector, which a cache then holds.
+A channel reads every token a fixed number of tokens further on. Rows of a few channels are loaded
+into shared memory in the order in which they lie, and every channel picks its tokens there: a load
+of one value from each of 32 rows would take 32 times as long as one of 32 values from one row.
 """
 
 from functools import lru_cache
@@ -12,32 +11,35 @@ from typing import NamedTuple
 from keras_permix.ops.backend.plan import power_of_two
 
 SECTOR = 32  # bytes that memory is read in
-WIDEST = 32  # channels
+WIDEST = 32  # channels, one for each thread of a warp
 WORD = 64  # tokens of a chunk, at least: a word of bits, one per pair
-ARC = 128  # tokens of a chunk whose rows are held with as many more
-CIRCLE = 256  # tokens of a sample whose rows are all held
-HELD = 4096  # values of a chunk, at most: registers hold no more
-CACHED = 1024  # rows of a sector each, besides a chunk's, that a cache holds for a program
+ARC = 128  # tokens of a chunk that does not hold all tokens, at least
+CIRCLE = 1024  # tokens of a sample that are all held rather than an arc of them
+HELD = 16384  # values of a program, at most
 
 
 class Window(NamedTuple):
     """How programs cover tokens and channels, and what each of them holds."""
 
-    tokens: int = WORD  # of a chunk
+    tokens: int = WORD  # of a program
     channels: int = WIDEST  # of a program
-    chunks: int = 1  # of a program
-    blocks: int = 0  # of rows, each like a chunk: 1 is the circle, 2 an arc, and 0 none
-    spread: int = 0  # rows that a chunk reads besides its number of tokens
+    held: int = 0  # rows: all tokens, twice the tokens of the program, or 0 for none
+    spread: int = 0  # rows that the tokens of a program read besides their number
     starts: tuple[int, ...] = ()  # what the first token reads first, one per tile of channels
 
     @property
     def warps(self):
-        """Warps of a program, whose threads move 8 values of a chunk each."""
-        return self.tokens * self.channels // 256
+        """Warps of a program, whose threads hold 16 values each, or 32 of the largest."""
+        return min(16, max(self.held, self.tokens) * self.channels // 512)
+
+    @property
+    def rows(self):
+        """Rows that the threads of a program cover at once."""
+        return 32 * self.warps // self.channels
 
     def programs(self, tokens, channels):
-        """How many cover a sample: (strips of chunks, tiles of channels)."""
-        return -(-tokens // (self.chunks * self.tokens)), -(-channels // self.channels)
+        """How many cover a sample."""
+        return -(-tokens // self.tokens) * -(-channels // self.channels)
 
 
 @lru_cache(maxsize=256)
@@ -49,33 +51,24 @@ def window_for(reads, tokens, itemsize):
         tokens: Tokens of a sample.
         itemsize: Bytes of a value.
     """
-    fewest = SECTOR // itemsize
+    circle = max(WORD, power_of_two(tokens))
+    channels = min(WIDEST, HELD // circle)
     if tokens <= CIRCLE:
-        circle = max(WORD, power_of_two(tokens))
-        return Window(circle, min(WIDEST, HELD // circle), blocks=1)
-    channels = WIDEST
-    while channels >= fewest:
-        starts, spread = _arcs(reads, tokens, channels)
-        if spread <= ARC:
-            return Window(ARC, channels, _chunks(ARC, spread, tokens), 2, spread, starts)
-        channels //= 2
-    if spread <= CACHED:
-        chunk = HELD // fewest
-        return Window(chunk, fewest, _chunks(chunk, spread, tokens))
-    return Window()
+        return Window(circle, channels, circle)
+    wide = WIDEST
+    while wide >= SECTOR // itemsize:
+        starts, spread = _arcs(reads, tokens, wide)
+        chunk = max(ARC, power_of_two(spread))
+        if 2 * chunk * wide <= HELD and 2 * chunk <= tokens:
+            return Window(chunk, wide, 2 * chunk, spread, starts)
+        wide //= 2
+    return Window(circle, channels, circle) if channels * itemsize >= SECTOR // 4 else Window()
 
 
 def _arcs(reads, tokens, channels):
     """Where the arcs of all tiles of channels start, and how long the longest is."""
     arcs = [even_arc(reads[at : at + channels], tokens) for at in range(0, len(reads), channels)]
     return tuple(start for start, _ in arcs), max((spread for _, spread in arcs), default=0)
-
-
-def _chunks(chunk, spread, tokens):
-    """Chunks of a program: so many that rows which two of them load are a quarter at most."""
-    chunks = -(-tokens // chunk)
-    strips = min(chunks, max(1, tokens // max(4 * spread, 1)))
-    return -(-chunks // strips)
 
 
 def even_arc(places, tokens):

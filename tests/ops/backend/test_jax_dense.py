@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
+from keras_permix.ops.dispatch.rows import Hardware
 
 if keras.config.backend() != "jax":
     pytest.skip("JAX alone", allow_module_level=True)
@@ -38,9 +39,7 @@ def test_derivatives_to_the_second_order():
 
 
 def test_several_devices_divide_it_as_keras_has_it(monkeypatch):
-    hardware = ops.dispatch.dispatch.NATIVE.hardware
-    monkeypatch.setattr(
-        ops.dispatch.dispatch.NATIVE, "hardware", lambda x: hardware(x)._replace(devices=2)
-    )
+    two = Hardware("cpu", devices=2)
+    monkeypatch.setattr(ops.dispatch.dispatch.NATIVE, "hardware", lambda x: two)
     said = ops.explain("dense", X, KERNELS[0])
     assert said.chosen == "reference" and "tokens of one device" in said.objections["flat"]

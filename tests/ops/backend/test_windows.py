@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_permix.ops import shift_steps
-from keras_permix.ops.backend.windows import HELD, SECTOR, arc, window_for
+from keras_permix.ops.backend.windows import HELD, SECTOR, WORD, arc, window_for
 
 pytestmark = pytest.mark.once
 
@@ -33,37 +33,35 @@ def test_programs_cover_a_sample_and_hold_what_they_read(tokens, itemsize):
     for reads in (*named, odd % tokens, rng.integers(0, tokens, channels), [0] * channels):
         reads = tuple(int(read) for read in reads)
         window = window_for(reads, tokens, itemsize)
-        strips, tiles = window.programs(tokens, channels)
-        assert (strips - 1) * window.chunks * window.tokens < tokens  # no program is idle
-        assert strips * window.chunks * window.tokens >= tokens
-        assert tiles * window.channels >= channels
-        assert window.tokens * window.channels <= HELD
-        assert window.channels * itemsize >= SECTOR
-        assert window.warps in (1, 2, 4, 8, 16)
-        if window.blocks == 1:
+        assert window.tokens < 2 * max(tokens, WORD)
+        assert window.programs(tokens, channels) * window.tokens * window.channels >= (
+            tokens * channels
+        )
+        assert max(window.held, window.tokens) * window.channels <= HELD
+        assert window.warps in (1, 2, 4, 8, 16) and window.rows * window.channels % 32 == 0
+        if window.held == window.tokens:
             assert window.tokens >= tokens
-        if window.blocks == 2:
+        elif window.held:
             starts = np.repeat(window.starts, window.channels)[:channels]
             assert max((np.array(reads) - starts) % tokens) <= window.spread <= window.tokens
             assert all(start % 2 == 0 for start in window.starts)
-            assert 2 * window.tokens <= tokens
+            assert window.held == 2 * window.tokens <= tokens
+            assert window.channels * itemsize >= SECTOR
 
 
 @pytest.mark.parametrize(
-    ("schedule", "tokens", "channels", "itemsize", "blocks", "of_a_program"),
+    ("schedule", "tokens", "channels", "itemsize", "size"),
     [
-        ("linear", 196, 384, 4, 1, 16),
-        ("linear_code", 64, 512, 2, 1, 32),
-        ("unit", 1024, 128, 4, 2, 32),
-        ("linear", 1024, 64, 4, 2, 8),  # a step of 16: 112 rows for 8 channels
-        ("linear", 4096, 64, 4, 0, 8),  # of 64: 448 rows, which a cache holds
-        ("linear", 4096, 64, 2, 0, 16),
-        ("linear", 4096, 4, 4, 0, 32),  # of 1024, which nothing holds
+        ("linear", 196, 384, 4, (256, 32, 256)),
+        ("linear_code", 64, 512, 2, (64, 32, 64)),
+        ("unit", 1024, 128, 4, (1024, 16, 1024)),
+        ("unit", 4096, 128, 4, (128, 32, 256)),
+        ("linear", 4096, 256, 2, (256, 16, 512)),  # a step of 16: 240 rows for 16 channels
+        ("linear", 4096, 4, 4, (4096, 4, 4096)),  # of 1024
+        ("linear", 16384, 4, 4, (64, 32, 0)),  # of 4096, which nothing holds
     ],
 )
-def test_windows_are_as_wide_as_steps_allow(
-    schedule, tokens, channels, itemsize, blocks, of_a_program
-):
+def test_windows_are_as_wide_as_steps_allow(schedule, tokens, channels, itemsize, size):
     reads = tuple(shift_steps(schedule, tokens, channels).tolist())
     window = window_for(reads, tokens, itemsize)
-    assert (window.blocks, window.channels) == (blocks, of_a_program)
+    assert (window.tokens, window.channels, window.held) == size

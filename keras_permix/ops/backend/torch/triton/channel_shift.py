@@ -1,123 +1,127 @@
-"""Shift every channel by its own step: every value is written once, in rows.
+"""Shift every channel by its own step.
 
-A program has some channels, and takes its tokens in chunks. What a chunk reads lies in another row
-for every channel. The program loads whole rows and picks among them; or, where those that it would
-need are too many, it fetches value by value: what one load leaves of a cache line, other tokens of
-the chunk want. `windows.py` chooses. The gradient is the shift by the opposite steps.
+A program has some tokens of some channels. It holds the rows that these read, loaded in order, and
+picks from them in shared memory, as `windows.py` explains. Threads of a warp have channels that lie
+side by side, so that neither memory nor shared memory is read in more than one row at a time. The
+gradient is the shift by the opposite steps.
 """
 
 import torch
 import triton
 import triton.language as tl
 
+# Triton would let a thread have 16 bytes of a row, and shared memory is slow to read in that order.
+SCALAR = ("channels",)
+# What a thread may take. Left to choose, the compiler takes more at times, and fewer programs run.
+REGISTERS = 128
 
-@triton.jit
+
+@triton.jit(do_not_specialize=SCALAR)
 def shift_kernel(
     x,
     out,
     reads,
     starts,
     spread,
-    chunks,
     tokens,
     channels,
     TOKENS: tl.constexpr,
     CHANNELS: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
-    sample, begin, tile = program(chunks, tokens, channels, TOKENS, CHANNELS)
+    sample, begin, tile = program(tokens, channels, TOKENS, CHANNELS)
     x, out = x + sample * tokens * channels, out + sample * tokens * channels
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
-    place = tl.arange(0, TOKENS)[:, None]
+    limit = tl.where(channel < channels, tokens, 0)
+    token = begin + tl.arange(0, TOKENS)[:, None]
     read = tl.load(reads + channel, mask=channel < channels, other=0)
-    row, needed = 0, tokens
-    if BLOCKS == 2:
-        row, needed, read = arc(starts + tile, read, begin, spread, chunks, tokens, TOKENS)
-    first = load_rows(x, row, needed, tokens, channel, channels, TOKENS, BLOCKS > 0)
-    second = first
-    for _ in range(chunks):
-        if BLOCKS == 2:
-            row, needed = wrap(row + TOKENS, tokens), needed - TOKENS
-            second = load_rows(x, row, needed, tokens, channel, channels, TOKENS, True)
-        inside = (begin + place < tokens) & (channel < channels)
-        at = x, begin, tokens, channel, channels
-        value = fetch(at, first, second, place, read, inside, TOKENS, BLOCKS)
-        tl.store(out + offset(begin + place, channel, channels), value, mask=inside)
-        begin += TOKENS
-        if BLOCKS == 2:
-            first = second
-
-
-@triton.jit
-def program(chunks, tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Sample, first token and tile of channels; the next program has the next channels."""
-    tiles = tl.cdiv(channels, CHANNELS)
-    strips = tl.cdiv(tokens, chunks * TOKENS)
-    strip = tl.program_id(0) // tiles % strips
-    sample = tl.program_id(0) // tiles // strips
-    return sample.to(tl.int64), strip * chunks * TOKENS, tl.program_id(0) % tiles
-
-
-@triton.jit
-def arc(start, read, begin, spread, chunks, tokens, TOKENS: tl.constexpr):
-    """The first row that a program reads, how many they are, and what channels read from there."""
-    start = tl.load(start)
-    needed = tl.minimum(chunks * TOKENS, tokens - begin) + spread
-    return wrap(begin + start, tokens), needed, wrap(read - start, tokens)
-
-
-@triton.jit
-def load_rows(x, row, needed, tokens, channel, channels, TOKENS: tl.constexpr, HELD: tl.constexpr):
-    """A block of rows, from `row` on around the circle of tokens, if it is to be held."""
     if HELD:
-        place = tl.arange(0, TOKENS)[:, None]
-        source = x + offset(wrap(row + place, tokens), channel, channels)
-        block = tl.load(source, mask=(place < needed) & (channel < channels), other=0.0)
+        window = begin, tile, starts, spread, tokens, channels
+        number = tl.arange(0, HELD)[:, None]
+        held, first = hold(x, number, channel, limit, window, TOKENS, HELD, WIDE)
+        row = held_row(token + read, first, begin, tokens, TOKENS, HELD)
+        value = pick(held, tl.where(channel < channels, row, 0))
     else:
-        block = 0.0
-    return block
+        source = offset(wrap(token + read, tokens), channel, channels, WIDE)
+        value = tl.load(x + source, mask=token < limit, other=0.0)
+    tl.store(out + offset(token, channel, channels, WIDE), value, mask=token < limit)
 
 
 @triton.jit
-def fetch(at, first, second, place, read, inside, TOKENS: tl.constexpr, BLOCKS: tl.constexpr):
-    """What the tokens at `place` of a chunk read: from memory, or from the blocks of rows."""
-    x, begin, tokens, channel, channels = at
-    if BLOCKS == 0:
-        source = wrap(begin + place + read, tokens)
-        value = tl.load(x + offset(source, channel, channels), mask=inside, other=0.0)
-    elif BLOCKS == 1:
-        value = tl.gather(first, wrap(place + read, tokens) % TOKENS, 0)
-    else:
-        value = tl.gather(first, (place + read) % TOKENS, 0)
-        value = tl.where(
-            place + read < TOKENS, value, tl.gather(second, (place + read) % TOKENS, 0)
-        )
-    return value
+def program(tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Sample, first token and tile of channels; the next program has the next channels."""
+    tiles, chunks = tl.cdiv(channels, CHANNELS), tl.cdiv(tokens, TOKENS)
+    chunk = tl.program_id(0) // tiles % chunks
+    sample = tl.program_id(0) // tiles // chunks
+    return sample.to(tl.int64), chunk * TOKENS, tl.program_id(0) % tiles
 
 
 @triton.jit
-def offset(token, channel, channels):
-    """Where a value is in its sample, of which a long one may have more than 2**31."""
-    return token.to(tl.int64) * channels + channel
+def hold(
+    x,
+    number,
+    channel,
+    limit,
+    window,
+    TOKENS: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """The rows of these numbers that a program reads, and the token of number 0."""
+    begin, tile, starts, spread, tokens, channels = window
+    if HELD == TOKENS:
+        first, needed, source = 0, limit, number
+    else:
+        first = wrap(begin + tl.load(starts + tile), tokens)
+        needed = tl.minimum(limit, tl.minimum(TOKENS, tokens - begin) + spread)
+        source = wrap(first + number, tokens)
+    source = offset(source, channel, channels, WIDE)
+    return tl.load(x + source, mask=number < needed, other=0.0), first
+
+
+@triton.jit
+def held_row(source, first, begin, tokens, TOKENS: tl.constexpr, HELD: tl.constexpr):
+    """The number of the row that holds a token, given as one from 0 to 2 * tokens."""
+    source = wrap(source, tokens)
+    return source if HELD == TOKENS else wrap(source - first + tokens, tokens) % HELD
+
+
+@triton.jit
+def pick(held, row):
+    """For every value of `row`, that of its channel in this row of `held`."""
+    ROWS: tl.constexpr = held.shape[0]
+    CHANNELS: tl.constexpr = held.shape[1]
+    PICKED: tl.constexpr = row.shape[0] * CHANNELS
+    # In one dimension: in two, Triton would move the values between threads first.
+    at = tl.reshape(row * CHANNELS + tl.arange(0, CHANNELS)[None, :], (PICKED,))
+    values = tl.gather(tl.reshape(held, (ROWS * CHANNELS,)), at, 0)
+    return tl.reshape(values, (row.shape[0], CHANNELS))
+
+
+@triton.jit
+def offset(token, channel, channels, WIDE: tl.constexpr):
+    """Where a value is in its sample."""
+    return (token.to(tl.int64) if WIDE else token) * channels + channel
 
 
 @triton.jit
 def wrap(token, tokens):
-    """A token between -tokens and 2 * tokens, modulo tokens."""
-    token = tl.where(token < 0, token + tokens, token)
-    return tl.where(token < tokens, token, token - tokens)
+    """A token from 0 to 2 * tokens, modulo tokens."""
+    once = (token - tokens).to(tl.uint32, bitcast=True)
+    return tl.minimum(token.to(tl.uint32, bitcast=True), once).to(tl.int32, bitcast=True)
 
 
 def launch(kernel, reads, *tensors, **flags):
     """Start a kernel whose programs hold what the window of `reads` says."""
     batch, tokens, channels = tensors[0].shape
     window = reads.window
-    strips, tiles = window.programs(tokens, channels)
-    sizes = window.spread, window.chunks, tokens, channels
-    constants = dict(TOKENS=window.tokens, CHANNELS=window.channels, BLOCKS=window.blocks)
-    kernel[(batch * strips * tiles,)](
-        *tensors, reads.offsets, reads.starts, *sizes, **constants, **flags, num_warps=window.warps
-    )
+    constants = dict(TOKENS=window.tokens, CHANNELS=window.channels, HELD=window.held)
+    kernel[(batch * window.programs(tokens, channels),)](
+        *tensors, reads.offsets, reads.starts, window.spread, tokens, channels, **constants,
+        WIDE=tokens * channels >= 2**31, **flags, num_warps=window.warps,
+        maxnreg=REGISTERS,
+    )  # fmt: skip
 
 
 def shift(x, reads):

@@ -27,6 +27,7 @@ from keras_permix.ops.backend.torch.triton.tables import (
     given_tables,
     of_one_size,
     reads_with,
+    sorts,
     tables_for,
 )
 
@@ -35,6 +36,8 @@ def permute(x, plan):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
     if plan.is_identity():
         return x.clone()
+    if plan.steps and sorts(plan, x.shape[1]):  # two kernels, since one would read slowly
+        return permute(permute(x, Plan(plan.steps, 1)), plan._replace(steps=None))
     differentiable = torch.is_grad_enabled() and x.requires_grad
     make = _opaque_permute[of_one_size(x)] if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
@@ -86,7 +89,7 @@ def _permute(x, moves, beside, steps, group_size, aligned, descending, traced):
         if plan.in_pairs(x.shape[1]):
             return order_pairs(x, reads_with(tables, x, plan), aligned=aligned, traced=traced)
         options = dict(descending=tables.beside, aligned=aligned, traced=traced)
-        return sort_groups(x, tables.moves, group_size, **options)
+        return sort_groups(x, group_size, **options)
 
 
 def _undo(grad, trace, moves, beside, steps, group_size, aligned, descending):
@@ -97,7 +100,7 @@ def _undo(grad, trace, moves, beside, steps, group_size, aligned, descending):
             return shift(grad, reads_with(tables, grad, plan, back=True))
         if plan.in_pairs(grad.shape[1]):
             return undo_pairs(grad, trace, reads_with(tables, grad, plan, back=True))
-        return put_back(grad, trace, tables.moves, group_size)
+        return put_back(grad, trace, group_size)
 
 
 def _given(moves, beside):

@@ -1,105 +1,167 @@
-"""Shift every channel, and sort it in groups of up to 4096 tokens: one pass.
+"""Sort every channel in groups of up to 16,384 tokens, and undo it: one pass each.
 
-A program sorts some lines, a line being one group of one channel, in a bitonic network: O(n log² n)
-comparisons of integers that are in registers and shared memory. Floats become integers of the same
-order. Where the gradient will ask, an integer of twice the width holds the value above its place,
-and so a network, which is not stable, sorts stably. The trace is that place in the group, in one
-byte or two; the gradient sends every value back there.
+A program sorts some groups of some channels in a bitonic network of O(n log² n) comparisons. Floats
+become integers of the same order. Where the gradient will ask, an integer holds the value above its
+place, and so a network, which is not stable, sorts stably. The trace is that place in the group, in
+one byte or two. The gradient sorts by it.
+
+Threads of a warp have channels that lie side by side. Tokens that are compared most often are in
+one thread, where a comparison takes one instruction; when tokens far from each other are compared,
+the threads exchange what they hold.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from keras_permix.ops.backend.torch.triton.channel_shift import offset, wrap
+from keras_permix.ops.backend.torch.triton.channel_shift import (
+    REGISTERS,
+    SCALAR,
+    offset,
+    pick,
+    program,
+)
+from keras_permix.ops.backend.windows import WIDEST
 
-TOKENS, CHANNELS = 64, 32  # that a program puts back
-# What a thread may take. Left to choose, the compiler takes 64 at times, and spills for it.
-REGISTERS = 128
+LONGEST = 16384
 
 
-@dataclass(frozen=True)
-class Tile:
-    """What one program sorts: lines of `length` values, a power of two."""
+class Tile(NamedTuple):
+    """What one program sorts."""
 
-    length: int
-    lines: int
+    length: int  # of a group, rounded up to a power of two
+    groups: int
+    channels: int
     warps: int
 
+    @property
+    def rows(self):
+        """Rows that the threads of a program cover at once."""
+        return 32 * self.warps // self.channels
 
-def tile_for(group_size):
-    """2048 values per program, 4096 at most: 8 or 16 per thread, which need no stack."""
+
+def tile_for(group_size, words):
+    """16 to 32 values a thread, each of so many words of 32 bits, which need no stack."""
     length = triton.next_power_of_2(group_size)
-    warps = 4 if length < 256 else 8 if length < 4096 else 16
-    return Tile(length, lines=max(1, 2048 // length), warps=warps)
+    values = 8192 if length <= 256 else 16384 // words
+    channels = max(1, min(WIDEST, values // length))
+    groups = max(1, values // 4 // (length * channels))
+    values = groups * length * channels
+    return Tile(length, groups, channels, warps=min(16, max(1, values * words // 1024)))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SCALAR)
 def sort_groups_kernel(
     x,
     out,
     places,
-    steps,
     descending,
     leader,
     tokens,
     channels,
     group_size,
     LENGTH: tl.constexpr,
-    LINES: tl.constexpr,
-    SHIFTED: tl.constexpr,
-    DESCENDING: tl.constexpr,
-    ALIGNED: tl.constexpr,
+    GROUPS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDE: tl.constexpr,
     TRACED: tl.constexpr,
 ):
-    lines = tokens // group_size * channels
-    blocks = tl.cdiv(lines, LINES)
-    sample = tl.program_id(0) // blocks
-    line = tl.program_id(0) % blocks * LINES + tl.arange(0, LINES)[:, None]
-    channel = line % channels
-    start = line // channels * group_size
-    place = tl.arange(0, LENGTH)[None, :]
-    inside = (place < group_size) & (line < lines)
-    source = start + place
-    if SHIFTED:
-        source = wrap(source - tl.load(steps + channel), tokens)
-    base = sample.to(tl.int64) * tokens * channels
-    value = tl.load(x + base + offset(source, channel, channels), mask=inside, other=0.0)
-    value, origin = sort_lines(value, place, place < group_size, TRACED)
-    target = tl.broadcast_to(place, (LINES, LENGTH))
-    if ALIGNED:
-        first = sample.to(tl.int64) * tokens + start
-        target = tl.load(leader + first + place, mask=inside, other=0).to(tl.int32)
-    if DESCENDING:
-        target = tl.where(tl.load(descending + channel) != 0, group_size - 1 - target, target)
-    target = base + offset(start + target, channel, channels)
-    tl.store(out + target, value, mask=inside)
-    if TRACED:
-        tl.store(places + target, origin.to(places.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def sort_lines(value, place, real, TRACED: tl.constexpr):
-    """Sort along axis 1, with what is not real behind; and where it came from, if traced."""
+    first, place, channel, inside = lines(
+        tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
+    )
+    sample, token = first
+    base = sample * tokens * channels
+    source = offset(token + place, channel, channels, WIDE)
+    value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
     key = mirror(value.to(NARROW, bitcast=True), LAST)
+    real = place < group_size
     if TRACED:
         # -0.0, whose key is -1, is to equal 0.0; a bit below the place remembers it.
         minus_zero = key == -1
         key = tl.where(minus_zero, 0, key)
         key = tl.where(real, key, LAST).to(tl.int64 if BITS == 32 else tl.int32)
-        key = tl.sort((key << BITS) | (2 * place + minus_zero), 1)
+        key = sort((key << BITS) | (2 * place + minus_zero), LENGTH, ROWS)
         minus_zero = (key & 1) != 0
         origin = (key.to(NARROW).to(tl.int32) & LAST) >> 1
         key = tl.where(minus_zero, -1, (key >> BITS).to(NARROW))
     else:
-        origin = place
-        key = tl.sort(tl.where(real, key, LAST).to(tl.int32), 1)
-    return mirror(key.to(NARROW), LAST).to(value.dtype, bitcast=True), origin
+        key = sort(tl.where(real, key, LAST).to(tl.int32), LENGTH, ROWS).to(NARROW)
+    value = mirror(key, LAST).to(value.dtype, bitcast=True)
+    target = place
+    if leader is not None:
+        at = leader + sample * tokens + token + place
+        target = tl.load(at, mask=real & (token < tokens), other=0).to(tl.int32)
+    if descending is not None:
+        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
+        target = tl.where(turn, group_size - 1 - target, target)
+    target = base + offset(token + target, channel, channels, WIDE)
+    tl.store(out + target, value, mask=inside)
+    if TRACED:
+        tl.store(places + target, origin.to(places.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=SCALAR)
+def put_back_kernel(
+    grad,
+    out,
+    places,
+    tokens,
+    channels,
+    group_size,
+    LENGTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    first, place, channel, inside = lines(
+        tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
+    )
+    sample, token = first
+    base = sample * tokens * channels
+    source = base + offset(token + place, channel, channels, WIDE)
+    origin = tl.load(places + source, mask=inside, other=0).to(tl.int32)
+    origin = tl.where(place < group_size, origin, LENGTH - 1)  # to stay behind
+    value = tl.load(grad + source, mask=inside, other=0.0)
+    BITS: tl.constexpr = value.dtype.primitive_bitwidth
+    if BITS == 16:
+        low = value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+        key = sort((origin << 16) | low, LENGTH, ROWS)
+        value = key.to(tl.int16).to(value.dtype, bitcast=True)
+    else:
+        row = tl.arange(0, LENGTH * GROUPS)[:, None]
+        key = sort((origin << 16) | row, LENGTH, ROWS)
+        value = pick(value, key & 0xFFFF)
+    tl.store(out + source, value, mask=inside)
+
+
+@triton.jit
+def lines(
+    tokens,
+    channels,
+    group_size,
+    LENGTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """The rows of a program: samples and first tokens of their groups, places, channels.
+
+    Also which of these there are.
+    """
+    groups = tokens // group_size
+    sample, begin, tile = program(groups, channels, GROUPS, CHANNELS)
+    channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    index = in_turn(tl.arange(0, LENGTH * GROUPS)[:, None], LENGTH * GROUPS, ROWS)
+    place, group = index % LENGTH, begin + index // LENGTH
+    inside = (place < group_size) & (group < groups) & (channel < channels)
+    return (sample, group * group_size), place, channel, inside
 
 
 @triton.jit
@@ -109,61 +171,142 @@ def mirror(bits, LAST: tl.constexpr):
 
 
 @triton.jit
-def put_back_kernel(
-    grad,
-    out,
-    places,
-    steps,
-    tokens,
-    channels,
-    group_size,
-    TOKENS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    SHIFTED: tl.constexpr,
+def in_turn(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """The numbers of `COUNT` rows, of which a thread has every `ROWS`-th: there they follow."""
+    return row // ROWS + row % ROWS * (COUNT // ROWS)
+
+
+@triton.jit
+def in_turns(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """The row of a number: the inverse of `in_turn`."""
+    return number // (COUNT // ROWS) + number % (COUNT // ROWS) * ROWS
+
+
+@triton.jit
+def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
+    """Sort integers, (rows, channels), in groups of `LENGTH` rows that are `in_turn`."""
+    for stage in tl.static_range(1, 15):
+        if 2**stage <= LENGTH:
+            key = merge(key, 2**stage, LENGTH, ROWS)
+    return key
+
+
+@triton.jit
+def merge(key, SIZE: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr):
+    """Sort `SIZE` numbers that ascend and then descend; every second time descending.
+
+    Numbers below `TURNS` lie in one thread, as the rows do from `ROWS` on.
+    """
+    COUNT: tl.constexpr = key.shape[0]
+    TURNS: tl.constexpr = COUNT // ROWS
+    row = tl.arange(0, COUNT)[:, None]
+    index = in_turn(row, COUNT, ROWS)
+    if SIZE > 2 * TURNS and SIZE > 2 * ROWS:
+        # By rows that are their own numbers, so that the far ones are in one thread.
+        key = pick(key, tl.broadcast_to(in_turns(row, COUNT, ROWS), key.shape))
+        key = compare_all(key, row, SIZE // 2, ROWS, 1, SIZE, LENGTH)
+        key = pick(key, tl.broadcast_to(index, key.shape))
+        FAR: tl.constexpr = ROWS // 2
+    else:
+        FAR: tl.constexpr = SIZE // 2
+    for step in tl.static_range(14):
+        if FAR // 2**step >= TURNS:
+            key = compare_far(key, index, FAR // 2**step, TURNS, SIZE, LENGTH)
+    NEAR: tl.constexpr = min(FAR, TURNS // 2)
+    if TURNS <= SIZE and SIZE < LENGTH:
+        descending = (index & SIZE) != 0
+        key = tl.where(descending, ~key, key)
+        key = compare_all(key, index, NEAR, 1, ROWS, LENGTH, LENGTH)
+        return tl.where(descending, ~key, key)
+    else:
+        return compare_all(key, index, NEAR, 1, ROWS, SIZE, LENGTH)
+
+
+@triton.jit
+def compare_all(
+    key,
+    index,
+    FIRST: tl.constexpr,
+    LAST: tl.constexpr,
+    STRIDE: tl.constexpr,
+    SIZE: tl.constexpr,
+    LENGTH: tl.constexpr,
 ):
-    program, strips = tl.program_id(0), tl.cdiv(channels, CHANNELS)
-    sample = (program // strips // tl.cdiv(tokens, TOKENS)).to(tl.int64) * tokens * channels
-    token = program // strips % tl.cdiv(tokens, TOKENS) * TOKENS + tl.arange(0, TOKENS)[:, None]
-    channel = program % strips * CHANNELS + tl.arange(0, CHANNELS)[None, :]
-    inside = (token < tokens) & (channel < channels)
-    here = sample + offset(token, channel, channels)
-    place = tl.load(places + here, mask=inside, other=0).to(tl.int32)
-    target = token // group_size * group_size + place
-    if SHIFTED:
-        target = wrap(target - tl.load(steps + channel, mask=channel < channels, other=0), tokens)
-    value = tl.load(grad + here, mask=inside)
-    tl.store(out + sample + offset(target, channel, channels), value, mask=inside)
+    """Compare numbers that are `FIRST`, half of it, …, `LAST` apart, and in one thread."""
+    for step in tl.static_range(14):
+        if FIRST // 2**step >= LAST:
+            other = partner(key, FIRST // 2**step * STRIDE)
+            key = choose(key, other, index, FIRST // 2**step, SIZE, LENGTH)
+    return key
 
 
-def sort_groups(x, steps, group_size, *, descending=None, aligned=False, traced=False):
-    """Shift `x` by `steps` unless they are None, and sort it in groups of tokens.
+@triton.jit
+def compare_far(
+    key, index, STEP: tl.constexpr, TURNS: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr
+):
+    """Compare numbers that are `STEP` apart, and in different threads."""
+    row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // TURNS)
+    other = pick(key, tl.broadcast_to(row, key.shape))
+    return choose(key, other, index, STEP, SIZE, LENGTH)
+
+
+@triton.jit
+def choose(key, other, index, STEP: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr):
+    """The less of two for the first of them, or for the second where numbers descend."""
+    takes_less = (index & STEP) == 0
+    if SIZE < LENGTH:
+        takes_less = takes_less == ((index & SIZE) == 0)
+    return tl.where(takes_less, tl.minimum(key, other), tl.maximum(key, other))
+
+
+@triton.jit
+def partner(value, STEP: tl.constexpr):
+    """For every row the one that is `STEP` before or behind it.
+
+    That is the sum of both less itself; in one thread the compiler computes neither.
+    """
+    BITS: tl.constexpr = value.dtype.primitive_bitwidth
+    ROWS: tl.constexpr = value.shape[0]
+    NARROW: tl.constexpr = tl.int64 if BITS == 64 else tl.int32 if BITS == 32 else tl.int16
+    number = value.to(NARROW, bitcast=True).to(tl.int64 if BITS == 64 else tl.int32)
+    pairs = tl.reshape(number, (ROWS // 2 // STEP, 2, STEP, value.shape[1]))
+    others = tl.reshape(tl.sum(pairs, axis=1, keep_dims=True) - pairs, value.shape)
+    return others.to(NARROW).to(value.dtype, bitcast=True)
+
+
+def sort_groups(x, group_size, *, descending=None, aligned=False, traced=False):
+    """Sort `x` in groups of tokens.
 
     Args:
         x: Contiguous floats of shape (batch, tokens, channels).
-        steps: (channels,), int32 from 0 to tokens - 1, or None.
-        group_size: Tokens per group, up to 4096; a divisor of the tokens.
+        group_size: Tokens per group, up to `LONGEST`; a divisor of the tokens.
         descending: (channels,), int8, 1 for the channels to reverse, or None.
-        aligned: Give the groups the ranks of those of channel 0, whose step is then 0.
+        aligned: Give the groups the ranks of those of channel 0.
         traced: Whether `put_back` will need the second result.
 
     Returns:
-        A tensor like `x`, and the place in its shifted group that every value came from,
-        unsigned bytes or int16; or None.
+        A tensor like `x`, and the place in its group that every value came from, unsigned bytes or
+        int16; or None.
     """
     leader = None
     if aligned:
-        leader = sort_groups(x[..., :1].contiguous(), None, group_size, traced=True)[1]
-    batch, tokens, channels = x.shape
+        leader = sort_groups(x[..., :1].contiguous(), group_size, traced=True)[1]
     out, places = torch.empty_like(x), empty_places(x, group_size) if traced else None
-    tile = tile_for(group_size)
-    blocks = triton.cdiv(tokens // group_size * channels, tile.lines)
-    tables = out, places, steps, descending, leader
-    flags = steps is not None, descending is not None, aligned, traced
-    sort_groups_kernel[(batch * blocks,)](
-        x, *tables, tokens, channels, group_size, tile.length, tile.lines, *flags,
+    tables = out, places, descending, leader
+    tile = tile_for(group_size, words=2 if traced and x.element_size() == 4 else 1)
+    launch(sort_groups_kernel, tile, group_size, x, *tables, TRACED=traced)
+    return out, places
+
+
+def launch(kernel, tile, group_size, x, *tensors, **flags):
+    """Start a kernel whose programs sort what `tile` says."""
+    batch, tokens, channels = x.shape
+    blocks = triton.cdiv(tokens // group_size, tile.groups) * triton.cdiv(channels, tile.channels)
+    kernel[(batch * blocks,)](
+        x, *tensors, tokens, channels, group_size, LENGTH=tile.length, GROUPS=tile.groups,
+        CHANNELS=tile.channels, ROWS=tile.rows, WIDE=tokens * channels >= 2**31, **flags,
         num_warps=tile.warps, maxnreg=REGISTERS,
     )  # fmt: skip
-    return out, places
 
 
 def empty_places(x, group_size):
@@ -172,17 +315,14 @@ def empty_places(x, group_size):
 
 
 def sources(places, group_size):
-    """The token that every value came from, among those that were shifted."""
+    """The token that every value came from."""
     token = torch.arange(places.shape[1], device=places.device)[:, None]
     return token // group_size * group_size + places
 
 
-def put_back(grad, places, steps, group_size):
+def put_back(grad, places, group_size):
     """Bring every value back to where `sort_groups` found it."""
-    batch, tokens, channels = grad.shape
     out = torch.empty_like(grad)
-    tiles = triton.cdiv(tokens, TOKENS) * triton.cdiv(channels, CHANNELS)
-    put_back_kernel[(batch * tiles,)](
-        grad, out, places, steps, tokens, channels, group_size, TOKENS, CHANNELS, steps is not None
-    )
+    tile = tile_for(group_size, words=grad.element_size() // 2)
+    launch(put_back_kernel, tile, group_size, grad, out, places)
     return out

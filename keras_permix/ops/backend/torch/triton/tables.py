@@ -29,7 +29,7 @@ class Reads(NamedTuple):
 class Tables(NamedTuple):
     """The tensors that the kernels of a plan read beside values, or None."""
 
-    moves: Any = None  # (channels,), int32 from 0 to tokens - 1: offsets of `Reads`; steps of sorts
+    moves: Any = None  # offsets of `Reads`
     beside: Any = None  # starts of `Reads`; of sorts (channels,), int8, 1 for those to turn
 
 
@@ -63,11 +63,15 @@ def reads_with(tables, x, plan, back=False):
     return Reads(_known(steps, x.shape[1], x.element_size(), back)[1], *tables)
 
 
+def sorts(plan, tokens):
+    """Whether a plan sorts groups, rather than to shift or to order pairs."""
+    return plan.group_size > 1 and not plan.in_pairs(tokens)
+
+
 def _call(x, plan, back):
-    sorts = plan.group_size > 1 and not plan.in_pairs(x.shape[1])
     steps = None if plan.steps is None else tuple(plan.steps)
     turns = None if plan.descending is None or back else tuple(plan.descending)
-    return steps, turns, sorts, back, *x.shape[1:], x.element_size(), x.device
+    return steps, turns, sorts(plan, x.shape[1]), back, *x.shape[1:], x.element_size(), x.device
 
 
 class _Held:
@@ -103,7 +107,7 @@ def _held(*call):
 @lru_cache(maxsize=256)
 def _tables(steps, turns, sorts, back, tokens, channels, itemsize, device):
     if sorts:
-        return Tables(_table(steps, torch.int32, device), _table(turns, torch.int8, device))
+        return Tables(None, _table(turns, torch.int8, device))
     if steps is None and not back:
         return Tables()
     reads, window = _known(steps or (0,) * channels, tokens, itemsize, back)

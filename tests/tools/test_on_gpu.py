@@ -1,0 +1,58 @@
+"""The plan for a GPU runs on a CPU, at its smallest, and asks for what there is."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_permix.bench import layers, models, ops
+from tests.harness import ROOT
+
+spec = importlib.util.spec_from_file_location("on_gpu", ROOT / "tools" / "on_gpu.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+
+BENCHES = {"ops": ops, "layers": layers, "models": models}
+
+
+@pytest.mark.parametrize("step", tool.MEASUREMENTS, ids=lambda step: step.name)
+def test_measured_cases_exist(step):
+    for command in (step.command, step.dry):
+        what, _, *rest = command[len(tool.BENCH) :]
+        cases = rest[: next(at for at, word in enumerate(rest) if word.startswith("--"))]
+        assert cases and set(cases) <= set(BENCHES[what].CASES)
+
+
+@pytest.mark.parametrize("step", tool.CHECKS, ids=lambda step: step.name)
+def test_checked_files_exist(step):
+    files = [word for word in (*step.command, *step.dry) if word.startswith("tests/")]
+    assert files and all((ROOT / file).exists() for file in files)
+
+
+def test_dry_run(tmp_path):
+    backend = keras.config.backend()
+    if backend not in ("jax", "torch"):
+        pytest.skip("the steps are for JAX and PyTorch")
+    asked = ["--dry-run", "--out", tmp_path, "--only", f"^ops_{backend}_bfloat16"]
+    command = [sys.executable, ROOT / "tools" / "on_gpu.py", *asked]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 rows" in done.stdout.splitlines()[-1]
+    assert (tmp_path / f"ops_{backend}_bfloat16.csv").is_file()
+
+
+def test_a_step_that_fails_is_reported(tmp_path, monkeypatch, capsys):
+    failing = tool.Step("failing", "keras", 30, ("-c", "print('1 failed'); exit(3)"), ())
+    slow = tool.Step("slow", "keras", 1, ("-c", "import time; time.sleep(60)"), ())
+    absent = tool.Step("absent", "no_such_framework", 30, ("-c", "pass"), ())
+    monkeypatch.setattr(tool, "PROBE", failing)
+    monkeypatch.setattr(tool, "CHECKS", (slow, absent))
+    monkeypatch.setattr(tool, "MEASUREMENTS", ())
+    assert tool.main(["--out", str(tmp_path)]) == 1
+    table = capsys.readouterr().out.splitlines()[-3:]
+    assert "exit 3: 1 failed" in table[0]
+    assert "stopped at the limit" in table[1]
+    assert "not installed" in table[2]
