@@ -12,7 +12,7 @@ import pytest
 from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
 from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
-from tests.harness import to_numpy
+from tests.harness import ROOT, to_numpy
 from tests.oracle import permutations as oracle
 
 pytestmark = [
@@ -235,3 +235,11 @@ def test_strides_and_an_empty_batch():
     assert torch.equal(out, x.unflatten(1, (2, 2)).sort(2).values.flatten(1, 2))
     out.sum().backward()  # whose gradient is one number, expanded
     assert ops.group_sort(x[:0], 2, implementation="triton").shape == (0, 4, 3)
+
+
+def test_sizes_of_programs_that_are_timed_give_the_same(capsys):
+    spec = importlib.util.spec_from_file_location("tune", ROOT / "tools" / "tune_triton.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.main(["--dry-run"]) == 0
+    assert capsys.readouterr().out.count("equal") == 21
