@@ -12,6 +12,7 @@ The sizes that win belong in `ops/backend/windows.py` and in `tile_for` of
 import argparse
 import os
 import sys
+from functools import partial
 
 os.environ["KERAS_BACKEND"] = "torch"
 
@@ -65,13 +66,13 @@ def shifts(x, size):
         window.warps = warps
         tables = (torch.tensor(t, dtype=torch.int32, device=x.device) for t in (reads, starts))
         reads = Reads(window, *tables)
-        yield f"shift {name}", lambda reads=reads: channel_shift.shift(x, reads)
+        yield f"shift {name}", partial(channel_shift.shift, x, reads)
         if name == "forward":
-            options = dict(aligned=False, traced=True)
-            yield "pairs", lambda reads=reads: shift_pairs.order_pairs(x, reads, **options)[0]
+            order = partial(shift_pairs.order_pairs, x, reads, aligned=False, traced=True)
+            yield "pairs", lambda order=order: order()[0]
         else:
             swaps = shift_pairs.empty_swaps(x).fill_(0x55555555)
-            yield "pairs back", lambda reads=reads: shift_pairs.undo_pairs(x, swaps, reads)
+            yield "pairs back", partial(shift_pairs.undo_pairs, x, swaps, reads)
 
 
 def sorts(x, size):
