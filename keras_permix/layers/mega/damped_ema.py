@@ -9,6 +9,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.masks import ordinary_padding
 from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.ops.damped_ema import damped_ema_stream
 
@@ -79,6 +80,7 @@ class DampedEMA(OneTensor):
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
+        tokens = ordinary_padding(tokens, mask)
         averaged = ops.damped_ema(tokens, *self.parameters, truncation=self.truncation, mask=mask)
         return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
 
