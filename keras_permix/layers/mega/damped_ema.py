@@ -74,14 +74,14 @@ class DampedEMA(OneTensor):
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     @property
-    def parameters(self) -> tuple[Tensor, ...]:
+    def op_weights(self) -> tuple[Tensor, ...]:
         """The weights, in the order in which the op takes them."""
         return self.delta, self.alpha, self.beta, self.gamma, self.omega
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
         tokens = ordinary_padding(tokens, mask)
-        averaged = ops.damped_ema(tokens, *self.parameters, truncation=self.truncation, mask=mask)
+        averaged = ops.damped_ema(tokens, *self.op_weights, truncation=self.truncation, mask=mask)
         return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
 
     def does(self, name: str) -> bool:
@@ -112,7 +112,7 @@ class DampedEMA(OneTensor):
         if state is None:
             batch, _, width = keras.ops.shape(inputs)
             state = keras.ops.zeros((batch, width, self.ema_dim))
-        outputs, state = damped_ema_stream(inputs, state, *self.parameters)
+        outputs, state = damped_ema_stream(inputs, state, *self.op_weights)
         return keras.ops.silu(outputs), state
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
