@@ -3,6 +3,8 @@
 #             each on one of the three; make test ARGS=--thorough runs them all on each
 # make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
 #             allows
+# make test-newest   a quick part of the tests on JAX, with the newest Python that is supported and the
+#             newest versions of everything that resolve, in a small environment of its own
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
 #             writes the table of docs/export.md; fails where something worked before, or
 #             failed otherwise; then KerasHub's, scikit-learn's and Ray's tests
@@ -50,6 +52,11 @@ OLDEST_TESTS := tests/layers/mixing/test_slice_sort.py tests/layers/test_any_len
 	test_int8_stays_close_and_is_saved test_lora_is_merged_into_a_file) \
 	tests/zoo/presets/test_presets.py::test_the_test_preset
 
+# The newest Python, in an environment with JAX only.
+NEWEST_PYTHON ?= python3.13
+NEWEST_TESTS := $(OLDEST_TESTS) tests/ops/test_oracle.py tests/zoo/test_containers.py \
+	tests/zoo/test_targets.py tests/data tests/test_imports.py
+
 # What runs the model of the site's demo page in a browser; npm installs it.
 RUNTIME ?= onnxruntime-web@1.30.0
 # The site is built of what is installed, without a network where the system can take it away.
@@ -62,9 +69,10 @@ ACCELERATORS := .venv-accelerators
 EXPORTS := .venv-exports
 PAGE := build/static/demo
 OLDEST := $(TEST)/oldest
+NEWEST := .venv-newest
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators test-exports test-oldest lint wheel release site test-site clean
+.PHONY: demo test test-accelerators test-exports test-oldest test-newest lint wheel release site test-site clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -87,6 +95,9 @@ test-exports: $(EXPORTS)/.installed
 test-oldest: $(OLDEST)/.installed
 	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch jax $(OLDEST_TESTS) \
 		-k "not activations and not MEGA" $(ARGS)
+
+test-newest: $(NEWEST)/.installed
+	$(NEWEST)/bin/python -m tests jax $(NEWEST_TESTS) $(ARGS)
 
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
@@ -160,6 +171,12 @@ $(OLDEST)/.installed: Makefile $(TEST)/.installed
 	@$(TEST)/$(PIP) --no-deps --upgrade --target $(@D) $(OLDEST_KERAS) $(OLDEST_JAX)
 	@touch $@
 
+$(NEWEST)/.installed: pyproject.toml
+	@echo "$(NEWEST): making the environment with $(NEWEST_PYTHON) (a minute or two)"
+	@$(NEWEST_PYTHON) -m venv --clear $(NEWEST)
+	@$(NEWEST)/$(PIP) --editable ".[jax,test]"
+	@touch $@
+
 $(ACCELERATORS)/.installed: pyproject.toml
 	@echo "$(ACCELERATORS) 1/4: making the environment"
 	@$(PYTHON) -m venv --clear $(ACCELERATORS)
@@ -174,5 +191,5 @@ $(ACCELERATORS)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(ACCELERATORS) $(EXPORTS) build dist site
+	rm -rf $(DEMO) $(TEST) $(NEWEST) $(ACCELERATORS) $(EXPORTS) build dist site
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis

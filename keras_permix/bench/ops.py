@@ -204,7 +204,7 @@ def _call(operator, x):
     if operator == "damped EMA":
         layer = layers.DampedEMA()
         layer.build(x.shape)
-        return ops.damped_ema, [keras.ops.copy(weight) for weight in layer.parameters]
+        return ops.damped_ema, [keras.ops.copy(weight) for weight in layer.op_weights]
     steps = ops.ShiftSchedule("linear", x.shape[2])
     return {
         "csp, pairs": (ops.csp, (steps, 2)),

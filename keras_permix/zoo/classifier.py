@@ -48,6 +48,7 @@ class Classifier(ZooModel):
 
     def _logits(self, inputs):
         """Those of a batch, or of a list of images, of which runs of one size go together."""
+        inputs = self.to_arrays(inputs)
         if self.preprocessor is None or not _are_single_images(inputs):
             return self.predict(inputs, verbose=0)
         inputs = [keras.ops.convert_to_numpy(image) for image in inputs]

@@ -210,6 +210,9 @@ class Graphormer(ZooModel):
 class SliceGraphormer(Graphormer):
     """`Graphormer` that mixes nodes by sorting every channel instead of attention.
 
+    It is not invariant to the order of nodes: sorting assigns values to positions. Molecules get
+    the canonical order of `keras_permix.data.from_smiles`. Choose one order for other graphs.
+
     Example:
 
     >>> from keras_permix.zoo import SliceGraphormer

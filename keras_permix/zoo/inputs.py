@@ -1,10 +1,10 @@
 """A look at inputs where they come in, before anything compiled has them."""
 
 import contextlib
+import copy
 import functools
 import inspect
 import itertools
-import numbers
 import os
 import types
 import warnings
@@ -18,7 +18,8 @@ from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.images import with_channel
 from keras_permix.ops.backend import running
-from keras_permix.zoo.targets import checked_targets, needs_targets
+from keras_permix.zoo.arrays import to_arrays
+from keras_permix.zoo.targets import check_targets, check_weights, needs_targets
 from keras_permix.zoo.texts import are_texts
 
 
@@ -30,7 +31,7 @@ def _checked(name):
     def method(self, x=None, *args, **kwargs):
         call = signature.bind(self, x, *args, **kwargs)
         held_out = call.arguments.get("validation_data")
-        beside, *targets = held_out if isinstance(held_out, tuple | list) else (held_out,)
+        beside, *rest = held_out if isinstance(held_out, tuple | list) else (held_out,)
         if x is None or isinstance(x, dict) and not x:
             raise ValueError(f"`x` must be what the model takes. Received: {name} of x={x}")
         watches = contextlib.ExitStack()
@@ -44,25 +45,27 @@ def _checked(name):
         for size in ("batch_size", "validation_batch_size"):
             if call.arguments.get(size) is not None:
                 check_integer(size, call.arguments[size])
-        y = call.arguments.get("y")
+        y, weights = map(self.to_arrays, map(call.arguments.get, ("y", "sample_weight")))
         if "y" in signature.parameters:
             if y is None and are_arrays(x) and needs_targets(self):
                 raise ValueError(f"`y` must be the targets of `x`. Received: {name} of x alone")
             for data, seen in ((x, first), (beside, other)):
                 if data is not seen:
-                    self.check_targets(seen)
+                    self.check_batch_targets(seen)
+        rest = [self.to_arrays(part) for part in rest]
+        if whole or not keras.ops.is_tensor(y):
+            check_targets(y, self)
+        check_weights(weights)
+        for part, check in zip(
+            rest, (lambda y: check_targets(y, self), check_weights), strict=False
+        ):
+            check(part)
         call.arguments["x"] = x
-        if y is not None and (whole or not keras.ops.is_tensor(y)):
-            call.arguments["y"] = checked_targets(y, self)
-        if targets:
-            targets[0] = checked_targets(targets[0], self)
+        for argument, value in (("y", y), ("sample_weight", weights)):
+            if value is not None:
+                call.arguments[argument] = value
         if held_out is not None:
-            call.arguments["validation_data"] = (beside, *targets) if targets else beside
-        if running.has_replicas(self):
-            for_replicas = running.module("replicas").for_replicas
-            for part in ("x", "y", "sample_weight", "validation_data"):
-                if call.arguments.get(part) is not None:
-                    call.arguments[part] = for_replicas(call.arguments[part])
+            call.arguments["validation_data"] = (beside, *rest) if rest else beside
         with watches, running.weights_kept(self) if whole else contextlib.nullcontext():
             return getattr(super(CheckedInputs, self), name)(*call.args[1:], **call.kwargs)
 
@@ -97,28 +100,51 @@ def _first_of(loader):
     A batch is not begun, which may start processes. Whatever goes wrong, Keras will meet as well.
     """
     data = getattr(loader, "dataset", None)
-    if getattr(loader, "batch_sampler", None) is None or not hasattr(type(data), "__len__"):
+    if not hasattr(type(data), "__len__"):
         return None
     try:
-        return keras.tree.map_structure(_as_array, loader.collate_fn([data[0]]))
+        return keras.tree.map_structure(to_arrays, loader.collate_fn([data[0]]))
     except Exception:
         return None
 
 
+def _collated(collate, converted, samples):
+    return running.loader_tensors(converted(collate(samples)))
+
+
+class _Batches(keras.utils.PyDataset):
+    """The batches of another data set, each converted by a function."""
+
+    def __init__(self, data, converted):
+        super().__init__(data.workers, data.use_multiprocessing, data.max_queue_size)
+        self._data, self._converted = data, converted
+
+    @property
+    def num_batches(self):
+        return self._data.num_batches
+
+    def __getitem__(self, index):
+        return self._converted(self._data[index])
+
+    def on_epoch_begin(self):
+        self._data.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._data.on_epoch_end()
+
+
 def _refuse_encoded(x, takes_images):
-    """Refuse what holds an image or a text but is neither an array nor a str."""
+    """Refuse encoded images and texts: bytes, and paths of files."""
     for leaf in keras.tree.flatten(x):
-        kind = f"{type(leaf).__module__}.{type(leaf).__name__}"
-        if isinstance(leaf, bytes | bytearray | os.PathLike) or kind.startswith("PIL."):
+        if isinstance(leaf, bytes | bytearray | os.PathLike):
             way = (
-                "`numpy.asarray` makes one of a picture, `keras_permix.data.read_image` of its "
-                "file, and `image[None]` a batch of one"
+                "`keras_permix.data.read_image` makes one of an image file, and `image[None]` a "
+                "batch of one"
                 if takes_images
                 else "texts are str, which `bytes.decode` makes"
             )
-            raise ValueError(
-                f"`x` must be arrays: {way}. Received: x of {kind.removeprefix('builtins.')}"
-            )
+            kind = f"{type(leaf).__module__}.{type(leaf).__name__}".removeprefix("builtins.")
+            raise ValueError(f"`x` must be arrays: {way}. Received: x of {kind}")
 
 
 def _has_strings(data):
@@ -128,13 +154,8 @@ def _has_strings(data):
     return any(getattr(part, "dtype", None) == "string" for part in keras.tree.flatten(spec))
 
 
-def _are_numbers(x):
-    return all(leaf is None or isinstance(leaf, numbers.Real) for leaf in keras.tree.flatten(x))
-
-
-def _as_array(value):
-    foreign = hasattr(value, "__array__") and not keras.ops.is_tensor(value)
-    return np.asarray(value) if foreign else value
+def _all_texts(batch):
+    return all(isinstance(leaf, str) for leaf in keras.tree.flatten(batch))
 
 
 def are_arrays(inputs: Any) -> bool:
@@ -145,6 +166,8 @@ def are_arrays(inputs: Any) -> bool:
 class CheckedInputs:
     """What a Keras model is mixed with to look at the arrays that people give it.
 
+    Lists, columns of tables and tensors of another framework become arrays, and texts what `encode`
+    makes of them, also batch by batch in a generator, a `keras.utils.PyDataset` or a `DataLoader`.
     Arrays are looked at once per call, not per batch, and so are the tensors that `fit`, `evaluate`
     and `predict` get, the first batch of a generator, a `keras.utils.PyDataset` or a
     `tf.data.Dataset` that no other process shares, and the first sample that a `DataLoader` could
@@ -174,10 +197,16 @@ class CheckedInputs:
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
     def encoded(self: Any, x: Any) -> Any:
-        """Inputs, in place of texts what `encode` makes of them, gray images with their channel."""
+        """Inputs as arrays: texts as `encode` makes them, gray images with their channel."""
+        x = self.to_arrays(x)
         if are_texts(x):
-            return self.encode(x)
+            return self.to_arrays(self.encode(x))
         return x if self.preprocessor is None else with_channel(x, self.input_shape[-1])
+
+    def to_arrays(self: Any, value: Any) -> Any:
+        """Containers of numbers as arrays of the dtypes that this model's steps take."""
+        channels = 3 if self.preprocessor is None else len(self.preprocessor.mean)
+        return to_arrays(value, functools.partial(running.step_dtype, model=self), channels)
 
     def encode(self, texts: Any) -> Any:
         """The arrays that the model takes for texts; a model that takes none raises ValueError."""
@@ -201,31 +230,36 @@ class CheckedInputs:
             x = x[0]
         self.check_arrays(x.inputs if isinstance(x, Pipeline) else x)
 
-    def check_targets(self: Any, batch: Any) -> None:
-        """Check the targets of a batch of data, `(x, y)` or more, as `checked_targets` does."""
+    def check_batch_targets(self: Any, batch: Any) -> None:
+        """Check the targets and weights of a batch of data, `(x, y)` or `(x, y, sample_weight)`."""
         if isinstance(batch, tuple | list) and len(batch) > 1:
-            checked_targets(batch[1], self)
+            check_targets(batch[1], self)
+            check_weights(batch[2] if len(batch) > 2 else None)
+
+    def _converted(self, batch):
+        """A batch of data, `x` or a tuple or list that begins with it, as a tuple of arrays."""
+        alone = isinstance(batch, list) and _all_texts(batch)
+        x, *rest = batch if isinstance(batch, list | tuple) and not alone else (batch,)
+        return (self.encoded(x), *map(self.to_arrays, rest))
 
     def _opened(self: Any, x: Any, watches: contextlib.ExitStack) -> tuple[Any, Any]:
         """Inputs for a method of Keras, with texts encoded, and what can be seen of them.
 
         What is seen once the method runs, its errors are told by a context that `watches` gets.
         """
-        _refuse_encoded(x, takes_images=self.preprocessor is not None)
         x = self.encoded(x)
-        if isinstance(x, list | tuple) and _are_numbers(x):
-            what = "arrays" if self.preprocessor else "texts or the like, or arrays,"
-            raise ValueError(
-                f"`x` must be {what} of one sample or more; `numpy.asarray` makes arrays of lists. "
-                f"Received: x={str(x)[:200]}"
-            )
+        _refuse_encoded(x, takes_images=self.preprocessor is not None)
+        if isinstance(x, list | tuple):
+            what = "images of one size" if self.preprocessor else "texts or arrays"
+            raise ValueError(f"`x` must be one sample or more: {what}. Received: x={str(x)[:200]}")
         if isinstance(x, np.ndarray) and x.dtype.kind not in "biufV":
             raise ValueError(f"`x` must hold numbers. Received: x of {x.dtype}, shape {x.shape}")
         if isinstance(x, types.GeneratorType):
-            first, x = _peeked(x)
+            first, x = _peeked(map(self._converted, x))
             return x, first
-        if isinstance(x, keras.utils.PyDataset) and not isinstance(x, Pipeline):
-            return x, x[0]
+        if isinstance(x, keras.utils.PyDataset):
+            batches = _Batches(x, self._converted)
+            return batches, x if isinstance(x, Pipeline) else batches[0]
         if _has_strings(x):
             way = "`encode` makes of texts"
             if self.preprocessor is not None:
@@ -235,19 +269,22 @@ class CheckedInputs:
                 f"arrays that {way}. Received: x of {x.element_spec}"
             )
         if hasattr(x, "element_spec") and (datasets := running.tensorflow_datasets()).is_dataset(x):
+            x = datasets.cast(x, functools.partial(running.step_dtype, model=self))
             if not datasets.is_read_here(getattr(self, "distribute_strategy", None)):
                 return x, None
             watched = datasets.Watched(x, self._check_batch)
             watches.enter_context(watched.told())
             return watched.dataset, None
-        if self.preprocessor is not None and not are_arrays(x):
+        if getattr(x, "batch_sampler", None) is not None:  # a `DataLoader`
+            x = copy.copy(x)
+            x.collate_fn = functools.partial(_collated, x.collate_fn, self._converted)
             first = _first_of(x)
             return x, x if first is None else first
         return x, x
 
     def _check_batch(self, batch):
         self.check_inputs(batch)
-        self.check_targets(batch)
+        self.check_batch_targets(batch)
 
     def check_arrays(self: Any, x: Any) -> None:
         """Check an array or tensor, or a dict of these; what else comes is not looked at."""

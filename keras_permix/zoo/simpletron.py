@@ -171,8 +171,8 @@ class SimpleTRON(SequenceClassifier):
 
         Args:
             folder: With `config.json`, `model.safetensors` (names as in PyTorch's BERT) and, for
-                texts, `tokenizer.json`; or `vocab.txt`, whose WordPiece is in lower case unless
-                `do_lower_case` of a `tokenizer_config.json` is false.
+                texts, `tokenizer.json` or `vocab.txt`. What `tokenizer_config.json`,
+                `special_tokens_map.json` and `added_tokens.json` say of these is followed.
             num_classes: Number of logits.
             attention, variant: As of the class.
             depth: Number of layers, the first ones. `None`: all.

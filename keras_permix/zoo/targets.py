@@ -31,26 +31,25 @@ def needs_targets(model: Any) -> bool:
     return keras_own and getattr(model, "loss", None) is not None
 
 
-def checked_targets(y: Any, model: Any) -> Any:
-    """Targets for a method of Keras, where a list of numbers is an array.
+def check_targets(y: Any, model: Any) -> None:
+    """Check targets for a method of Keras.
 
     Args:
-        y: What people give as targets; what is neither array, tensor nor list is not looked at.
+        y: Targets as `to_arrays` gives them; anything but an array or tensor is not checked.
         model: A model of the zoo.
 
     Raises:
-        ValueError: for names in place of numbers; where the loss is a crossentropy of Keras, for
-            another shape, or for numbers that are not of the model's classes; and where it is one
-            of Keras' distances of numbers, for another shape, NaN or infinity.
+        ValueError: for names instead of numbers, or rows of different lengths; where the loss is
+            a crossentropy of Keras, for another shape, or for numbers that are not classes of the
+            model; where the loss is one of Keras' distances of numbers, for another shape, NaN or
+            infinity.
     """
-    if isinstance(y, list | tuple):
-        leaves = keras.tree.flatten(y)
-        if leaves and all(isinstance(leaf, numbers.Real | str) for leaf in leaves):
-            y = _array(y)
-    if isinstance(y, np.ndarray) and (y.dtype.kind in "US" or _holds_names(y)):
+    if isinstance(y, list | tuple) and y and _begins_with_number(y):
+        raise ValueError(f"`y` must have rows of one length. Received: y={str(y)[:200]}")
+    if not _holds_numbers(y):
         index = "; a class is its index in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
-            f"`y` must hold numbers{index}. Received: y={str(y[:3])} of shape {y.shape}"
+            f"`y` must hold numbers{index}. Received: y={str(y[:3])} of shape {np.shape(y)}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
         found = _found(model.loss)
@@ -59,18 +58,27 @@ def checked_targets(y: Any, model: Any) -> Any:
             _check_classes(y, model, loss)
         elif loss in NUMBERS.values():
             _check_numbers(y, model, loss)
-    return y
 
 
-def _array(y):
-    try:
-        return np.asarray(y)
-    except ValueError:  # of rows that are not alike
-        raise ValueError(f"`y` must have rows of one length. Received: y={str(y)[:200]}") from None
+def check_weights(weights: Any) -> None:
+    """Raise a ValueError unless sample weights, as `to_arrays` gives them, are finite numbers."""
+    if isinstance(weights, np.ndarray | list):
+        kind = getattr(weights, "dtype", np.dtype(object)).kind
+        if kind not in "biufV" or kind == "f" and not np.isfinite(weights).all():
+            raise ValueError(
+                f"`sample_weight` must hold finite numbers. Received: {str(weights)[:200]}"
+            )
 
 
-def _holds_names(y):
-    return y.dtype.kind == "O" and any(isinstance(value, str) for value in y.flat)
+def _begins_with_number(y):
+    first = y[0]
+    return isinstance(first[0] if isinstance(first, list) and first else first, numbers.Real)
+
+
+def _holds_numbers(y):
+    if isinstance(y, list | tuple):
+        return not any(isinstance(leaf, str) for leaf in keras.tree.flatten(y))
+    return not isinstance(y, np.ndarray) or y.dtype.kind in "biufV"
 
 
 def _check_numbers(y, model, loss):

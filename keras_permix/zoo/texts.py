@@ -4,11 +4,15 @@ import numpy as np
 
 from keras_permix.data.text.tokenizer import SubwordEncoder
 from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts, is_whole
+from keras_permix.zoo.arrays import to_arrays
 
 
 def check_texts(texts, paired, name="texts"):
     """Return `texts`, called `name`, as a list of str, or where `paired` of tuples of two str."""
-    texts = texts.tolist() if isinstance(texts, np.ndarray) else texts
+    texts = to_arrays(texts)
+    if isinstance(texts, np.ndarray):
+        # A table of one column holds one text per row.
+        texts = (texts[:, 0] if texts.shape[1:] == (1,) else texts).tolist()
     found = list(texts) if isinstance(texts, list | tuple) else []
     if paired:
         found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
@@ -35,11 +39,11 @@ def _is_text(text, paired):
 
 
 def are_texts(x):
-    """Whether what a model is given are texts, or something else that begins with one."""
+    """Whether inputs are texts: a str, or an array or list, however nested, that holds one."""
     if isinstance(x, np.ndarray):
-        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.ravel()[:1].tolist())
-    while isinstance(x, list | tuple) and x:
-        x = x[0]
+        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
+    if isinstance(x, list | tuple):
+        return any(are_texts(part) for part in x)
     return isinstance(x, str)
 
 

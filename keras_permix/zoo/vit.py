@@ -135,11 +135,11 @@ class ViT(ImageClassifier):
         `swap_mixer` then puts another mixer in place of attention.
 
         Args:
-            path: `model.safetensors` with timm's names, or a folder that holds it; the mean and
-                the deviation of the images are read from a `config.json` beside it, else they are
-                0.5, as for most of these models.
-            num_heads: Number of heads, which no tensor tells. `None`: that of ViT-Ti, S, B or L,
-                whose widths are 192, 384, 768 and 1024.
+            path: `model.safetensors` with timm's names, or a folder that holds it. A `config.json`
+                beside it gives the mean and the deviation of the images (else 0.5), the number of
+                heads and the pooling, and must describe a network that this class can build.
+            num_heads: Number of heads. `None`: that of the configuration, else that of ViT-Ti, S,
+                B or L, whose widths are 192, 384, 768 and 1024.
             num_classes: Number of logits. `None`: the file's; with another the head is of zeros.
             **arguments: Others of the class, but for the sizes, the mixer and the pooling.
 
@@ -150,7 +150,8 @@ class ViT(ImageClassifier):
             ImportError: if the package `safetensors` is absent.
             FileNotFoundError: for a missing file.
             ValueError: for a damaged file, tensors that are not those of such a model, as of one
-                with registers, layer scales or normalized queries, or for another class than ViT.
+                with registers, layer scales or normalized queries, a configuration of another
+                network, or another class than ViT.
 
         Source: Wightman, PyTorch Image Models, `timm/models/vision_transformer.py`.
         """

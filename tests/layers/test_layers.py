@@ -2,9 +2,11 @@
 
 from functools import partial
 
+import keras
 import numpy as np
 import pytest
 
+from keras_permix import layers, zoo
 from keras_permix.layers import (
     CSP,
     BlockDense,
@@ -31,6 +33,7 @@ from keras_permix.layers import (
     SoftmaxAttention,
 )
 from tests.harness import check_layer, check_other_backend, to_numpy
+from tests.zoo.models import TINY, tiny
 
 SHAPE = (4, 16, 8)
 BARE = dict(use_value_projection=False, use_output_projection=False)
@@ -186,3 +189,41 @@ def test_dropout_acts_in_training_only(make):
     np.testing.assert_array_equal(to_numpy(layer(inputs, training=False)), outputs)
     zeros = np.mean(to_numpy(layer(inputs, training=True)) == 0)
     assert 0.4 < zeros < 0.6
+
+
+# Methods of Keras that layers and models are meant to override.
+OVERRIDDEN = {
+    "build", "call", "compute_mask", "compute_output_shape", "evaluate", "export", "fit",
+    "from_config", "get_config", "load_own_variables", "predict", "predict_on_batch",
+    "save_own_variables", "test_on_batch", "train_on_batch",
+}  # fmt: skip
+
+
+def test_nothing_hides_an_attribute_of_keras_or_pytorch():
+    """On PyTorch a layer is a `torch.nn.Module`, which needs its own `parameters`."""
+    torch = pytest.importorskip("torch")
+    taken = {*dir(keras.Layer), *dir(keras.Model), *dir(torch.nn.Module)} - OVERRIDDEN
+    public = [kind for package in (layers, zoo) for kind in vars(package).values()]
+    classes = {
+        base
+        for kind in public
+        if isinstance(kind, type) and issubclass(kind, keras.Layer)
+        for base in kind.__mro__
+        if base.__module__.startswith("keras_permix")
+    }
+    hidden = {
+        f"{kind.__name__}.{name}"
+        for kind in classes
+        for name in {*vars(kind), *getattr(kind, "__annotations__", ())}
+        if name in taken and not name.startswith("_")
+    }
+    assert len(classes) > 40 and not hidden
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_no_attribute_of_an_instance_hides_one_of_pytorch(name):
+    torch = pytest.importorskip("torch")
+    for layer in tiny(name)._flatten_layers():
+        if type(layer).__module__.startswith("keras_permix"):
+            own = {name for name in vars(layer) if not name.startswith("_")}
+            assert not own & (set(dir(torch.nn.Module)) - {"training"}), layer

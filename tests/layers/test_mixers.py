@@ -1,10 +1,13 @@
 """Mixers by name are their layers, with defaults that give way to what is asked for."""
 
+import keras
 import numpy as np
 import pytest
 
 from keras_permix.layers import CSP, SliceSort
 from keras_permix.layers.mixers import MIXERS, check_mixer, check_mixers, make_mixer
+from tests.backends import value_and_gradient
+from tests.harness import assert_close, to_numpy
 
 X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
@@ -77,3 +80,50 @@ def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
 def test_unknown_name_is_named(spec):
     with pytest.raises(ValueError, match=r"(?s)`mixer` must be one of \('attention'.*Received: mi"):
         make_mixer(spec)
+
+
+PADDED = np.array([[True] * 5 + [False] * 3, [True, False] * 4])
+CONFIGURED = {
+    **{name: {"name": name} for name in MIXERS},
+    **{
+        f"{name} {arguments}": {"name": name, **arguments}
+        for name, each in {
+            "attention": [{"fused": False}, {"dropout": 0.5}, {"use_output_projection": False}],
+            "butterfly_attention": [{"block_size": 2}, {"block_size": 4, "fused": False}],
+            "local_attention": [{"block_size": 2}, {"block_size": 3, "fused": False}],
+            "simple_attention": [{"scale": "valid"}],
+        }.items()
+        for arguments in each
+    },
+}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_values_of_padding_are_ignored(name, value):
+    """Neither outputs of real tokens nor gradients depend on what padding holds."""
+    layer = make_mixer(CONFIGURED[name])
+    layer.build(X.shape)
+    mask = keras.ops.convert_to_tensor(PADDED)
+
+    def real(x):
+        return keras.ops.where(mask[..., None], layer(x, mask=mask), 0.0)
+
+    found = {}
+    for filling in (0.0, value):
+        x = np.where(PADDED[..., None], X, filling).astype("float32")
+        found[filling] = [to_numpy(a) for a in value_and_gradient(real, x, np.ones_like(X))]
+    for plain, other in zip(*found.values(), strict=True):
+        assert_close(np.where(PADDED[..., None], other, 0), np.where(PADDED[..., None], plain, 0))
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGURED if "attention" in name])
+def test_values_of_padding_reach_no_weight(name):
+    layer = make_mixer(CONFIGURED[name])
+    inputs = keras.Input(X.shape[1:]), keras.Input(X.shape[1:2], dtype="bool")
+    outputs = keras.ops.where(inputs[1][..., None], layer(inputs[0], mask=inputs[1]), 0.0)
+    model = keras.Model(inputs, outputs)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    x = np.where(PADDED[..., None], X, np.nan).astype("float32")
+    model.train_on_batch([x, PADDED], np.zeros_like(x))
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())

@@ -155,7 +155,7 @@ def test_targets_in_a_dataset_of_tensorflow(compiled):
 
 def test_a_dataset_that_processes_share_is_left_alone(compiled, monkeypatch):
     """TensorFlow divides none through what looks at the first batch."""
-    data, watches = as_dataset(IMAGES, LABELS).batch(3), ExitStack()
+    data, watches = as_dataset(IMAGES, LABELS.astype("int32")).batch(3), ExitStack()
     watched = compiled._opened(data, watches)[0]
     assert watched is not data and watched.element_spec == data.element_spec
     assert watched.cardinality() == data.cardinality() == 2  # so that Keras knows when it ends
@@ -209,7 +209,6 @@ def loaders():
 def test_every_loader_that_keras_takes_is_taken(compiled):
     expected = to_numpy(compiled(IMAGES))
     for loader, steps in loaders():
-        assert compiled._opened(loader, ExitStack())[0] is loader
         if steps:
             answers = compiled.predict(loader, verbose=0, steps=steps)
             assert_close(answers, expected[: 2 * steps - (steps < 2)])
@@ -227,21 +226,15 @@ def test_no_batch_of_a_tensorflow_data_set_is_lost(compiled):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([IMAGES[0].tolist()], "must be arrays of one .*; `numpy.asarray` makes arrays of lists"),
-        (list(IMAGES[..., 0]), r"Received: images.shape=\(8, 8\)"),
         (IMAGES[0], r"`images\[None\]` makes a batch of one, .*Received: .*=\(8, 8, 3\)"),
         (IMAGES[..., 0], r"Gray ones are `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
         (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` gives gray ones three channels. Rec"),
         (IMAGES[..., [0, 1, 2, 2]], "`keras_permix.data.read_image` reads files so.*. Rec"),
         (np.moveaxis(IMAGES, -1, 1), r"`numpy.moveaxis\(images, 1, -1\)` puts channels last. "),
         (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
-        (
-            Image.fromarray(IMAGES[0]),
-            "`numpy.asarray` makes one of.* Received: x of PIL.Image.Image",
-        ),
-        ([Image.fromarray(IMAGES[0])], "Received: x of PIL.Image.Image"),
-        ([Path("cat.png")], "`keras_permix.data.read_image` of its file.* x of pathlib.PosixPath"),
-        (IMAGES.tobytes(), "`keras_permix.data.read_image` of its file.* Received: x of bytes"),
+        (Image.fromarray(IMAGES[0]), r"`images\[None\]` makes a batch of one, .*=\(8, 8, 3\)"),
+        ([Path("cat.png")], "`keras_permix.data.read_image` makes one of.* x of pathlib.PosixPath"),
+        (IMAGES.tobytes(), "`keras_permix.data.read_image` makes one of.* Received: x of bytes"),
         ("cat.png", "takes arrays of images, and no texts; `keras_permix.data.read_image`"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
         (None, "`x` must be what the model takes. Received: predict of x=None"),
@@ -267,8 +260,8 @@ def assert_classified(model, images):
 
 def test_a_list_of_images_is_classified(compiled):
     """Each of its own size, as if it had come alone."""
-    with pytest.raises(ValueError, match=r"`numpy.stack` of several of one size. Received: .*, 3"):
-        compiled.predict(list(IMAGES), verbose=0)
+    with pytest.raises(ValueError, match="must be one sample or more: images of one size. Rec"):
+        compiled.predict([IMAGES[0], IMAGES[1][:5]], verbose=0)
     tensor = keras.ops.convert_to_tensor(IMAGES[0])
     mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
     assert_classified(compiled, mixed)
@@ -327,8 +320,8 @@ def test_the_first_tensor_is_looked_at(called):
 
 
 @pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])
-def test_lists_of_numbers_are_no_arrays(x, compiled):
-    with pytest.raises(ValueError, match="arrays of one sample or more; `numpy.asarray`"):
+def test_lists_of_numbers_that_are_no_images(x, compiled):
+    with pytest.raises(ValueError, match="images of one size. Received|`images` must have the sh"):
         compiled.predict(x)
 
 

@@ -208,7 +208,7 @@ def test_arrays_are_named_as_the_model_takes_them():
             take({"ids": ids, "mask": ids > 0})
     with pytest.raises(ValueError, match=r"one token or more per text.*shape=\(1, 0\)"):
         model.predict({"tokens": ids[:, :0], "mask": ids[:, :0] > 0})
-    with pytest.raises(ValueError, match="`x` must be texts or the like, or arrays, of one s"):
+    with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object"):
         tiny("SimpleTRON").predict([None])
     with pytest.raises(ValueError, match="texts are str, which `bytes.decode` makes. .* x of byte"):
         tiny("SimpleTRON").classify([b"a text"])
@@ -217,7 +217,7 @@ def test_arrays_are_named_as_the_model_takes_them():
 @pytest.mark.once
 def test_objects_are_no_texts():
     with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object, shape"):
-        tiny().predict(np.full((1, 8, 8, 3), 7, object))
+        tiny().predict(np.full((1, 8, 8, 3), None, object))
     answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
     assert answers.shape[0] == 2
 

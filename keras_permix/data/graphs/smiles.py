@@ -10,7 +10,7 @@ from keras_permix.data.graphs.preprocess import batch_graphs
 
 FLAT = ("nodes", "edges", "sizes")  # the arrays of `FlatGraphs`
 AT_ONCE = 10_000  # molecules
-FEATURE_VERSION = "1"  # Another one whenever the same SMILES give other arrays.
+FEATURE_VERSION = "2"  # Another one whenever the same SMILES give other arrays.
 
 
 class Feature(NamedTuple):
@@ -61,7 +61,8 @@ def from_smiles(
 ) -> dict[str, np.ndarray]:
     """Turn molecules into one batch of graphs, as `Graphormer` takes them.
 
-    Nodes are the atoms that a SMILES writes, without the hydrogens that it implies, in its order.
+    Nodes are the atoms that a SMILES writes, without the hydrogens that it implies. They are sorted
+    by RDKit's canonical ranks, so that every SMILES of a molecule gives the same arrays.
     Features are those of the Open Graph Benchmark, of PCQM4M among others. Of an atom: atomic
     number, chirality, degree, formal charge, number of hydrogens, number of radical electrons,
     hybridization, whether it is aromatic, whether it is in a ring. Of a bond: its type, stereo,
@@ -84,7 +85,7 @@ def from_smiles(
     >>> from keras_permix.data import from_smiles
     >>> ethanol = from_smiles(["CCO"])
     >>> ethanol["spatial_pos"][0].tolist()
-    [[1, 2, 3], [2, 1, 2], [3, 2, 1]]
+    [[1, 3, 2], [3, 1, 2], [2, 2, 1]]
 
     Source: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
@@ -153,7 +154,16 @@ def _read(chem, text, position):
             f"`smiles` must be SMILES of molecules{_why_not(chem, text)}. "
             f"Received: smiles[{position}]={text!r}"
         )
-    return molecule
+    return _canonical(chem, molecule)
+
+
+def _canonical(chem, molecule):
+    """The same molecule, its atoms, bonds and chiral tags as of no SMILES but the canonical one."""
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(0)
+    molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule)) or molecule
+    ranks = chem.CanonicalRankAtoms(molecule, breakTies=True, includeChirality=True)
+    return chem.RenumberAtoms(molecule, sorted(range(len(ranks)), key=ranks.__getitem__))
 
 
 def _why_not(chem, text):

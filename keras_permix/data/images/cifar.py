@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from keras_permix.data.files import read_file
+from keras_permix.data.images.decode import decode_image
 from keras_permix.data.unpickle import unpickle_arrays
 
 SHAPE = (3, 32, 32)  # of an image, as the authors store it
@@ -117,6 +117,6 @@ def _read_zip(path):
 def _read_strips(archive, part):
     """Decode the images of a part, stored as strips of images stacked downwards."""
     names = sorted(n for n in archive.namelist() if n.startswith(part) and n.endswith(".webp"))
-    strips = [np.asarray(Image.open(io.BytesIO(archive.read(n))).convert("RGB")) for n in names]
+    strips = [decode_image(io.BytesIO(archive.read(name)))[0] for name in names]
     labels = np.frombuffer(archive.read(f"{part}_labels.bin"), "uint8")
     return np.concatenate(strips).reshape(-1, 32, 32, 3), labels

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from keras_permix._typing import StrPath
+from keras_permix.data.images.decode import read_image
 
 
 def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -38,8 +38,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
             )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
-    with Image.open(path) as picture:
-        sheet = np.asarray(picture.convert("RGB"))
+    sheet = read_image(path)
     height, width, _ = sheet.shape
     if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
         raise ValueError(

@@ -9,6 +9,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
 
 TOKENIZER_FILE = "tokenizer.json"
+ADDED = ("special", "normalized", "single_word", "lstrip", "rstrip")  # of an added token
 FEW = 40  # tokens, which a message can list
 
 
@@ -129,6 +130,7 @@ def wordpiece_tokenizer(
     lowercase: bool = True,
     strip_accents: bool | None = None,
     split_chinese: bool = True,
+    **special: str,
 ) -> str:
     """The text of a `tokenizer.json` of BERT's WordPiece.
 
@@ -137,24 +139,55 @@ def wordpiece_tokenizer(
         lowercase: Whether texts are made lower case.
         strip_accents: Whether letters lose their accents. `None`: where texts are made lower case.
         split_chinese: Whether each Chinese character is a word.
+        **special: Other names of special words: `unk_token`, `cls_token`, `sep_token`, `pad_token`,
+            `mask_token`.
 
     Raises:
         ImportError: if the package `tokenizers` is absent.
-        ValueError: for words without those three.
+        ValueError: for words without the first three of these.
 
     Source: Devlin et al., "BERT", 2018.
     """
-    if missing := [word for word in ("[UNK]", "[CLS]", "[SEP]") if word not in words]:
+    needed = [special.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep")]
+    if missing := [word for word in needed if word not in words]:
         raise ValueError(
-            f"`words` must hold [UNK], [CLS] and [SEP]. Received: {len(words)} words without "
-            f"{', '.join(missing)}"
+            f"`words` must hold {', '.join(needed[:2])} and {needed[2]}. Received: {len(words)} "
+            f"words without {', '.join(missing)}"
         )
     made = _library().BertWordPieceTokenizer(
         {word: number for number, word in enumerate(words)},
         handle_chinese_chars=split_chinese,
         strip_accents=strip_accents,
         lowercase=lowercase,
+        **special,
     )
+    return made.to_str()
+
+
+def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
+    """Add tokens to the text of a `tokenizer.json`, or declare words of its vocabulary to be such.
+
+    Args:
+        tokenizer: The text.
+        tokens: Dicts with the "content", and perhaps the "id" that it must get, whether it is
+            "special", "normalized", a "single_word", and stripped by "lstrip" and "rstrip".
+
+    Raises:
+        ImportError: if the package `tokenizers` is absent.
+        ValueError: for a token that gets another id.
+    """
+    made = _parse(tokenizer)
+    for token in tokens:
+        options = {key: token[key] for key in ADDED if key in token}
+        added = _library().AddedToken(token["content"], **options)
+        (made.add_special_tokens if token.get("special") else made.add_tokens)([added])
+        if made.token_to_id(token["content"]) != token.get(
+            "id", made.token_to_id(token["content"])
+        ):
+            raise ValueError(
+                f"The added token {token['content']!r} must have the id {token['id']}. "
+                f"Received: a vocabulary where it has {made.token_to_id(token['content'])}"
+            )
     return made.to_str()
 
 

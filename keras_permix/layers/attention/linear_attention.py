@@ -8,6 +8,7 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.reference.precision import full_precision
 
 
@@ -41,37 +42,56 @@ class LinearAttention(SelfAttention):
     """
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
+        if is_empty(inputs):  # which has no largest feature
+            return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
-        attended = linear_attention(*self.split_heads(tokens), mask=mask)
+        attended = linear_attention(*self.split_heads(tokens, mask), mask=mask)
         return unflatten_map(self.merge_heads(attended), inputs)
 
 
 def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
     """Attention of `LinearAttention`, from and to `(batch, tokens, heads, head_dim)`."""
-    return attend_by_features(ops.elu(query) + 1, ops.elu(key) + 1, value, mask)
+    real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
+    precise = full_precision(value.dtype)
+    query, key = ops.cast(query, precise), hide_padding(ops.cast(key, precise), real)
+    return attend_by_features(_features(query, -1), _features(key, (1, 3)), value)
 
 
-def attend_by_features(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+def _features(x, axes):
+    """`elu(x) + 1` where any on `axes` is 1 or more, else times what makes the largest 1.
+
+    The scale cancels out. Without it, features near 0 would round to 0, but their gradient would
+    not.
+    """
+    shift = ops.stop_gradient(-ops.relu(-ops.max(x, axis=axes, keepdims=True)))
+    return ops.where(x > 0, x + 1, ops.exp(-ops.relu(-x) - shift))
+
+
+def hide_padding(exponents: Any, real: Any) -> Any:
+    """-inf at keys that are not `real`, booleans `(batch, tokens)` or `None`: features of 0."""
+    if real is None:
+        return exponents
+    return ops.where(real[:, :, None, None], exponents, ops.cast(-float("inf"), exponents.dtype))
+
+
+def attend_by_features(query: Any, key: Any, value: Any) -> Any:
     """Attend by products of positive features, keys and values first.
 
     Args:
-        query, key: Features `(batch, tokens, heads, features)`, none of them negative.
+        query: Features `(batch, tokens, heads, features)`, in float32 or float64, the largest of a
+            token 1 or more.
+        key: The same, the largest of a head 1 or more, and 0 for padding.
         value: `(batch, tokens, heads, head_dim)`.
-        mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
 
     Returns:
         A tensor like `value`.
     """
-    if mask is not None:
-        real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
-        key = ops.where(real, key, ops.zeros_like(key))
-    precise = full_precision(value.dtype)
-    # Before the sums over the tokens, which float16 might not hold; it cancels out.
-    scale = ops.rsqrt(ops.cast(ops.maximum(ops.shape(key)[1], 1), precise))
-    key = key * ops.cast(scale, key.dtype)
-    memory = ops.einsum("bnhk,bnhv->bhkv", key, value)
-    attended = ops.einsum("bnhk,bhkv->bnhv", query, memory)
-    query, key = ops.cast(query, precise), ops.cast(key, precise)
+    precise = query.dtype
+    # Products in float16 could overflow, and so could their gradients.
+    product = precise if keras.backend.standardize_dtype(value.dtype) == "float16" else value.dtype
+    memory = ops.einsum("bnhk,bnhv->bhkv", ops.cast(key, product), ops.cast(value, product))
+    attended = ops.einsum("bnhk,bhkv->bnhv", ops.cast(query, product), memory)
     norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-    norm = norm + 1e-30  # where all features vanish, which float16 could not say
+    least = ops.cast(1e-20, precise)  # where no feature of a query is one of any key
+    norm = ops.where(norm > least, norm, least)
     return ops.cast(ops.cast(attended, precise) / norm[..., None], value.dtype)

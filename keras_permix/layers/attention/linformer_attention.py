@@ -74,7 +74,7 @@ class LinformerAttention(SelfAttention):
     def call(self, inputs: Any, mask: Any = None) -> Any:
         x, mask = flatten_map(inputs, mask)
         self._check_length(x.shape[1])
-        query, key, value = self.split_heads(x)
+        query, key, value = self.split_heads(x, mask)
         if mask is not None:
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))

@@ -8,6 +8,7 @@ from keras import ops
 from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.masks import ordinary_padding
 from keras_permix.ops.reference.chunks import cut, join
 
 
@@ -80,7 +81,7 @@ class LocalAttention(SoftmaxAttention):
 
     def _cut(self, inputs, mask):
         """The blocks as samples of a larger batch, and which of their tokens are attended to."""
-        size = self.tokens_per_block(inputs.shape[1])
+        size, inputs = self.tokens_per_block(inputs.shape[1]), ordinary_padding(inputs, mask)
         inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
         real = inside if mask is None else ops.cast(mask, "int32")
         pieces = (cut(x, size) for x in (inputs, real, inside))

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix.checks import check_integer
-from keras_permix.layers.attention.linear_attention import attend_by_features
+from keras_permix.layers.attention.linear_attention import attend_by_features, hide_padding
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
@@ -58,14 +58,14 @@ class PerformerAttention(SelfAttention):
         if is_empty(inputs):  # of which there is no largest
             return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
-        query, key, value = self.split_heads(tokens)
+        query, key, value = self.split_heads(tokens, mask)
         real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
         directions = self.directions(query.shape[-1])
-        query = _exponents(query, directions)
+        query, key = (_exponents(x, directions) for x in (query, key))
         query = ops.exp(query - ops.stop_gradient(ops.max(query, axis=-1, keepdims=True)))
-        key = _exponents(key, directions)
-        key = ops.exp(key - ops.stop_gradient(_largest(key, real)))
-        attended = attend_by_features(query, key, ops.cast(value, "float32"), real)
+        key = hide_padding(key, real)
+        key = ops.exp(key - ops.stop_gradient(ops.max(key, axis=(1, 3), keepdims=True)))
+        attended = attend_by_features(query, key, ops.cast(value, "float32"))
         merged = self.merge_heads(ops.cast(attended, value.dtype))
         return unflatten_map(merged, inputs)
 
@@ -90,11 +90,3 @@ def _exponents(x, directions):
     x = ops.cast(x, "float32") * x.shape[-1] ** -0.25
     along = ops.einsum("bnhd,fd->bnhf", x, ops.convert_to_tensor(directions))
     return along - ops.sum(x * x, axis=-1, keepdims=True) / 2
-
-
-def _largest(exponents, real):
-    """The largest exponent of real tokens of each head, which cancels out."""
-    if real is not None:
-        nothing = ops.cast(-float("inf"), exponents.dtype)
-        exponents = ops.where(real[:, :, None, None], exponents, nothing)
-    return ops.max(exponents, axis=(1, 3), keepdims=True)

@@ -4,11 +4,12 @@ from typing import Any
 
 from keras import ops
 
-from keras_permix._typing import Shape, Tensor
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.layers.parts.masks import ordinary_padding
 from keras_permix.layers.parts.one_tensor import OneTensor
 
 
@@ -74,9 +75,9 @@ class SelfAttention(OneTensor):
             self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def split_heads(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
-        qkv = self.qkv_dense(inputs)
+        qkv = self.qkv_dense(ordinary_padding(inputs, mask))
         head_dim = qkv.shape[2] // (3 * self.num_heads)
         shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
         query, key, value = (ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))

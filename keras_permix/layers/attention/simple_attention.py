@@ -75,7 +75,7 @@ class SimpleAttention(SelfAttention):
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
-        attended = self.attend(*self.split_heads(tokens), mask)
+        attended = self.attend(*self.split_heads(tokens, mask), mask)
         return unflatten_map(self.merge_heads(attended), inputs)
 
     def does(self, name: str) -> bool:

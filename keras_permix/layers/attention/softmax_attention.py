@@ -93,7 +93,7 @@ class SoftmaxAttention(SelfAttention):
         training: bool | None = None,
     ) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
-        query, key, value = self.split_heads(tokens)
+        query, key, value = self.split_heads(tokens, mask)
         fused = self.fused and can_fuse(query) and not (self.dropout and training)
         causal = fused and bool(use_causal_mask) and mask is None and attention_mask is None
         visible = None if causal else _visible(tokens, mask, attention_mask, use_causal_mask)
@@ -113,7 +113,7 @@ class SoftmaxAttention(SelfAttention):
     ) -> Tensor:
         """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
         tokens, mask = flatten_map(inputs, mask)
-        query, key, _ = self.split_heads(tokens)
+        query, key, _ = self.split_heads(tokens, mask)
         visible = _visible(tokens, mask, attention_mask, use_causal_mask)
         return softmax_weights(query, key, visible)
 

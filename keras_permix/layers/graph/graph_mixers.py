@@ -8,7 +8,7 @@ from keras_permix.layers.parts.checks import check_tokens
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.masks import masked_softmax
+from keras_permix.layers.parts.masks import masked_softmax, ordinary_padding
 from keras_permix.layers.parts.orders import ORDERS, order_to_descending
 from keras_permix.ops import slice_sort
 
@@ -74,6 +74,7 @@ class GraphAttention(Composite):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, tokens, bias, tokens_mask=None):
+        tokens = ordinary_padding(tokens, tokens_mask)
         values = self.value_dense(tokens)
         weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
         mixed = self.average(weights, values)

@@ -9,6 +9,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.masks import ordinary_padding
 from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.ops.damped_ema import damped_ema_stream
 
@@ -73,13 +74,14 @@ class DampedEMA(OneTensor):
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     @property
-    def parameters(self) -> tuple[Tensor, ...]:
+    def op_weights(self) -> tuple[Tensor, ...]:
         """The weights, in the order in which the op takes them."""
         return self.delta, self.alpha, self.beta, self.gamma, self.omega
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
-        averaged = ops.damped_ema(tokens, *self.parameters, truncation=self.truncation, mask=mask)
+        tokens = ordinary_padding(tokens, mask)
+        averaged = ops.damped_ema(tokens, *self.op_weights, truncation=self.truncation, mask=mask)
         return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
 
     def does(self, name: str) -> bool:
@@ -110,7 +112,7 @@ class DampedEMA(OneTensor):
         if state is None:
             batch, _, width = keras.ops.shape(inputs)
             state = keras.ops.zeros((batch, width, self.ema_dim))
-        outputs, state = damped_ema_stream(inputs, state, *self.parameters)
+        outputs, state = damped_ema_stream(inputs, state, *self.op_weights)
         return keras.ops.silu(outputs), state
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

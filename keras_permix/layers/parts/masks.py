@@ -22,6 +22,21 @@ def visible_keys(allowed, among=None):
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
 
 
+def ordinary_padding(x, mask):
+    """Put zeros in place of padding that is NaN, infinite or above 1000.
+
+    Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
+
+    Args:
+        x: A tensor `(batch, tokens, channels)`.
+        mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
+    """
+    if mask is None:
+        return x
+    kept = ops.logical_or(ops.cast(mask, "bool")[..., None], ops.abs(x) < 1000)
+    return ops.where(kept, x, ops.zeros_like(x))
+
+
 def of_each_sample(mask, inputs):
     """A mask of one sample, which stands for all, as that of every sample; another as it is."""
     if mask is None:

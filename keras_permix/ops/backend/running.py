@@ -105,9 +105,25 @@ def has_replicas(model):
     return name() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1
 
 
+def step_dtype(dtype, model):
+    """The name of the dtype in which compiled steps of a model hold data of a NumPy dtype.
+
+    JAX has 32 bits unless it is told otherwise, and warns when it truncates. Replicas of TensorFlow
+    take no booleans.
+    """
+    if name() == "jax":
+        return import_module("jax").dtypes.canonicalize_dtype(dtype).name
+    return "uint8" if dtype == "bool" and has_replicas(model) else dtype
+
+
 def tensorflow_datasets():
     """What knows a `tf.data.Dataset`, which can be given where another backend runs."""
     return import_module("keras_permix.ops.backend.tensorflow.datasets")
+
+
+def loader_tensors(batch):
+    """A batch as tensors of PyTorch: Keras takes no others of a `DataLoader`, on any backend."""
+    return keras.tree.map_structure(import_module("torch").as_tensor, batch)
 
 
 def has_data(x):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,31 @@ from typing import Any
 import numpy as np
 
 from keras_permix.checks import check_integer
-from keras_permix.data.text.tokenizer import TOKENIZER_FILE, wordpiece_tokenizer
+from keras_permix.data.text.tokenizer import (
+    TOKENIZER_FILE,
+    tokenizer_text,
+    with_added_tokens,
+    wordpiece_tokenizer,
+)
 from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 WORDS_FILE, WORDS_CONFIG_FILE = "vocab.txt", "tokenizer_config.json"
+TOKENS_FILES = ("added_tokens.json", "special_tokens_map.json", WORDS_CONFIG_FILE)
+# What `tokenizer_config.json` calls the arguments of `wordpiece_tokenizer`.
+NORMALIZER = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "split_chinese": "tokenize_chinese_chars",
+}
+# What it must say where it says anything.
+READ_AS = {
+    "tokenizer_class": (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"),
+    "do_basic_tokenize": (None, True),
+    "never_split": (None, []),
+    "padding_side": (None, "right"),
+    "truncation_side": (None, "right"),
+}
 # What `config.json` calls the arguments of `SimpleTRON`.
 SIZES = {
     "vocabulary_size": "vocab_size",
@@ -67,8 +88,8 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     """Read a folder of BERT.
 
     Args:
-        folder: With `config.json` and `model.safetensors`, and perhaps `tokenizer.json`, or
-            `vocab.txt` and `tokenizer_config.json`.
+        folder: With `config.json` and `model.safetensors`, and perhaps the files of a tokenizer;
+            see `read_tokenizer`.
         depth: Number of layers, the first ones. `None`: all.
         max_length: Number of positions, the first ones. `None`: all.
 
@@ -110,38 +131,98 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
 
 
 def read_tokenizer(folder: Path) -> str | None:
-    """The path of a folder's `tokenizer.json`, or the text of one that is made of its `vocab.txt`.
+    """The tokenizer of a folder: the path or the text of a `tokenizer.json`; `None` without one.
+
+    It is that of the folder's `tokenizer.json` or `vocab.txt`, with all that `added_tokens.json`,
+    `special_tokens_map.json` and `tokenizer_config.json` say.
 
     Raises:
         ImportError: if the package `tokenizers` is needed and absent.
-        ValueError: for a damaged file.
+        ValueError: for a damaged file, or one that asks for what no tokenizer here does.
     """
+    files = {name: _read_object(folder / name) for name in TOKENS_FILES}
+    config = {**files["special_tokens_map.json"], **files[WORDS_CONFIG_FILE]}
+    added = _added_tokens(files["added_tokens.json"], config, folder)
+    refused = {
+        key: config[key]
+        for key, values in READ_AS.items()
+        if key in config and config[key] not in values
+    }
+    if refused:
+        raise ValueError(f"`{folder}` must hold a tokenizer of BERT. Received: {refused}")
+    special = {
+        f"{name}_token": _content(config[f"{name}_token"])
+        for name in ("unk", "cls", "sep", "pad", "mask")
+        if config.get(f"{name}_token")
+    }
     if (folder / TOKENIZER_FILE).is_file():
-        return str(folder / TOKENIZER_FILE)
+        made = tokenizer_text(folder / TOKENIZER_FILE)
+        _check_normalizer(json.loads(made).get("normalizer"), config, folder)
+        return _with_tokens(made, added, folder) if added else str(folder / TOKENIZER_FILE)
     path = folder / WORDS_FILE
     if not path.is_file():
         return None
-    config = _read_words_config(folder / WORDS_CONFIG_FILE)
     try:
         words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        return wordpiece_tokenizer(words, **config)
+        options = {ours: config[key] for ours, key in NORMALIZER.items() if key in config}
+        made = wordpiece_tokenizer(words, **options, **special)
     except ValueError as error:
         raise ValueError(
             f"`{path}` must hold the words of a BERT, one per line. Received: {error}"
         ) from error
+    return _with_tokens(made, added, folder) if added else made
 
 
-def _read_words_config(path):
-    """How words are read: the arguments of `wordpiece_tokenizer` that a file gives."""
+def _with_tokens(text, added, folder):
     try:
-        config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return {
-            "lowercase": config.get("do_lower_case", True),
-            "strip_accents": config.get("strip_accents"),
-            "split_chinese": config.get("tokenize_chinese_chars", True),
-        }
-    except (ValueError, AttributeError) as error:
+        return with_added_tokens(text, added)
+    except ValueError as error:
+        raise ValueError(f"The files of `{folder}` must agree on added tokens. {error}") from error
+
+
+def _content(token):
+    return token["content"] if isinstance(token, dict) else token
+
+
+def _added_tokens(numbers, config, folder):
+    """The added tokens in the order of their ids, then those without one, as dicts."""
+    try:
+        found = {token: {"content": token, "id": int(number)} for token, number in numbers.items()}
+        for number, token in (config.get("added_tokens_decoder") or {}).items():
+            found[token["content"]] = {**token, "id": int(number)}
+        for token in config.get("additional_special_tokens") or []:
+            known = found.get(_content(token), {"content": _content(token)})
+            found[_content(token)] = {**known, "special": True, "normalized": False}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{folder}` must list added tokens with their ids. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+    return sorted(found.values(), key=lambda token: token.get("id", math.inf))
+
+
+def _check_normalizer(normalizer, config, folder):
+    """Refuse a `tokenizer.json` that contradicts the configuration, which would go first."""
+    names = {"lowercase": "lowercase", "strip_accents": "strip_accents",
+             "split_chinese": "handle_chinese_chars"}  # fmt: skip
+    normalizer = normalizer or {}
+    said = {key: config[key] for key in NORMALIZER.values() if key in config}
+    found = {key: normalizer.get(names[ours]) for ours, key in NORMALIZER.items() if key in said}
+    if normalizer.get("type") == "BertNormalizer" and said != found:
+        raise ValueError(
+            f"{TOKENIZER_FILE} and {WORDS_CONFIG_FILE} of `{folder}` must agree. "
+            f"Received: {found} and {said}"
+        )
+
+
+def _read_object(path):
+    try:
+        value = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
         raise ValueError(f"`{path}` must be a JSON object. Received: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"`{path}` must be a JSON object. Received: {str(value)[:60]}")
+    return value
 
 
 def _read_config(path):

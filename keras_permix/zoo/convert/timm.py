@@ -15,6 +15,11 @@ from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 EPSILON = 1e-6
+# Arguments of timm's models that say nothing about what a trained one computes.
+TRAINED_WITH = {
+    "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate",
+    "drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
+}  # fmt: skip
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}  # of ViT-Ti, S, B and L, by their width
 # Names of timm, less ".weight" and ".bias", and the paths here.
 VIT = {
@@ -101,58 +106,129 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
 
 def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     """Read a vision transformer; see `ViT.from_timm`."""
-    tensors, file, images = _read(path)
+    tensors, file, config = _read(path)
     wanted = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     sizes = _sizes(tensors, file, *wanted)
     weights = _weights(tensors, file, VIT, VIT_BLOCK, TABLES)
-    width, pooling = sizes["width"], "mean" if "fc_norm.weight" in tensors else "cls"
-    if ("cls_token" in tensors) != (pooling == "cls"):
-        found = "a mean beside cls_token" if pooling == "mean" else "a norm ahead of the mean"
+    width, mlp_dim = sizes["width"], len(tensors["blocks.0.mlp.fc1.weight"])
+    has_token, norm_last = "cls_token" in tensors, "fc_norm.weight" in tensors
+    pool = config.pop("global_pool", None) or ("avg" if norm_last else "token")
+    built = (pool, has_token) in (("token", True), ("avg", False))
+    if not built or pool == "avg" and not norm_last:
+        ahead = "a norm ahead of the mean" if not norm_last else "fc_norm"
+        found = "a class token" if has_token else "no class token"
         raise ValueError(
-            "The head must read a class token after its norm, or the mean of the tokens ahead of "
-            f"fc_norm. Received: {file} with {found}"
+            "The head must read a class token, or the mean of the tokens ahead of fc_norm where "
+            f"there is no class token. Received: {file} with global_pool={pool!r}, {found} and "
+            f"{ahead}"
         )
+    heads = config.pop("num_heads", None)
+    if None not in (heads, num_heads) and heads != num_heads:
+        raise ValueError(
+            f"`num_heads` must be the {heads} of {file.with_name(CONFIG_FILE)}. "
+            f"Received: num_heads={num_heads}"
+        )
+    num_heads = num_heads or heads
     if num_heads is None and width not in HEADS:
         raise ValueError(
             f"`num_heads` must be given where the width is none of {', '.join(map(str, HEADS))}. "
             f"Received: num_heads=None, and a width of {width} in {file}"
         )
-    patches = tensors["pos_embed"].shape[1] - (pooling == "cls")
-    mixer = {"name": "attention", "num_heads": HEADS[width] if num_heads is None else num_heads}
-    mixer["use_qkv_bias"] = "blocks.0.attn.qkv.bias" in tensors
-    own = dict(mlp_dim=len(tensors["blocks.0.mlp.fc1.weight"]), mixer=mixer, pooling=pooling)
-    image_size = math.isqrt(patches) * sizes["patch_size"]
-    return Timm({**sizes, **own, **images, "image_size": image_size}, weights, file)
+    qkv_bias = "blocks.0.attn.qkv.bias" in tensors
+    mixer = {"name": "attention", "num_heads": num_heads or HEADS[width], "use_qkv_bias": qkv_bias}
+    patches = tensors["pos_embed"].shape[1] - has_token
+    about = dict(depth=sizes["depth"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias)
+    images = _images(config, sizes, patches, file, {**about, "mlp_ratio": mlp_dim / width})
+    pooling = "cls" if has_token else "mean"
+    return Timm(
+        {**sizes, **images, **dict(mlp_dim=mlp_dim, mixer=mixer, pooling=pooling)}, weights, file
+    )
 
 
 def read_mixer(path: StrPath) -> Timm:
     """Read an MLP-Mixer; see `MLPMixer.from_timm`."""
-    tensors, file, images = _read(path)
+    tensors, file, config = _read(path)
     names = [f"blocks.0.mlp_{part}.fc1.weight" for part in ("tokens", "channels")]
     sizes = _sizes(tensors, file, "stem.proj.weight", *names)
     weights = _weights(tensors, file, MIXER, MIXER_BLOCK, {})
     (token_units, patches), (channel_units, _) = (tensors[name].shape for name in names)
     own = dict(token_units=token_units, channel_units=channel_units, mlp="dense", pooling="mean")
-    image_size = math.isqrt(patches) * sizes["patch_size"]
-    return Timm({**sizes, **own, **images, "image_size": image_size}, weights, file)
+    ratios = [token_units / sizes["width"], channel_units / sizes["width"]]
+    about = dict(num_blocks=sizes["depth"], global_pool="avg", mlp_ratio=ratios)
+    images = _images(config, sizes, patches, file, about)
+    return Timm({**sizes, **own, **images}, weights, file)
 
 
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
-    """The tensors, their file, and what is said of the images."""
+    """The tensors, their file, and what `config.json` says: the arguments, and of the images."""
     path = Path(path)
     path = path / WEIGHTS_FILE if path.is_dir() else path
-    tensors, config, images = read_tensors(path), path.with_name(CONFIG_FILE), {}
-    if config.is_file():
-        try:
-            values = json.loads(config.read_text(encoding="utf-8"))
-            said = values.get("pretrained_cfg", values)
-            images = {key: tuple(said[key]) for key in ("mean", "std") if key in said}
-        except (ValueError, AttributeError, TypeError) as error:
-            raise ValueError(
-                f"`{config}` must be the JSON file of a model of timm. "
-                f"Received: {type(error).__name__}: {error}"
-            ) from error
-    return tensors, path, images
+    tensors, config = read_tensors(path), path.with_name(CONFIG_FILE)
+    if not config.is_file():
+        return tensors, path, {}
+    try:
+        values = json.loads(config.read_text(encoding="utf-8"))
+        said = values.get("pretrained_cfg", values)
+        found = {key: values[key] for key in ("global_pool", "num_features") if key in values}
+        found |= {key: tuple(said[key]) for key in ("mean", "std", "input_size") if key in said}
+        name = str(values.get("architecture", ""))
+        found |= {"act_layer": "quick_gelu"} if "quickgelu" in name else {}
+        return tensors, path, found | dict(values.get("model_args") or {})
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"`{config}` must be the JSON file of a model of timm. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _images(config, sizes, patches, path, about):
+    """The arguments about images, once all that a configuration says is what is built.
+
+    Args:
+        config: What `_read` found.
+        sizes: What `_sizes` gives.
+        patches: Number of patches.
+        path: The file.
+        about: What else the tensors say, by timm's names of arguments.
+    """
+    side, width = math.isqrt(patches), sizes["width"]
+    about |= {
+        "embed_dim": width, "num_features": width, "in_chans": sizes["channels"],
+        "patch_size": sizes["patch_size"], "img_size": side * sizes["patch_size"],
+        "num_classes": sizes["num_classes"], "act_layer": "gelu", "norm_layer": "layernorm",
+        "pos_embed": "learn", "final_norm": True,
+    }  # fmt: skip
+    images = {key: config.pop(key) for key in ("mean", "std", "input_size") if key in config}
+    wrong = {
+        name: value
+        for name, value in config.items()
+        if name not in TRAINED_WITH and not _agrees(value, about.get(name, False), width)
+    }
+    *_, height, columns = images.pop("input_size", (1, 1))
+    if side**2 != patches or "img_size" not in config and height != columns:
+        wrong["img_size"] = f"a grid of {patches} patches that is not square"
+    if wrong:
+        raise ValueError(
+            "The configuration of timm must be of a network that can be built here. "
+            f"Received: {path} with {', '.join(f'{name}={value}' for name, value in wrong.items())}"
+        )
+    for key, values in images.items():
+        if len(values) != sizes["channels"] and len(set(values)) == 1:  # of other images than ours
+            images[key] = values[:1] * sizes["channels"]
+    default = dict.fromkeys(("mean", "std"), (0.5,) * sizes["channels"])
+    return {**default, **images, "image_size": about["img_size"]}
+
+
+def _agrees(value, built, width):
+    """Whether an argument of timm, which may say a size twice, is what is built."""
+    if value is None or built is None:
+        return True
+    if isinstance(value, list | tuple) and not isinstance(built, list):
+        return set(value) == {built}
+    if isinstance(built, float | list):  # ratios of the width
+        values, found = np.atleast_1d(value), np.atleast_1d(built)
+        return (width * values).astype(int).tolist() == np.rint(width * found).astype(int).tolist()
+    return value == built
 
 
 def _sizes(tensors, path, patches, *others):

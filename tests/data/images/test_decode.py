@@ -136,7 +136,10 @@ def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
         (lambda path: path.write_bytes(b"no image"), "must be whole.*a.tif"),
         (save_half, "must be whole.*a.tif"),
         (lambda path: Image.fromarray(np.zeros((2, 2), "float32")).save(path), "floats"),
-        (lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path), "not of 16"),
+        (
+            lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path),
+            "not of 0 to 65535",
+        ),
     ],
     ids=["no image", "truncated", "floats", "32 bits"],
 )
@@ -156,3 +159,93 @@ def test_wrong_arguments(tmp_path):
             read_image(path)
     with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
         read_image(tmp_path / "nowhere.png", channels=4)
+
+
+CONTAINERS = {
+    "RGB": lambda gray: gray.convert("RGB"), "gray": lambda gray: gray,
+    "16 bits": lambda gray: Image.fromarray(np.asarray(gray).astype("uint16") * 257),
+    "RGBA": lambda gray: gray.convert("RGBA"), "CMYK": lambda gray: gray.convert("CMYK"),
+    "palette": lambda gray: gray.convert("P"), "1 bit": lambda gray: gray.convert("1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_deflate", "packbits"])
+@pytest.mark.parametrize("mode", CONTAINERS)
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_every_tiff_stands_upright(mode, compression, orientation, tmp_path):
+    """Pillow maps an uncompressed TIFF into memory, and then forgets how it is turned."""
+    gray = Image.fromarray(np.arange(24, dtype="uint8").reshape(4, 6) * 10)
+    image, exif = CONTAINERS[mode](gray.convert("RGB") if mode == "CMYK" else gray), Image.Exif()
+    image.save(tmp_path / "plain.png" if mode != "CMYK" else tmp_path / "plain.tif")
+    plain = read_image(next(tmp_path.glob("plain.*")))
+    exif[0x0112] = orientation
+    image.save(tmp_path / "a.tif", exif=exif, compression=compression)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), UPRIGHT[orientation](plain))
+
+
+def png(bits, kind, row, color):
+    """A PNG of four rows whose levels and transparent color are given as bytes."""
+    import struct
+    import zlib
+
+    def chunk(name, data):
+        check = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + check
+
+    header = struct.pack(">IIBBBBB", 8, 4, bits, kind, 0, 0, 0)
+    chunks = chunk(b"IHDR", header) + chunk(b"tRNS", color)
+    pixels = chunk(b"IDAT", zlib.compress((b"\0" + row) * 4))
+    return b"\x89PNG\r\n\x1a\n" + chunks + pixels + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "row", "color", "others"),
+    [
+        (1, 0, b"\x55", b"\0\1", 0),
+        (2, 0, b"\x66\x66", b"\0\1", 170),
+        (4, 0, b"\x73" * 4, b"\0\7", 51),
+        (8, 0, bytes([100, 9] * 4), b"\0\x64", 9),
+        (16, 0, b"\x9c\x40\x09\x09" * 4, b"\x9c\x40", 9),
+        (16, 2, b"\x9c\x40\x4e\x20\x27\x10" * 4 + b"\x09\x09" * 12, b"\x9c\x40\x4e\x20\x27\x10", 9),
+    ],
+)
+def test_a_transparent_color_shows_white(bits, kind, row, color, others, tmp_path):
+    (tmp_path / "a.png").write_bytes(png(bits, kind, row, color))
+    assert {tuple(pixel) for pixel in read_image(tmp_path / "a.png")[0].tolist()} == {
+        (255, 255, 255), (others,) * 3
+    }  # fmt: skip
+
+
+def tiff(bits, photometric, strip, columns):
+    """A TIFF of one row, uncompressed."""
+    import struct
+
+    tags = [
+        (256, 4, columns), (257, 4, 1), (258, 3, bits), (259, 3, 1), (262, 3, photometric),
+        (273, 4, 8), (277, 3, 1), (278, 4, 1), (279, 4, len(strip)),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
+    start = struct.pack("<2sHI", b"II", 42, 8 + len(strip))
+    return start + strip + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "photometric", "strip", "expected"),
+    [
+        (16, 0, np.array([0, 65535], "<u2").tobytes(), [255, 0]),
+        (16, 1, np.array([0, 65535], "<u2").tobytes(), [0, 255]),
+        (12, 1, b"\x00\x0f\xff", [0, 255]),
+        (8, 0, b"\x00\xff", [255, 0]),
+    ],
+)
+def test_white_may_be_zero_and_levels_of_12_bits(bits, photometric, strip, expected, tmp_path):
+    (tmp_path / "a.tif").write_bytes(tiff(bits, photometric, strip, 2))
+    assert read_image(tmp_path / "a.tif")[0, :, 0].tolist() == expected
+
+
+def test_more_pixels_than_pillow_takes_are_an_error(tmp_path, monkeypatch):
+    Image.fromarray(PIXELS).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 53)
+    with warnings.catch_warnings(action="ignore"):
+        with pytest.raises(ValueError, match="9 x 6 pixels are more than the 53 of Pillow's"):
+            read_image(tmp_path / "a.png")

