@@ -137,6 +137,15 @@ def _as_array(value):
     return np.asarray(value) if foreign else value
 
 
+def _are_single_images(inputs):
+    return (
+        isinstance(inputs, list | tuple)
+        and len(inputs) > 0
+        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
+        and all(len(image.shape) == 3 for image in inputs)
+    )
+
+
 def are_arrays(inputs: Any) -> bool:
     """Whether inputs, however they nest, are NumPy arrays."""
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
@@ -174,10 +183,19 @@ class CheckedInputs:
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
     def encoded(self: Any, x: Any) -> Any:
-        """Inputs, in place of texts what `encode` makes of them, gray images with their channel."""
+        """Inputs as arrays: texts as `encode` has them, gray images with their channel.
+
+        A list of images, each of its own size, becomes one batch of the model's size.
+        """
         if are_texts(x):
             return self.encode(x)
-        return x if self.preprocessor is None else with_channel(x, self.input_shape[-1])
+        if self.preprocessor is None:
+            return x
+        if _are_single_images(x):
+            for image in x:
+                self.check_inputs(image[None])
+            return self.preprocessor.resized(x)
+        return with_channel(x, self.input_shape[-1])
 
     def encode(self, texts: Any) -> Any:
         """The arrays that the model takes for texts; a model that takes none raises ValueError."""
