@@ -1,11 +1,13 @@
 """`permix bench models`: permuting models against their attention twin, to answer and to train."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
+from keras_permix.ops.backend import running
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
 VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
@@ -64,15 +66,20 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_length": 1024}, 4),
     "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_length": 4096}, 1),
 }  # fmt: skip
+# Whose vision transformers `--against` adds to the cases of `VITS`; the last two are for PyTorch.
+PEERS = ("keras_hub", "timm", "torch_nn")
+HEADS = 8  # of `ViT` and its peers
 OF_ACCELERATORS = ("imagenet, huge",)  # elsewhere if asked for
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
-    "vs_attention_macs",
+    "vs_attention_macs", "forward_mb", "step_mb",
 )  # fmt: skip
 
 
-def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
-    """Time an answer and a training step of every contender, on inputs that its class makes up.
+def measure(
+    case: str, repeats: int, dtype: str, against: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Time a prediction and a training step of every contender, on random inputs.
 
     Texts are of all lengths up to the longest, and padded to that.
 
@@ -80,31 +87,42 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
         case: One of `CASES`.
         repeats: Rounds of `medians`.
         dtype: What the models compute in; their weights are float32.
+        against: Names of `PEERS`, whose models of the same sizes are added to a case of `VITS`.
 
     Yields:
         A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_attention` is the
         ratio of the twin's time of a step to the model's, and `vs_attention_macs` that of their
-        multiply-adds: what the first would be if attention's ran as fast as all others.
+        multiply-adds: what the first would be if attention's ran as fast as all others. Memory is
+        the peak of a call above what was held before, `None` where `peak_megabytes` gives none.
     """
     from keras_permix.analysis import count_macs
 
     contenders, shared, batch = CASES[case]
     policy = {"dtype": "float32" if dtype == "float32" else f"mixed_{dtype}"}
     runs = [make(name, {**shared, **own, **policy}, batch) for name, own in contenders.values()]
-    measured = iter(medians([call for run in runs for call in (run.answer, run.step)], repeats))
+    macs, names = [count_macs(run.model).total for run in runs], list(contenders)
+    if contenders is VITS:
+        runs += [make_peer(peer, shared, batch, policy["dtype"]) for peer in against]
+        names += [f"ViT of {peer}" for peer in against]
+        macs += [macs[0]] * len(against)
+    calls = [call for run in runs for call in (run.answer, run.step)]
+    peaks = [peak_megabytes(call) for call in calls]
+    measured = iter(medians(calls, repeats))
     times = list(zip(measured, measured, strict=True))
-    macs = [count_macs(run.model).total for run in runs]
-    for name, run, (forward, step), own in zip(contenders, runs, times, macs, strict=True):
+    memory = iter(None if peak is None else round(peak, 1) for peak in peaks)
+    for name, run, (forward, step), own in zip(names, runs, times, macs, strict=True):
         yield {
             "case": case,
             "model": name,
             "tokens": run.tokens,
-            "parameters": run.model.count_params(),
+            "parameters": _parameters(run.model),
             "batch": batch,
             "forward_ms": round(forward, 1),
             "step_ms": round(step, 1),
             "vs_attention": round(times[0][1] / step, 2),
             "vs_attention_macs": round(macs[0] / own, 2),
+            "forward_mb": next(memory),
+            "step_mb": next(memory),
         }
 
 
@@ -117,7 +135,7 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     axes = figure.subplots()
     for name in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == name]
-        groups = [list(CASES[row["case"]][0]) for row in mine]
+        groups = [[one["model"] for one in rows if one["case"] == row["case"]] for row in mine]
         widths = [0.8 / len(group) for group in groups]
         centers = [
             cases.index(row["case"]) - 0.4 + width * (group.index(name) + 0.5)
@@ -134,7 +152,7 @@ class Contender(NamedTuple):
     """A model to be timed.
 
     Args:
-        model: The model.
+        model: The model, of Keras or PyTorch.
         tokens: The longest text that it takes, or how many tokens, nodes or pixels its blocks mix.
         answer: Function that answers a batch.
         step: Function that learns it, for the loss of its task.
@@ -172,3 +190,48 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
         lambda: model.predict_on_batch(inputs),
         lambda: model.train_on_batch(inputs, targets),
     )
+
+
+def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Contender:
+    """A vision transformer of another package that averages over the tokens, as `ViT` does.
+
+    Args:
+        peer: One of `PEERS`.
+        sizes: The arguments of `ViT` that are sizes.
+        batch: Samples in the batch.
+        dtype: Keras' name of a dtype policy.
+    """
+    import keras
+    import numpy as np
+
+    tokens = (sizes["image_size"] // sizes["patch_size"]) ** 2
+    if peer != "keras_hub":
+        plain = dtype.removeprefix("mixed_")
+        made = running.module("peers").make(peer, {**sizes, "num_heads": HEADS}, batch, plain)
+        return Contender(made[0], tokens, *made[1:])
+    from keras_hub.models import ViTBackbone
+
+    shape, classes = (sizes["image_size"], sizes["image_size"], 3), sizes["num_classes"]
+    backbone = ViTBackbone(
+        shape, sizes["patch_size"], sizes["depth"], HEADS, sizes["width"], sizes["mlp_dim"],
+        use_class_token=False, dtype=dtype,
+    )  # fmt: skip
+    pooled = keras.layers.GlobalAveragePooling1D()(backbone.output)
+    model = keras.Model(backbone.input, keras.layers.Dense(classes)(pooled))
+    model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+    rng = np.random.default_rng(0)
+    images = keras.ops.convert_to_tensor(rng.random((batch, *shape), "float32"))
+    targets = np.eye(classes, dtype="float32")[rng.integers(0, classes, batch)]
+    return Contender(
+        model,
+        tokens,
+        lambda: model.predict_on_batch(images),
+        lambda: model.train_on_batch(images, targets),
+    )
+
+
+def _parameters(model):
+    """Their number, of a model of Keras or PyTorch."""
+    if hasattr(model, "count_params"):
+        return model.count_params()
+    return sum(weight.numel() for weight in model.parameters())

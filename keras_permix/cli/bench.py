@@ -36,6 +36,14 @@ def add_parser(subparsers):
         default=argparse.SUPPRESS,
         help=f"texts in a batch, of lra alone (default: {bench_lra.BATCH})",
     )
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        choices=bench_models.PEERS,
+        default=argparse.SUPPRESS,
+        help="packages whose vision transformers are measured as well, of models alone; timm and "
+        "torch_nn need PyTorch",
+    )
     parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
     parser.add_argument(
         "--plain",
@@ -77,6 +85,15 @@ def run(arguments):
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}
+    if against := getattr(arguments, "against", None):
+        here = find_spec(f"keras_permix.ops.backend.{running.name()}.peers")
+        if bench is not bench_models or {*against} - {"keras_hub"} and not here:
+            raise ValueError(
+                "`--against` must be left out, but for `permix bench models`, with timm and "
+                "torch_nn on PyTorch. "
+                f"Received: {against} for {arguments.what} on {running.name()}"
+            )
+        own["against"] = against
     if arguments.out:
         if arguments.out.suffix.lower() == ".png":
             raise ValueError(

@@ -17,10 +17,9 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
-    import keras
-
     from keras_permix.checks import check_integer
     from keras_permix.cli.presets import trained_preset
+    from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
     from keras_permix.zoo.presets.load import load_preset
 
@@ -29,8 +28,8 @@ def run(arguments):
     code = 0
     for group in grouped(arguments.inputs, task.arguments_per_input):
         try:
-            output = task.model(task.read(group), training=False)
-            lines = task.answer(keras.ops.convert_to_numpy(output)[0], arguments.top)
+            output = running.outputs_of(task.model, task.read(group))
+            lines = task.answer(output[0], arguments.top)
         except ValueError as error:  # The others are answered.
             say_error(error)
             code = 2

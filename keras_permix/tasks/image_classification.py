@@ -126,7 +126,7 @@ class ImageClassification(Classification):
 
     def read(self, arguments: Sequence[str]) -> Any:
         try:
-            return data.read_image(arguments[0], self.channels)[None]
+            return [data.read_image(arguments[0], self.channels)]
         except (OSError, ValueError) as error:
             raise ValueError(f"`INPUT` must be an image. {error}") from error
 

@@ -37,7 +37,11 @@ class Task:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.config = model.get_config()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The model's configuration, for which Keras imports TensorFlow where it is installed."""
+        return self.model.get_config()
 
     @property
     def num_classes(self) -> int | None:
@@ -163,7 +167,7 @@ class Task:
         """Read one input, given by `arguments_per_input` words of a command line.
 
         Returns:
-            What the model takes, with a batch axis of one.
+            What the model takes, a batch of one.
         """
         raise NotImplementedError
 

@@ -1,6 +1,5 @@
 """Models that answer with one of several classes."""
 
-import itertools
 from typing import Any, Self
 
 import keras
@@ -23,8 +22,8 @@ class Classifier(ZooModel):
         """Name the most probable classes.
 
         Args:
-            inputs: What the model takes, a batch of it; of images also a list of arrays `(rows,
-                columns, channels)`, each of its own size.
+            inputs: What the model takes, a batch of it; of images also a list of arrays `(height,
+                width, channels)`, each of its own size.
             top: Number of classes to name.
 
         Returns:
@@ -44,16 +43,7 @@ class Classifier(ZooModel):
         """
         check_integer("top", top)  # before the work
         self._check_several()
-        return self.decode_predictions(self._logits(inputs), top)
-
-    def _logits(self, inputs):
-        """Those of a batch, or of a list of images, of which runs of one size go together."""
-        inputs = self.to_arrays(inputs)
-        if self.preprocessor is None or not _are_single_images(inputs):
-            return self.predict(inputs, verbose=0)
-        inputs = [keras.ops.convert_to_numpy(image) for image in inputs]
-        runs = itertools.groupby(inputs, lambda image: (image.shape, image.dtype))
-        return np.concatenate([self.predict(np.stack(list(run)), verbose=0) for _, run in runs])
+        return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
         self, predictions: Tensor, top: int = 5
@@ -141,12 +131,3 @@ class Classifier(ZooModel):
         transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
         transfer_trainable(self, model)
         return model
-
-
-def _are_single_images(inputs):
-    return (
-        isinstance(inputs, list | tuple)
-        and len(inputs) > 0
-        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
-        and all(len(image.shape) == 3 for image in inputs)
-    )

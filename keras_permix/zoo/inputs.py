@@ -158,6 +158,15 @@ def _all_texts(batch):
     return all(isinstance(leaf, str) for leaf in keras.tree.flatten(batch))
 
 
+def _are_single_images(inputs):
+    return (
+        isinstance(inputs, list | tuple)
+        and len(inputs) > 0
+        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
+        and all(len(image.shape) == 3 for image in inputs)
+    )
+
+
 def are_arrays(inputs: Any) -> bool:
     """Whether inputs, however they nest, are NumPy arrays."""
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
@@ -197,11 +206,20 @@ class CheckedInputs:
         return super().__call__(inputs, *args, **kwargs)  # type: ignore[misc]  # of the model
 
     def encoded(self: Any, x: Any) -> Any:
-        """Inputs as arrays: texts as `encode` makes them, gray images with their channel."""
+        """Inputs as arrays: texts as `encode` makes them, gray images with their channel.
+
+        A list of images, each of its own size, becomes one batch of the model's size.
+        """
         x = self.to_arrays(x)
         if are_texts(x):
             return self.to_arrays(self.encode(x))
-        return x if self.preprocessor is None else with_channel(x, self.input_shape[-1])
+        if self.preprocessor is None:
+            return x
+        if _are_single_images(x):
+            for image in x:
+                self.check_inputs(image[None])
+            return self.preprocessor.resized(x)
+        return with_channel(x, self.input_shape[-1])
 
     def to_arrays(self: Any, value: Any) -> Any:
         """Containers of numbers as arrays of the dtypes that this model's steps take."""

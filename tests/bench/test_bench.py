@@ -4,6 +4,8 @@ import contextlib
 import csv
 import json
 import re
+import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import keras
@@ -201,6 +203,31 @@ def test_models(small, tmp_path):
     assert rows[0]["vs_attention_macs"] == "1.0"
     assert float(rows[1]["vs_attention_macs"]) == round(vit / csp, 2) > 1
     assert min(float(row["forward_ms"]) for row in rows) > 0
+
+
+def test_models_against_other_packages(small, tmp_path):
+    needs = {"keras_hub": "keras_hub"}
+    if keras.config.backend() == "torch":
+        needs |= {"timm": "torchvision", "torch_nn": "torch"}
+    peers = [peer for peer, package in needs.items() if find_spec(package)]
+    if not peers:
+        pytest.skip("no other package of models is installed")
+    rows = bench("models", tmp_path / "models.csv", "--cases", "tiny", "text", "--against", *peers)
+    others = [row for row in rows if row["model"].startswith("ViT of ")]
+    assert [row["model"] for row in others] == [f"ViT of {peer}" for peer in peers]
+    assert {(row["case"], row["tokens"], row["vs_attention_macs"]) for row in others} == {
+        ("tiny", "4", "1.0")
+    }
+    for row in others:  # A bias more or less, and no class token.
+        assert int(row["parameters"]) == pytest.approx(int(rows[0]["parameters"]), rel=0.1)
+    if sys.platform == "linux":
+        assert min(float(row["step_mb"]) for row in rows) >= 0
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="has them")
+def test_peers_of_pytorch_are_refused_elsewhere(small, capsys):
+    assert main(["bench", "models", "--against", "timm"]) == 2
+    assert "`--against` must be left out" in capsys.readouterr().err
 
 
 @pytest.fixture

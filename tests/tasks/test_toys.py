@@ -15,6 +15,7 @@ from keras_permix.training import train
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.probe import verify_probe
 from tests.tasks import toys
+from tests.zoo.models import tiny
 
 EMPTY = Path(__file__).with_name("__init__.py")  # a file without a letter
 METRICS = {"text": "accuracy", "pairs": "accuracy", "graphs": "mae"}
@@ -250,6 +251,13 @@ def test_inputs_that_cannot_be_read(kind, words, rule, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "preset"), *words]) == 2
     output, error = capsys.readouterr()
     assert output == "" and re.search(rule, error), error
+
+
+def test_answer_reads_no_configuration(monkeypatch):
+    """Keras imports TensorFlow to serialize one."""
+    model = tiny()
+    monkeypatch.setattr(type(model), "get_config", None)
+    assert len(task_of(model).answer(np.zeros(3, "float32"), top=2)) == 2
 
 
 def test_model_without_a_task():

@@ -166,6 +166,7 @@ def test_other_sizes_are_resized_as_pillow_does():
     preprocessor = tiny(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)).get_layer("preprocessor")
     expected = (resized[None] / 255 - [0.1, 0.2, 0.3]) / [0.4, 0.5, 0.6]
     assert_close(to_numpy(preprocessor(images)), expected, kind="model")
+    assert_close(to_numpy(preprocessor(preprocessor.resized(images))), expected, kind="model")
 
 
 def test_a_plain_image_gives_the_same_logits_at_any_size():

@@ -76,6 +76,28 @@ class ImagePreprocessor(keras.layers.Layer):
         self.looked = True
         return check_image_range(inputs)
 
+    def resized(self, images: Sequence[Tensor]) -> np.ndarray:
+        """Resize single images of any sizes on the host, with NumPy, as the layer itself would.
+
+        A compiled step then sees a single size, for which it is compiled once.
+
+        Args:
+            images: Arrays or tensors `(height, width, channels)`, 0–255.
+
+        Returns:
+            A float32 array `(images, image_size, image_size, channels)`.
+        """
+        return np.stack([self._resized(ops.convert_to_numpy(image)) for image in images])
+
+    def _resized(self, image):
+        image = image.astype("float32")
+        size = (self.image_size, self.image_size)
+        if image.shape[:2] == size:
+            return image
+        pairs = zip(image.shape[:2], size, strict=True)
+        rows, columns = (_tents(*pair, self.align_corners, np) for pair in pairs)
+        return columns @ np.tensordot(rows, image, axes=1)
+
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
         if running.has_data(images) and not self.looked and not _is_plain(images):
@@ -119,18 +141,19 @@ def _resize(images, size, align_corners):
     return ops.einsum("yh,bhwc,xw->byxc", rows, images, columns)
 
 
-def _tents(old, new, align_corners):
+def _tents(old, new, align_corners, numpy=ops):
     """What each of `new` pixels along a side is of `old` ones, whose number may be a tensor.
 
     Each is a mean of the pixels near its place, by weights that fall with the distance to zero: at
-    that of one pixel where the side grows, of as many as a step takes where it shrinks.
+    that of one pixel where the side grows, of as many as a step takes where it shrinks. `numpy` is
+    what computes: `keras.ops`, or NumPy.
     """
-    old_size, places = ops.cast(old, "float32"), ops.arange(new, dtype="float32")
+    old_size, places = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
     step = (old_size - 1) / max(new - 1, 1) if align_corners else old_size / new
     places = step * places if align_corners else step * (places + 0.5) - 0.5
-    distance = ops.abs(places[:, None] - ops.cast(ops.arange(old), "float32"))
-    weights = ops.relu(1 - distance / ops.maximum(step, 1.0))
-    return weights / ops.sum(weights, axis=1, keepdims=True)
+    distance = numpy.abs(places[:, None] - numpy.array(numpy.arange(old), "float32"))
+    weights = numpy.maximum(1 - distance / numpy.maximum(step, 1.0), 0.0)
+    return weights / numpy.sum(weights, axis=1, keepdims=True)
 
 
 def check_images(images, channels, squeezed=False):

@@ -87,6 +87,22 @@ def call_for_shapes(function, inputs):
         import_module("jax").eval_shape(function, inputs)
 
 
+def made_to_be_read(make):
+    """Make a model whose weights are read from a file next: JAX compiles no initializer for it.
+
+    Until then they have no values there.
+    """
+    if name() != "jax":
+        return make()
+    made = []
+    import_module("jax").eval_shape(lambda: made.append(make()))
+    for layer in made[0]._flatten_layers():
+        for generator in layer._seed_generators:  # Their states are in no file.
+            fresh = keras.random.SeedGenerator.from_config(generator.get_config())
+            generator.state.assign(fresh.state)
+    return made[0]
+
+
 def seed_again(seed):
     """Give the random numbers of this process a seed, between two epochs.
 

@@ -1,10 +1,12 @@
 """Load presets: the model as it is stored, or changed."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.checks import plain
+from keras_permix.ops.backend import running
 from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.labels import check_labels
@@ -64,7 +66,7 @@ def load_preset(
         config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
     if info.files and set(changed) <= HARMLESS:
-        model = stored = _stored_model(info, found, config, overrides)
+        model = stored = _stored_model(info, found, config, overrides, load_weights)
     else:
         stored = _stored_model(info, found, config) if load_weights else None
         kept = found.kept(stored.get_config(), overrides) if stored else {}
@@ -150,11 +152,15 @@ def _stored_labels(info, model, changed):
         return None
 
 
-def _stored_model(info, cls, config, overrides=None):
-    """The model of a preset, with fresh weights, as many as the preset says."""
+def _stored_model(info, cls, config, overrides=None, load_weights=True):
+    """The model of a preset, with as many weights as the preset says, which are still to be read.
+
+    Without `load_weights` they are fresh.
+    """
     path = info.files.folder / CONFIG_FILE
+    make = partial(cls.from_config, {**config, **(overrides or {})})
     try:
-        model = cls.from_config({**config, **(overrides or {})})
+        model = running.made_to_be_read(make) if load_weights else make()
     except Exception as error:  # Of wrong values, each layer and backend makes its own.
         if overrides:
             raise

@@ -8,10 +8,12 @@ import shutil
 import warnings
 
 import h5py
+import keras
 import numpy as np
 import pytest
 
 from keras_permix import zoo
+from keras_permix.ops.backend import running
 from keras_permix.zoo.presets.probe import verify_probe
 from keras_permix.zoo.presets.weights import load_weights_content, pack_weights, weights_content
 from tests.zoo.models import edit_json, list_anew, tiny, weights
@@ -30,6 +32,31 @@ def original(tmp_path_factory):
 @pytest.fixture
 def preset(original, tmp_path):
     return shutil.copytree(original, tmp_path / "preset")
+
+
+def test_jax_draws_no_weights_that_a_file_brings(preset, monkeypatch):
+    draw, drawn = keras.initializers.VarianceScaling.__call__, []
+
+    def watched(self, *args, **kwargs):
+        drawn.append(draw(self, *args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", watched)
+    zoo.CSPViT.from_preset(preset)
+    assert {running.has_data(value) for value in drawn} == {keras.config.backend() != "jax"}
+
+
+def test_loaded_model_with_dropout_trains(tmp_path):
+    tiny(dropout=0.5).save_to_preset(tmp_path / "preset")
+    model = zoo.CSPViT.from_preset(tmp_path / "preset")
+    seeds = [generator for layer in model._flatten_layers() for generator in layer._seed_generators]
+    states = [keras.ops.convert_to_numpy(generator.state) for generator in seeds]
+    assert len({seed for seed, _ in states}) == len(seeds) > 1
+    assert not any(drawn for _, drawn in states)
+    model.compile("sgd", "mse")
+    before = weights(model)
+    model.train_on_batch(model.make_inputs(0, 2), np.ones((2, 3)))
+    assert any((old != before[path]).any() for path, old in weights(model).items())
 
 
 def refuses(preset, message, **kwargs):

@@ -37,16 +37,12 @@ def sorting(op):
     yield Row(op, "sort", permute, **ANY)
 
 
-CONVOLUTION = dict(
-    devices=("cpu",), dtypes=("float32",), limit=dense.without_onednn, dynamic=True, exported=False
-)
-
 ROWS = (
     Row("channel_shift", "triton", permute_by_triton, **TRITON),
     Row("channel_shift", "native", permute, **ANY),
     *(row for op in SORTING for row in sorting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("dense", "convolution", dense.dense, **CONVOLUTION),
+    Row("dense", "linear", dense.dense, dtypes=("float16", "bfloat16", "float32"), dynamic=True),
     Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
 )

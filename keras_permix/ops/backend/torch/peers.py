@@ -1,0 +1,64 @@
+"""Vision transformers of others for PyTorch, to time models against: see `bench.models`."""
+
+import keras
+import torch
+from torch import nn
+
+
+class _Plain(nn.Module):
+    """A vision transformer of PyTorch's own layers."""
+
+    def __init__(self, image_size, patch_size, width, depth, mlp_dim, num_heads, num_classes):
+        super().__init__()
+        tokens = (image_size // patch_size) ** 2
+        self.embed = nn.Conv2d(3, width, patch_size, patch_size)
+        self.positions = nn.Parameter(torch.randn(1, tokens, width) * 0.02)
+        block = nn.TransformerEncoderLayer(
+            width, num_heads, mlp_dim, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(block, depth, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, num_classes)
+
+    def forward(self, images):
+        tokens = self.embed(images).flatten(2).transpose(1, 2) + self.positions
+        return self.head(self.norm(self.blocks(tokens).mean(1)))
+
+
+def _timm(image_size, patch_size, width, depth, mlp_dim, num_heads, num_classes):
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(
+        image_size, patch_size, num_classes=num_classes, global_pool="avg", embed_dim=width,
+        depth=depth, num_heads=num_heads, mlp_ratio=mlp_dim / width, class_token=False,
+    )  # fmt: skip
+
+
+PEERS = {"timm": _timm, "torch_nn": _Plain}
+
+
+def make(peer, sizes, batch, dtype):
+    """A model, and what it has to do: a function that answers a batch, and one that learns it."""
+    device, dtype = keras.ops.zeros(1).device, getattr(torch, dtype)
+    module = PEERS[peer](**sizes).to(device)
+    optimizer = torch.optim.AdamW(module.parameters())
+    images = torch.rand(batch, 3, sizes["image_size"], sizes["image_size"], device=device)
+    labels = torch.randint(sizes["num_classes"], (batch,), device=device)
+
+    def outputs():
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            return module(images)
+
+    def answer():
+        module.eval()
+        with torch.no_grad():
+            return outputs().cpu()
+
+    def step():
+        module.train()
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(outputs().float(), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return module, answer, step
