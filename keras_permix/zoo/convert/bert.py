@@ -28,7 +28,7 @@ NORMALIZER = {
     "split_chinese": "tokenize_chinese_chars",
 }
 # What it must say where it says anything.
-READ_AS = {
+READ_AS: dict[str, tuple] = {
     "tokenizer_class": (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"),
     "do_basic_tokenize": (None, True),
     "never_split": (None, []),
@@ -156,7 +156,7 @@ def read_tokenizer(folder: Path) -> str | None:
         if config.get(f"{name}_token")
     }
     if (folder / TOKENIZER_FILE).is_file():
-        made = tokenizer_text(folder / TOKENIZER_FILE)
+        made = str(tokenizer_text(folder / TOKENIZER_FILE))
         _check_normalizer(json.loads(made).get("normalizer"), config, folder)
         return _with_tokens(made, added, folder) if added else str(folder / TOKENIZER_FILE)
     path = folder / WORDS_FILE
