@@ -26,6 +26,9 @@ BENCH = ("-m", "keras_permix.cli", "bench")
 RESULT = re.compile(r"^.*(?:\d passed|\d failed|\d skipped|\d rows,|GB/s|Error).*$", re.MULTILINE)
 
 
+FAILED = re.compile(r"^(exit|stopped|skipped)|no result|failed|Error")
+
+
 class Step(NamedTuple):
     """A command of Python on one backend, and what takes its place on a CPU."""
 
@@ -92,7 +95,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for logs and CSV files")
     parser.add_argument("--minutes", type=float, default=9, help="time for all steps")
-    parser.add_argument("--only", default="", help="regular expression for the names of steps")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of the names of steps")
     parser.add_argument("--dry-run", action="store_true", help="run the smallest steps on a CPU")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -104,16 +107,20 @@ def main(arguments):
     deadline = time.monotonic() + 60 * options.minutes
     results = []
     for steps in ((PROBE,), CHECKS, *((step,) for step in MEASUREMENTS)):
-        chosen = [step for step in steps if re.search(options.only, step.name)]
+        chosen = [step for step in steps if any(part in step.name for part in options.only)]
         results += run(chosen, options, deadline)
+    if not results:
+        parser.error(f"no step has one of these in its name: {', '.join(options.only)}")
     width = max(len(name) for name, *_ in results)
     for name, seconds, result in results:
         print(f"{name:{width}}  {seconds:5.0f} s  {result}")
-    return int(any("passed" not in r and "rows" not in r and "GB/s" not in r for *_, r in results))
+    return int(any(FAILED.search(result) for *_, result in results))
 
 
 def run(steps, options, deadline):
     """Run steps at once. Returns the name, seconds and result of each."""
+    if time.monotonic() > deadline:
+        return [(step.name, 0, "skipped: no time is left") for step in steps]
     running = [(step, *start(step, options)) for step in steps]
     begin = time.monotonic()
     results = []

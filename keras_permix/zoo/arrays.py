@@ -1,6 +1,7 @@
 """Containers of numbers, texts and images as arrays: lists, columns of tables, foreign tensors."""
 
 import numbers
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,12 +30,11 @@ def to_arrays(
     """
 
     def convert(value):
-        package = type(value).__module__.partition(".")[0]
         if isinstance(value, dict):
             return {name: convert(part) for name, part in value.items()}
-        if package == "datasets":  # A column gives a list, a whole data set a dict of columns.
-            return convert(value[:])
-        if package == "PIL":
+        if _is_of(value, "datasets", "Dataset", "Column"):
+            return convert(value[:])  # A column gives a list, a whole data set a dict of columns.
+        if _is_of(value, "PIL.Image", "Image"):
             return image_pixels(value, channels)
         if keras.ops.is_tensor(value):
             dtype = keras.backend.standardize_dtype(value.dtype)
@@ -54,9 +54,27 @@ def to_arrays(
             return array if isinstance(joined, list) else joined
         if array.dtype.kind not in "biuf":
             return array
-        return array.astype(dtype_of(array.dtype.name), copy=False)
+        return _cast(array, dtype_of(array.dtype.name))
 
     return convert(value)
+
+
+def _is_of(value, package, *names):
+    """Whether a value is of a class of a package, which is loaded then."""
+    module = sys.modules.get(package)
+    kinds = (getattr(module, name, None) for name in names)
+    return isinstance(value, tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+def _cast(array, dtype):
+    if array.dtype.kind in "iu" and array.size and array.dtype != dtype:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise ValueError(
+                f"Integers must fit into {dtype}, which this backend computes in. "
+                f"Received: numbers from {array.min()} to {array.max()}"
+            )
+    return array.astype(dtype, copy=False)
 
 
 def _joined(parts, convert):

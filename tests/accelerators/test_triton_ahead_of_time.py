@@ -25,6 +25,7 @@ STACK = {
     "put_back_kernel": 640,
     "sort_groups_kernel": 1280,
 }
+SHARED = 99 * 1024  # bytes that a program may have on GPUs of capability 8.6 and 8.9
 REGISTERS = 128  # of 255; with 128 there is room for 16 warps at once
 NEWEST, OLDER = "the newest Triton", "Triton 3.6"
 
@@ -47,5 +48,6 @@ def test_kernels_compile_for_gpus(version, tmp_path):
     assert (version == OLDER) == all(report["triton"] == "3.6.0" for report in reports)
     assert [report for report in reports if report["STACK"] > STACK[report["kernel"]]] == []
     assert [report for report in reports if report["LOCAL"] or report["REG"] > REGISTERS] == []
+    assert max(report["shared"] for report in reports) <= SHARED
     # Subnormal numbers are no zeros.
     assert [report for report in reports if report["flushes"]] == []

@@ -24,7 +24,7 @@ from keras_permix.ops.backend.torch.triton.tables import reads_with, tables_for
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
-    torch.float32: (4, 256, 1024, 16384),
+    torch.float32: (4, 256, 1024, 8192),
     torch.float16: (16,),
     torch.bfloat16: (64, 4096),
 }

@@ -36,7 +36,7 @@ def test_dry_run(tmp_path):
     backend = keras.config.backend()
     if backend not in ("jax", "torch"):
         pytest.skip("the steps are for JAX and PyTorch")
-    asked = ["--dry-run", "--out", tmp_path, "--only", f"^ops_{backend}_bfloat16"]
+    asked = ["--dry-run", "--out", tmp_path, "--only", f"ops_{backend}_bfloat16"]
     command = [sys.executable, ROOT / "tools" / "on_gpu.py", *asked]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,6 +53,10 @@ def test_a_step_that_fails_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tool, "MEASUREMENTS", ())
     assert tool.main(["--out", str(tmp_path)]) == 1
     table = capsys.readouterr().out.splitlines()[-3:]
+    with pytest.raises(SystemExit):
+        tool.main(["--out", str(tmp_path), "--only", "no such step"])
+    failed = ("exit 1: 2 failed, 101 passed in 60 s", "stopped at the limit: 600 passed")
+    assert all(tool.FAILED.search(result) for result in failed)
     assert "exit 3: 1 failed" in table[0]
     assert "stopped at the limit" in table[1]
     assert "not installed" in table[2]

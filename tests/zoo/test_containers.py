@@ -190,3 +190,25 @@ def test_wide_numbers_of_arrays_warn_of_nothing():
     held_out = (IMAGES, LABELS, LABELS + 0.5)
     model.fit(IMAGES.astype("int64"), LABELS, validation_data=held_out, verbose=0)
     model.evaluate(IMAGES, LABELS, verbose=0)
+
+
+def test_a_module_of_the_user_named_datasets_is_no_hugging_face():
+    batches = type("Batches", (list,), {"__module__": "datasets"})([IMAGES[0], IMAGES[1]])
+    np.testing.assert_array_equal(tiny(num_classes=3).to_arrays(batches), IMAGES[:2])
+
+    class Batches(keras.utils.PyDataset):
+        __module__ = "datasets.mine"
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return IMAGES[2 * range(2)[index] :][:2], LABELS[:2]
+
+    compiled(num_classes=3).fit(Batches(), verbose=0)
+
+
+def test_integers_that_the_backend_would_wrap_are_refused():
+    large = LABELS.astype("int64") + 2**32
+    with pytest.raises(ValueError, match="4294967296"):
+        compiled(num_classes=3).fit(IMAGES, large, verbose=0)

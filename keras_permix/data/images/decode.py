@@ -87,7 +87,7 @@ def decode_image(file: BinaryIO, channels: int = 3) -> tuple[np.ndarray, bool]:
                 f"{image.width} x {image.height} pixels are more than the "
                 f"{Image.MAX_IMAGE_PIXELS} of Pillow's `Image.MAX_IMAGE_PIXELS`"
             )
-        stored = image.tile[0].args if image.tile else ""
+        stored = image.tile[0][3] if image.tile else ""
         stored = stored if isinstance(stored, str) else next(iter(stored or ("",)))
         white_is_zero = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0
         image.load()

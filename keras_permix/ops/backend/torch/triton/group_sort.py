@@ -1,4 +1,4 @@
-"""Sort every channel in groups of up to 16,384 tokens, and undo it: one pass each.
+"""Sort every channel in groups of up to 8,192 tokens, and undo it: one pass each.
 
 A program sorts some groups of some channels in a bitonic network of O(n log² n) comparisons. Floats
 become integers of the same order. Where the gradient will ask, an integer holds the value above its
@@ -25,7 +25,7 @@ from keras_permix.ops.backend.torch.triton.channel_shift import (
 )
 from keras_permix.ops.backend.windows import WIDEST
 
-LONGEST = 16384
+LONGEST = 8192  # beyond it, shared memory of some GPUs is too small
 
 
 class Tile(NamedTuple):
