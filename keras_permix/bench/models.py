@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from keras_permix._typing import Model, StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.timing import medians
-from keras_permix.ops.backend import running
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
 VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
@@ -203,6 +202,8 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
     """
     import keras
     import numpy as np
+
+    from keras_permix.ops.backend import running
 
     tokens = (sizes["image_size"] // sizes["patch_size"]) ** 2
     if peer != "keras_hub":
