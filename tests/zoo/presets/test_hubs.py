@@ -45,19 +45,20 @@ def hub(tmp_path, monkeypatch):
         )  # fmt: skip
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        forget(monkeypatch)
+        before = forget()
         if importlib.util.find_spec("kagglesdk"):
             from kagglesdk import kaggle_env
 
             monkeypatch.setitem(kaggle_env._env_to_endpoint, kaggle_env.KaggleEnv.LOCAL, address)
         yield hub
-        forget(monkeypatch)
+        forget()
+        sys.modules.update(before)
 
 
-def forget(monkeypatch):
-    """Have the package read its settings anew when it is imported next."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]:
-        monkeypatch.delitem(sys.modules, name)
+def forget():
+    """Have the package read its settings anew when it is imported next; return its modules."""
+    names = [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def test_download(hub, handle):
