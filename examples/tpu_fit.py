@@ -29,15 +29,14 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
     arguments = parser.parse_args()
 
-    overrides = ["precision=mixed_bfloat16"]
-    if arguments.smoke:
-        overrides += ["model.depth=1", "model.width=16"]
+    small = {"model": {"depth": 1, "width": 16}} if arguments.smoke else {}
     with distributed("auto") as here:
         if here.is_chief:
             print(f"{here.devices} devices in {here.count} processes", flush=True)
         done = train(
             arguments.recipe,
-            overrides=overrides,
+            precision="mixed_bfloat16",
+            **small,
             out=arguments.out,
             data_dir=arguments.data_dir,
             smoke=arguments.smoke,

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from keras_permix import zoo
-from keras_permix.preset_folders import weights_folders
-from keras_permix.recipe import recipe_folders
+from keras_permix.recipes.find import recipe_folders, weights_folders
 from tests.harness.processes import environment
 
 ROOT = Path(__file__).resolve().parents[1]

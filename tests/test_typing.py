@@ -12,8 +12,8 @@ from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
 # Parts whose modules people import by their own names, each public as a whole.
-OPEN = ("bench", "checksums", "layers.mixers", "lra", "machine", "preset_folders", "recipe")
-OPEN += ("recipe_values", "safe_files", "scores", "training", "zoo.presets", "zoo.registry")
+OPEN = ("bench", "checksums", "layers.mixers", "lra", "machine", "recipes")
+OPEN += ("safe_files", "scores", "training", "zoo.presets", "zoo.registry")
 
 
 def definition(module, name):
@@ -79,7 +79,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_permix import analysis, data, layers, ops, swap_mixer, tasks, training, zoo
-from keras_permix.recipe import load_recipe
+from keras_permix.recipes.load import load_recipe
 
 tokens = np.ones((1, 8, 4), "float32")
 layers.CSP(group_size=4, shift=[0, 1, 2, 3], dropout=0, dtype="float16", name="mixer")(tokens)
@@ -129,9 +129,9 @@ data.Pipeline(*pictures.train, batch_size="32")  # wrong
 data.read_image(3)  # wrong
 tasks.task_of(model).evaluate(pictures.test, 32)["top1"] / 2
 tasks.task_of(model).evaluate(pictures.test)  # wrong
-training.train("cspvit/mnist", overrides=["epochs=1"], smoke=True).scores["x"] / 2
+training.train("cspvit/mnist", epochs=1, smoke=True).scores["x"] / 2
 training.train("cspvit/mnist", smoke=True, verbose="no")  # wrong
-load_recipe("cspvit/mnist", overrides=["epochs=2"])["epochs"]
+load_recipe("cspvit/mnist", epochs=2)["epochs"]  # wrong
 load_recipe("cspvit/mnist", option=2)  # wrong
 """
 

@@ -137,7 +137,7 @@ def card_files(page):
     folder = os.path.relpath(f"../../{page}", os.path.dirname(page))
     shown = {
         "curves.png": f"\n![loss and score by epoch]({folder}/curves.png)\n",
-        "recipe.py": f"\n```{{literalinclude}} {folder}/recipe.py\n:language: python\n```\n",
+        "recipe.toml": f"\n```{{literalinclude}} {folder}/recipe.toml\n:language: toml\n```\n",
     }
     return "".join(text for name, text in shown.items() if (ROOT / page / name).is_file())
 

@@ -34,7 +34,7 @@ def run(arguments):
     from keras_permix.cli.outputs import check_file
     from keras_permix.cli.presets import trained_preset
     from keras_permix.data.dataset import size_of
-    from keras_permix.recipe import merge_overrides
+    from keras_permix.recipes.load import parse_overrides
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
     from keras_permix.zoo.presets.load import load_preset
@@ -44,7 +44,7 @@ def run(arguments):
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = trained_preset(arguments.preset)
     spec = data_of(info, arguments.data)
-    task = task_of(load_preset(None, info, **merge_overrides({}, arguments.overrides)))
+    task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
     task.check_data(spec)
     try:
         dataset = task.load(spec, arguments.data_dir)

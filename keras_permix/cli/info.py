@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from keras_permix.cli.parser import add_overrides
-from keras_permix.recipe import merge_overrides, recipe_folders
+from keras_permix.recipes.find import recipe_folders
+from keras_permix.recipes.load import parse_overrides
 
 SAID = ("data", "data_options", "command", "commit", "license")
 PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
@@ -32,7 +33,7 @@ def run(arguments):
     from keras_permix.cli.table import format_table
     from keras_permix.zoo import MODELS
 
-    name, changes = arguments.model, merge_overrides({}, arguments.overrides)
+    name, changes = arguments.model, parse_overrides(arguments.overrides)
     classes = {known.lower(): known for known in MODELS}
     if name.lower() in classes:
         name = classes[name.lower()]
@@ -65,7 +66,7 @@ def _of_preset(name, changes):
 
 def _of_class(cls, changes):
     """What a class of the zoo makes of some arguments."""
-    from keras_permix.preset_folders import known_presets
+    from keras_permix.recipes.find import known_presets
     from keras_permix.zoo.presets.config import check_arguments
 
     check_arguments(cls, changes)
@@ -171,10 +172,10 @@ def _stored(info, labels, of):
 
 def _planned(name, of):
     """What the recipe says of a preset that nobody has trained yet, with `of` as in `_stored`."""
-    from keras_permix.training import Run
+    from keras_permix.training import plan_run
 
-    run = Run(name)
-    data, paper = dict(run.values["data"]), dict(run.values["paper"] or {})
+    run = plan_run(name)
+    data, paper = dict(run.recipe.data), dict(run.recipe.paper or {})
     note = paper.pop("note", "no paper reports this configuration")
     expected = ", ".join(f"{metric} {score}" for metric, score in paper.items())
     return [
@@ -183,7 +184,7 @@ def _planned(name, of):
         ("data", data.pop("name")),
         ("data_options", str(data or "–")),
         ("recipe", _file(run.source)),
-        *((key, str(run.values[key])) for key in PLANNED),
+        *((key, str(getattr(run.recipe, key))) for key in PLANNED),
     ]
 
 

@@ -11,7 +11,7 @@ def add_parser(subparsers):
 def run(arguments):
     """Print a table of presets, without Keras. Returns the exit code."""
     from keras_permix.cli.table import format_table
-    from keras_permix.preset_folders import known_presets
+    from keras_permix.recipes.find import known_presets
 
     rows = [_row(name, folder) for name, folder in known_presets().items()]
     print(format_table(("preset", "class", "parameters", "weights", "measured"), rows))
@@ -20,12 +20,12 @@ def run(arguments):
 
 def _row(name, folder):
     from keras_permix.cli.table import format_scores
-    from keras_permix.preset_folders import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
-    from keras_permix.recipe import load_recipe
+    from keras_permix.recipes.find import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
+    from keras_permix.recipes.load import load_recipe
 
     untrained = f"permix train {name}"
     if folder is None:
-        class_name = load_recipe(name)["model"].get("class_name", "–")
+        class_name = load_recipe(name).model.get("class_name", "–")
         return name, class_name, "–", untrained, "–"
     metadata = _read(folder / METADATA_FILE)
     count = metadata.get("parameter_count")

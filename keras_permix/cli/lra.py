@@ -54,22 +54,19 @@ def run(arguments):
     """Train what has no result yet, and print what there is. Returns the exit code."""
     from keras_permix.cli.outputs import check_file, check_folder
     from keras_permix.lra.results import read_results
-    from keras_permix.lra.run import LRARun
+    from keras_permix.lra.run import lra_run
 
     tasks = dict.fromkeys(
         task for given in arguments.tasks for task in (ALL if given == "all" else (given,))
     )
-    overrides = tuple(arguments.overrides)
     runs = {
         task: [
-            LRARun(task, model, overrides, arguments.smoke, arguments.scale, seed)
+            lra_run(task, model, arguments.scale, seed, arguments.overrides, arguments.smoke)
             for model in arguments.models
             for seed in arguments.seeds
         ]
         for task in tasks
     }
-    for asked in (one for of_task in runs.values() for one in of_task):
-        asked.values  # noqa: B018  # A wrong value is known before the first run.
     results = arguments.csv or arguments.out / "lra.csv"
     check_folder("--out", arguments.out)
     check_file("--csv", results)
@@ -89,10 +86,10 @@ def measure_all(runs, results, arguments):
         try:
             measure(run, results, arguments)
         except (FileNotFoundError, ConnectionError) as error:  # No model of this task has its data.
-            say_error(f"{run.recipe}: {error}")
+            say_error(f"{run.task}: {error}")
             return False
         except FloatingPointError as error:
-            say_error(f"{run.recipe}, {run.option}, seed {run.seed}: {error}")
+            say_error(f"{run.task}, {run.model}, seed {run.seed}: {error}")
             whole = False
     return whole
 
@@ -103,13 +100,12 @@ def measure(run, results, arguments):
     from keras_permix.training import train
     from keras_permix.training.finish import finished_scores
 
-    called = f"{run.recipe}, {run.option}, {run.scale}, seed {run.seed}"
+    called = f"{run.task}, {run.model}, {run.scale}, seed {run.seed}"
     if not run.smoke and holds(read_results(results), run):
         print(f"{called}: in {results} already", flush=True)
         return
     folder = arguments.out / run.folder.relative_to("runs")
-    values = run.values
-    print(f"{called}: {values['epochs']} × {values['steps_per_epoch']} steps, kept in {folder}",
+    print(f"{called}: {run.recipe.epochs} × {run.recipe.steps_per_epoch} steps, kept in {folder}",
           flush=True)  # fmt: skip
     if finished_scores(run, folder, arguments.data_dir) is None:
         train(run, out=folder, data_dir=arguments.data_dir, verbose=arguments.verbose)

@@ -58,23 +58,23 @@ def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
     from keras_permix.cli.outputs import check_folder
     from keras_permix.cli.presets import trained_preset
+    from keras_permix.recipes.load import parse_overrides
     from keras_permix.scores import format_score
-    from keras_permix.training import Run, train
+    from keras_permix.training import plan_run, train
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
-    from keras_permix.training.run import OPTIONS
+    from keras_permix.training.run import FLAGS
     from keras_permix.training.start import check_data
 
-    given = {key: getattr(arguments, key) for key in OPTIONS}
-    short = [f"{key}={value!r}" for key, value in given.items() if value is not None]
-    overrides = (*arguments.overrides, *short)
-    asked = Run(arguments.recipe, arguments.option, overrides, arguments.smoke)
+    given = {key: getattr(arguments, key) for key in FLAGS}
+    short = [f"{key}={value}" for key, value in given.items() if value is not None]
+    changes = parse_overrides([*arguments.overrides, *short])
+    asked = plan_run(arguments.recipe, arguments.option, arguments.smoke, **changes)
     folder = arguments.out or asked.folder
-    check_data(asked.values)  # A wrong recipe makes no folder.
-    if asked.values["init"]:
-        trained_preset(asked.values["init"])
-    epochs = asked.values["epochs"]
-    length = counted(epochs, "epoch")
+    check_data(asked.recipe)  # A wrong recipe makes no folder.
+    if asked.recipe.init:
+        trained_preset(asked.recipe.init)
+    length = counted(asked.recipe.epochs, "epoch")
     check_folder("--out", folder)
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else _nothing
@@ -83,12 +83,9 @@ def run(arguments):
             say(f"{folder}: this run of {length} is finished; another --out trains anew")
         else:
             scores = train(
-                arguments.recipe,
-                arguments.option,
-                overrides,
+                asked,
                 out=folder,
                 data_dir=arguments.data_dir,
-                smoke=arguments.smoke,
                 verbose=arguments.verbose,
                 distribute=distribution,
                 steps_per_execution=arguments.steps_per_execution,

@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_permix.checks import check_choice
 from keras_permix.lra.published import TASKS, published_score
-from keras_permix.recipe import merge
+from keras_permix.recipes.recipe import merge
 
 SCALES = ("small", "paper")
 # Mixers of an `LRATransformer` by what the papers call them; those with heads get their number.
@@ -101,7 +101,7 @@ OF_MEGA: dict[str, dict[str, Any]] = {
 
 
 def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> dict[str, Any]:
-    """The recipe of a model for a task, as `load_recipe` would read it from a file.
+    """The recipe of a model for a task, as nested dicts for `make_recipe`.
 
     Args:
         task: One of `TASKS`.
@@ -281,9 +281,7 @@ SMALL_SIZE = dict(width=64, depth=2, mlp_dim=128)
 def _small(task, model):
     if model in MEGAS:
         mixer = {"name": "csp", "group_size": 2} if model == "csp_mega" else "laplace"
-        own = dict(
-            class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer
-        )
+        own = dict(class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer)
         if model == "mega_chunk":
             own["chunk_size"] = 32
     else:

@@ -52,7 +52,7 @@ def append_result(path: StrPath, row: dict[str, Any]) -> None:
 
 def key_of(run: LRARun) -> dict[str, str]:
     """What says which run a row is of; see `KEYS`."""
-    values = (run.recipe, run.option, run.scale, run.seed, " ".join(run.overrides))
+    values = (run.task, run.model, run.scale, run.seed, " ".join(run.overrides))
     return dict(zip(KEYS, map(str, values), strict=True))
 
 
@@ -76,11 +76,10 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
     )
     with open(folder / "log.csv", newline="", encoding="utf-8") as file:
         seconds = sum(float(row["seconds"]) for row in csv.DictReader(file))
-    values = run.values
     return {
         **key_of(run),
         "score": score_of(metadata["scores"]),
-        "steps": values["epochs"] * values["steps_per_epoch"],
+        "steps": run.recipe.epochs * (run.recipe.steps_per_epoch or 0),
         "seconds": round(seconds),
         "parameters": metadata["parameter_count"],
         "backend": record["backend"],

@@ -11,7 +11,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_names
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
-from keras_permix.recipe_images import IMAGE_SOURCES
+from keras_permix.recipes.images import IMAGE_SOURCES
 
 
 class Task:
@@ -64,8 +64,8 @@ class Task:
         if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.of_ones_own:
             raise ValueError(
                 "Folders and lists of images are for a model that classifies images; a recipe "
-                "names other data, as in `data = dict(name='mine', train='train.csv', "
-                "test='test.csv')`, and of molecules the targets as `labels=('logS',)`. "
+                "names other data, as in `data = { name = 'mine', train = 'train.csv', "
+                "test = 'test.csv' }`, and for molecules the targets as `labels = ['logS']`. "
                 f"Received: data={spec} for {cls.name}"
             )
 

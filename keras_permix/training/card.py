@@ -25,7 +25,8 @@ def write_card(
     """
     class_name = model.__class__.__name__
     preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'
-    paper, values = run.values["paper"] or {}, run.values
+    recipe = run.recipe
+    paper = recipe.paper or {}
     seconds = sum(row["seconds"] for row in rows)
     table = "\n".join(
         f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"
@@ -52,13 +53,13 @@ model = {class_name}.from_preset({preset}
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
 * Scores are of the stored {dtype} weights, run in float32, on \
-{_tested(values, dataset)}, {_when(record)}.
+{_tested(recipe, dataset)}, {_when(record)}.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
-{_start(values)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
+{_start(recipe)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {_framework(record)}, \
-{values["precision"]}, seed {values["seed"]}, \
+{recipe.precision}, seed {recipe.seed}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
 for decisions about people or safety.
@@ -82,20 +83,18 @@ def _mixed(model):
 def _duration(seconds):
     """Minutes where there are two or more, else seconds."""
     minutes = round(seconds / 60)
-    return (
-        counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
-    )
+    return counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
 
 
-def _start(values):
-    frozen = f"; `{values['freeze']}` stayed as it was" if values["freeze"] else ""
-    return f"* Started from the weights of `{values['init']}`{frozen}.\n" if values["init"] else ""
+def _start(recipe):
+    frozen = f"; `{recipe.freeze}` stayed as it was" if recipe.freeze else ""
+    return f"* Started from the weights of `{recipe.init}`{frozen}.\n" if recipe.init else ""
 
 
-def _tested(values, dataset):
+def _tested(recipe, dataset):
     """How many samples are tested: `dataset` has those alone."""
     count = size_of(dataset.test[0])
-    if values["test_samples"]:
+    if recipe.test_samples:
         return f"{count:,} samples, evenly out of the test set"
     return f"the whole test set, {counted(count, 'sample')}"
 

@@ -47,9 +47,9 @@ def finish(
     Example:
 
     >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.training import Run, finish, make_model
-    >>> run = Run("cspvit/mnist", overrides=("model.depth=1",), smoke=True)
-    >>> model = make_model(run.values)
+    >>> from keras_permix.training import finish, make_model, plan_run
+    >>> run = plan_run("cspvit/mnist", smoke=True, model={"depth": 1})
+    >>> model = make_model(run.recipe)
     >>> sorted(finish(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
     ['generated/test/top1', 'generated/test/top5']
     """
@@ -60,9 +60,9 @@ def finish(
     dtype = "float16" if all(_fits_float16(weight) for weight in weights) else None
     stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)
     task = task_of(stored)
-    measured = task.evaluate(dataset.test, run.values["batch_size"]) | task.baseline(dataset)
+    measured = task.evaluate(dataset.test, run.recipe.batch_size) | task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}
-    options = {key: value for key, value in run.values["data"].items() if key != "name"}
+    options = {key: value for key, value in run.recipe.data.items() if key != "name"}
     stored.save_to_preset(
         Path(out) / "preset",
         labels=list(dataset.labels),
@@ -115,17 +115,17 @@ def finished_scores(
     """
     if not (Path(folder) / "checkpoints").is_dir():
         return None
-    kept = RunFolder(folder, run.values)
+    kept = RunFolder(folder, run.recipe)
     release_folder(folder)
     written = ["preset/metadata.json"] + ["README.md"] * (not run.smoke)
     whole = all((kept.path / name).is_file() for name in written)
-    if kept.epoch < run.values["epochs"] or not whole:
+    if kept.epoch < run.recipe.epochs or not whole:
         return None
     preset = preset_info(kept.path / "preset")
-    if kept.data and any(isinstance(run.values["data"].get(key), str) for key in OF_ONES_OWN):
+    if kept.data and any(isinstance(run.recipe.data.get(key), str) for key in OF_ONES_OWN):
         task = task_of(load_preset(None, preset, load_weights=False))
         data = None  # Those that are gone are no others.
         with contextlib.suppress(OSError, ImportError, ValueError):
-            data = fingerprint(load_dataset(task, run.values, data_dir, run.smoke))
+            data = fingerprint(load_dataset(task, run.recipe, data_dir, run.smoke))
         kept.check_data(data)
     return preset.metadata["scores"]

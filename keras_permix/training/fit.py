@@ -9,6 +9,7 @@ import keras
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint, size_of, some
+from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution
 from keras_permix.training.finite import StopWhereNotFinite
@@ -20,7 +21,7 @@ from keras_permix.words import counted
 
 def fit_recipe(
     model: Model,
-    recipe: dict[str, Any],
+    recipe: Recipe,
     dataset: Dataset,
     out: StrPath,
     verbose: int = 1,
@@ -36,7 +37,7 @@ def fit_recipe(
 
     Args:
         model: The recipe's model, from `make_model` and `fit_head`.
-        recipe: A dict as `load_recipe` gives it.
+        recipe: The `Recipe`.
         dataset: The `keras_permix.data.Dataset` to train and test on.
         out: Folder of the run.
         verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
@@ -59,7 +60,7 @@ def fit_recipe(
 
     >>> from keras_permix.tasks import task_of
     >>> from keras_permix.training import fit_recipe, load_recipe, make_model
-    >>> recipe = load_recipe("cspvit/mnist", None, ["epochs=1", "batch_size=8", "model.depth=1"])
+    >>> recipe = load_recipe("cspvit/mnist", epochs=1, batch_size=8, model={"depth": 1})
     >>> model = make_model(recipe)
     >>> rows = fit_recipe(model, recipe, task_of(model).generate(8), "run", verbose=0)
     >>> [row["epoch"] for row in rows]
@@ -68,27 +69,27 @@ def fit_recipe(
     distribution = distribution or Distribution()
     verbose = verbose if distribution.is_chief else 0
     task = task_of(model)
-    size, seed = recipe["batch_size"], recipe["seed"]
+    size, seed = recipe.batch_size, recipe.seed
     distribution.check_steps(steps_per_execution)
     # What is wrong with the recipe is found here, before there is a folder.
-    loss = task.loss(recipe["label_smoothing"])
+    loss = task.loss(recipe.label_smoothing)
     training = task.batches(
         dataset.train, size, training=True, seed=seed,
-        steps=recipe["steps_per_epoch"], augmentation=recipe["augmentation"],
+        steps=recipe.steps_per_epoch, augmentation=recipe.augmentation,
     )  # fmt: skip
     watched = dataset.validation or dataset.test
     validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
     progress = _begin(out, recipe, dataset, distribution)
     if verbose:
-        print(described(dataset, recipe, task.num_classes), flush=True)
-        epochs = counted(recipe["epochs"], "epoch")
+        print(described(dataset, size, recipe.steps_per_epoch, task.num_classes), flush=True)
+        epochs = counted(recipe.epochs, "epoch")
         done = f"goes on after epoch {progress.epoch} of" if progress.epoch else "takes"
         print(f"{out}: {done} {epochs}; after a kill, start it again", flush=True)
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
     callbacks = [StopWhereNotFinite(out), progress, Together(distribution), *callbacks]
-    if recipe["ema"] is not None:
+    if recipe.ema is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
     with distribution.scope():
         model.compile(
@@ -104,14 +105,16 @@ def fit_recipe(
             validation_data=validation,
             shuffle=False,  # which the pipeline has done
             initial_epoch=progress.epoch,
-            epochs=recipe["epochs"],
+            epochs=recipe.epochs,
             callbacks=callbacks,
             verbose=verbose,
         )
     return progress.rows
 
 
-def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None) -> str:
+def described(
+    dataset: Dataset, batch_size: int, steps_per_epoch: int | None, num_classes: int | None
+) -> str:
     """What a run trains on, in words: one line.
 
     Example:
@@ -120,10 +123,10 @@ def described(dataset: Dataset, recipe: dict[str, Any], num_classes: int | None)
     >>> from keras_permix.data import Dataset
     >>> x, y = np.zeros((38, 8, 8, 3), "uint8"), np.arange(38) % 2
     >>> pets = Dataset("pets", (x, y), (x[:6], y[:6]), ("cat", "dog"))
-    >>> described(pets, {"batch_size": 16, "steps_per_epoch": None}, 2)
+    >>> described(pets, 16, None, 2)
     'pets: 38 samples, 6 to test on, 2 classes; 2 steps of 16 in an epoch, which leave 6 others out'
     """
-    count, size, steps = size_of(dataset.train[0]), recipe["batch_size"], recipe["steps_per_epoch"]
+    count, size, steps = size_of(dataset.train[0]), batch_size, steps_per_epoch
     names = f", {len(dataset.labels):,} classes" if num_classes else ""
     watched = "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} to watch, "
     left_out = 0 if steps else count % size
@@ -167,7 +170,7 @@ def _begin(out, recipe, dataset, distribution):
 
 def _shared_evenly(part, recipe, distribution):
     """As many samples to validate on as leave no device with less than another."""
-    count = min(recipe["validation_samples"] or math.inf, size_of(part[0]))
+    count = min(recipe.validation_samples or math.inf, size_of(part[0]))
     if count < distribution.parts:
         raise ValueError(
             "There must be as many samples to validate on as devices that share a batch, or more. "

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_permix._typing import Model
 from keras_permix.ops.backend import running
+from keras_permix.recipes.recipe import Recipe
 from keras_permix.zoo.presets.weights import load_weights_content, weights_content
 
 
@@ -16,14 +17,14 @@ class Progress(keras.callbacks.Callback):
     """The epochs of a run so far, and the random numbers of the coming one.
 
     Args:
-        recipe: The recipe as a dict.
+        recipe: The `Recipe`.
         rows: The rows of the log, one per finished epoch.
         stream: What tells random numbers of this process from those of others; none for the first.
     """
 
     def __init__(
         self,
-        recipe: dict[str, Any],
+        recipe: Recipe,
         rows: Iterable[dict[str, Any]] = (),
         stream: tuple[int, ...] = (),
     ) -> None:
@@ -44,7 +45,7 @@ class Progress(keras.callbacks.Callback):
             self.saved = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        _seed(self.model, (self.recipe["seed"], epoch), self.stream)
+        _seed(self.model, (self.recipe.seed, epoch), self.stream)
         self._started = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

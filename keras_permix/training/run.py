@@ -1,116 +1,94 @@
-"""A run: one recipe, one of its options, and all that is called after them."""
+"""A run: a recipe, and the names of its preset, folder and command."""
 
 import dataclasses
-import functools
 import shlex
 from pathlib import Path
 from typing import Any
 
-from keras_permix.recipe import (
-    check_overrides,
-    find_recipe,
-    load_recipe,
-    parse_override,
-    recipe_folders,
-)
+from keras_permix._typing import StrPath
+from keras_permix.recipes.find import RECIPE_FILE, find_recipe, recipe_folders
+from keras_permix.recipes.load import format_overrides, load_recipe
+from keras_permix.recipes.recipe import Recipe, merge
 from keras_permix.training.start import is_run, with_class
 
-OPTIONS = ("init", "freeze", "epochs")  # those of the values that `permix train` has options for
-SMOKE = ("epochs=2", "batch_size=8", "validation_samples=16", "steps_per_epoch=None")
+FLAGS = ("init", "freeze", "epochs")  # values with a flag of `permix train`
+SMOKE = {"epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What is trained, and what the preset, the folder and the commands are called.
+    """What is trained, and under which names.
 
     Args:
-        recipe: Name (`"cspvit/cifar10"`) or path of a recipe, or a folder of images.
-        option: One of the recipe's named options.
-        overrides: Strings `"epochs=2"` that change values of the recipe.
-        smoke: Whether to only try it out: two short epochs of generated data, or of a few images
-            of one's own.
-
-    Example:
-
-    >>> from keras_permix.training import Run
-    >>> Run("cspvit/cifar10", "wide").name
-    'cspvit/cifar10_wide'
-    >>> Run("cspvit/cifar10", "wide").command
-    'permix train cspvit/cifar10 --option wide'
+        recipe: The `Recipe`.
+        name: Name of the preset, `class/preset`; an option is part of it.
+        source: The recipe's file for a reader: in `zoo/` of the repository, else as it was given.
+        command: The command that trains it.
+        option: The recipe's option, or `None`.
+        smoke: Whether this is a smoke run: two short epochs of generated data.
+        is_known: Whether the recipe comes with the package.
     """
 
-    recipe: str
+    recipe: Recipe
+    name: str
+    source: str
+    command: str
     option: str | None = None
-    overrides: tuple[str, ...] = ()
     smoke: bool = False
-
-    @functools.cached_property
-    def values(self) -> dict[str, Any]:
-        """The recipe's values as a dict; see `load_recipe`."""
-        values = load_recipe(self.recipe, self.option, _set_once(self.overrides))
-        if self.smoke:
-            # It takes no earlier run, unless it is asked to.
-            fresh = ["init=None"] if is_run(values["init"]) and values["model"] else []
-            values = load_recipe(self.recipe, self.option, (*SMOKE, *fresh, *self.overrides))
-        return values if "class_name" in values["model"] else with_class(values)
-
-    @functools.cached_property
-    def path(self) -> Path:
-        """The recipe's file."""
-        return find_recipe(self.recipe).resolve()
-
-    @property
-    def name(self) -> str:
-        """Name of the preset, `class/preset`: an option is part of it."""
-        path = self.path.parent if self.path.name == "recipe.py" else self.path
-        preset = path.name if path.is_dir() else path.stem
-        parts = [preset, *([self.option] if self.option else [])]
-        return f"{str(self.values['model'].get('class_name')).lower()}/{'_'.join(parts)}"
-
-    @property
-    def source(self) -> str:
-        """The recipe's file for a reader: in `zoo/` of the repository, else as it was given."""
-        known = self._known_path()
-        return f"zoo/{known.as_posix()}" if known else str(self.recipe)
-
-    @property
-    def command(self) -> str:
-        """The command that trains it."""
-        known = self._known_path()
-        words = ["permix", "train", known.parent.as_posix() if known else str(self.recipe)]
-        words += ["--option", self.option] if self.option else []
-        words += [word for override in self.overrides for word in _option(override)]
-        return shlex.join([*words, *(["--smoke"] if self.smoke else [])])
+    is_known: bool = False
 
     @property
     def folder(self) -> Path:
-        """Where the run is kept if nobody says otherwise."""
+        """The default folder of the run."""
         return Path("runs", self.name + "_smoke" * self.smoke)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the recipe is one of those that come with the package."""
-        return self._known_path() is not None
 
-    def _known_path(self):
-        """The recipe's file within a folder of recipes that the package knows, or `None`."""
-        for folder in map(Path.resolve, recipe_folders()):
-            if self.path.is_relative_to(folder):
-                return self.path.relative_to(folder)
+def plan_run(
+    recipe: StrPath, option: str | None = None, smoke: bool = False, **changes: Any
+) -> Run:
+    """Read a recipe and name what it trains.
+
+    Args:
+        recipe, option, **changes: As for `load_recipe`.
+        smoke: Whether to make it a smoke run.
+
+    Raises:
+        ValueError: as for `load_recipe`.
+
+    Example:
+
+    >>> from keras_permix.training import plan_run
+    >>> run = plan_run("cspvit/cifar10", "wide", epochs=2)
+    >>> run.name, run.command
+    ('cspvit/cifar10_wide', 'permix train cspvit/cifar10 --option wide --set epochs=2')
+    """
+    values = load_recipe(recipe, option, **changes)
+    if smoke:
+        # A smoke run does not need the run that its recipe starts from.
+        fresh = {"init": None} if is_run(values.init) and values.model else {}
+        values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
+    if "class_name" not in values.model:
+        values = with_class(values)
+    path = find_recipe(recipe)
+    folder = path.resolve().parent if path.name == RECIPE_FILE else path.resolve()
+    preset = "_".join(filter(None, [folder.name if folder.is_dir() else folder.stem, option]))
+    homes = [home for home in recipe_folders() if path.resolve().is_relative_to(home)]
+    known = path.resolve().relative_to(homes[0]).as_posix() if homes else None
+    words = ["permix", "train", str(Path(known).parent.as_posix() if known else recipe)]
+    words += ["--option", option] if option else []
+    words += [word for override in format_overrides(changes) for word in _words(override)]
+    return Run(
+        recipe=values,
+        name=f"{values.model['class_name'].lower()}/{preset}",
+        source=f"zoo/{known}" if known else str(recipe),
+        command=shlex.join([*words, *(["--smoke"] if smoke else [])]),
+        option=option,
+        smoke=smoke,
+        is_known=known is not None,
+    )
 
 
-def _set_once(overrides):
-    """Overrides, if no two of them are of the same value."""
-    overrides = check_overrides(overrides)
-    keys = [override.partition("=")[0].strip() for override in overrides]
-    twice = [word for key, word in zip(keys, overrides, strict=True) if keys.count(key) > 1]
-    if twice:
-        raise ValueError(f"A value of a recipe must be set once. Received: {', '.join(twice)}")
-    return overrides
-
-
-def _option(override):
-    """The words that give an override: those of its own option, or `--set KEY=VALUE`."""
-    [(key, value)] = parse_override(override).items()
-    plain = isinstance(value, str | int)  # and no list of names, or None
-    return (f"--{key}", str(value)) if key in OPTIONS and plain else ("--set", override)
+def _words(override):
+    """The words of a command that give an override."""
+    key, _, value = override.partition("=")
+    return (f"--{key}", value) if key in FLAGS else ("--set", override)

@@ -1,6 +1,7 @@
 """The folder of a training run: checkpoints, log, curves, TensorBoard events."""
 
 import csv
+import dataclasses
 import io
 import json
 import time
@@ -12,6 +13,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE
+from keras_permix.recipes.recipe import Recipe
 from keras_permix.safe_files import (
     hold_folder,
     recover_folders,
@@ -39,7 +41,7 @@ class RunFolder(Progress):
 
     Args:
         path: The folder of the run. Made if absent.
-        recipe: The recipe as a dict; a run is resumed only with the recipe it began with.
+        recipe: The `Recipe`; a run is resumed only with the recipe it began with.
         data: The `fingerprint` of its data, and with these; `None`: whatever they are.
 
     Raises:
@@ -49,9 +51,7 @@ class RunFolder(Progress):
         OSError: if another process trains in the folder, or it cannot be written.
     """
 
-    def __init__(
-        self, path: StrPath, recipe: dict[str, Any], data: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, path: StrPath, recipe: Recipe, data: dict[str, Any] | None = None) -> None:
         check_installed()
         check_place(path)
         super().__init__(recipe)
@@ -69,7 +69,11 @@ class RunFolder(Progress):
             raise
 
     def keep(self, weights: bytes) -> None:
-        state = {"recipe": _plain(self.recipe), "rows": self.rows, "data": self.data}
+        state = {
+            "recipe": _plain(dataclasses.asdict(self.recipe)),
+            "rows": self.rows,
+            "data": self.data,
+        }
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
         self._write()
 
@@ -100,7 +104,8 @@ class RunFolder(Progress):
         if found is None:
             return
         state, *self.saved = found
-        old, new = (_comparable(recipe) for recipe in (state["recipe"], self.recipe))
+        now = dataclasses.asdict(self.recipe)
+        old, new = (_comparable(recipe) for recipe in (state["recipe"], now))
         changed = [key for key in new if old.get(key) != new[key]]
         if changed:
             raise ValueError(

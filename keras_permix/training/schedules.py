@@ -2,25 +2,18 @@
 
 import math
 from inspect import signature
-from typing import Any
+from typing import Any, get_args
 
 import keras
 from keras import ops
 
 from keras_permix._typing import Tensor
 from keras_permix.checks import check_choice, check_names
-from keras_permix.recipe_values import OF_THE_ARENA, SCHEDULES
+from keras_permix.recipes.recipe import Recipe, ScheduleName
 from keras_permix.training.block_muon import BlockMuon
 
-# What a recipe's schedule may say, and what it says if it does not.
-SCHEDULE = {
-    "name": "constant",
-    "warmup_epochs": 0,
-    "warmup_steps": None,
-    "warmup_start": 0.0,
-    "warmup_power": 1,
-    "total_steps": None,
-}
+# As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
+OF_THE_ARENA = ("cosine_cycles", "rsqrt")
 # All of Keras that need no other optimizer inside, "adamw", "lion", "muon", "sgd" …, and our own.
 OPTIMIZERS = {
     name.lower(): found
@@ -61,7 +54,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_start: float = 0.0,
         warmup_power: int = 1,
     ) -> None:
-        self.name = check_choice("name", name, SCHEDULES)
+        self.name = check_choice("name", name, get_args(ScheduleName))
         self.peak = peak
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
@@ -106,7 +99,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
+def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
     """The optimizer of a recipe, with its schedule and, where wanted, a moving average.
 
     Weight decay spares biases, norms, class tokens and position tables.
@@ -114,45 +107,43 @@ def make_optimizer(recipe: dict[str, Any], steps_per_epoch: int) -> Any:
     Raises:
         ValueError: for an unknown optimizer, schedule or argument.
     """
-    spec = dict(recipe["optimizer"])
+    spec = dict(recipe.optimizer)
     name = check_choice("optimizer", spec.pop("name"), sorted(OPTIMIZERS))
     known = set(signature(OPTIMIZERS[name]).parameters)
     check_names(OPTIMIZERS[name].__name__, spec, known - {"kwargs"})
     spec["learning_rate"] = make_schedule(recipe, steps_per_epoch)
-    if recipe["ema"] is not None:
-        spec.update(use_ema=True, ema_momentum=recipe["ema"])
+    if recipe.ema is not None:
+        spec.update(use_ema=True, ema_momentum=recipe.ema)
     try:
         optimizer = OPTIMIZERS[name](**spec)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"`optimizer` must hold arguments of {OPTIMIZERS[name].__name__}. "
-            f"Received: {recipe['optimizer']} ({error})"
+            f"Received: {recipe.optimizer} ({error})"
         ) from error
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "class_token", "table"])
     return optimizer
 
 
-def make_schedule(recipe: dict[str, Any], steps_per_epoch: int) -> WarmupDecay:
+def make_schedule(recipe: Recipe, steps_per_epoch: int) -> WarmupDecay:
     """The learning rate of a recipe, step by step.
 
     Raises:
         ValueError: for an unknown schedule or argument, or a warm-up given in epochs and in steps.
     """
-    given = recipe["schedule"]
-    check_names("`schedule`", given, SCHEDULE)
-    if {"warmup_epochs", "warmup_steps"} <= given.keys():
+    schedule = recipe.schedule
+    if schedule.warmup_epochs and schedule.warmup_steps is not None:
         raise ValueError(
             "`schedule` must give its warm-up in epochs or in steps, not in both. "
-            f"Received: schedule={given}"
+            f"Received: {schedule}"
         )
-    spec = {**SCHEDULE, **given}
-    epochs_as_steps = round(spec["warmup_epochs"] * steps_per_epoch)
+    epochs_as_steps = round(schedule.warmup_epochs * steps_per_epoch)
     return WarmupDecay(
-        spec["name"],
-        recipe["optimizer"]["learning_rate"],
-        epochs_as_steps if spec["warmup_steps"] is None else spec["warmup_steps"],
-        spec["total_steps"] or recipe["epochs"] * steps_per_epoch,
+        schedule.name,
+        recipe.optimizer["learning_rate"],
+        epochs_as_steps if schedule.warmup_steps is None else schedule.warmup_steps,
+        schedule.total_steps or recipe.epochs * steps_per_epoch,
         steps_per_epoch,
-        spec["warmup_start"],
-        spec["warmup_power"],
+        schedule.warmup_start,
+        schedule.warmup_power,
     )

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -12,6 +11,7 @@ from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import some
+from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import TASKS, Task, task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
@@ -20,27 +20,27 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 SMOKE_SAMPLES = 32
 
 
-def with_class(recipe: dict[str, Any]) -> dict[str, Any]:
+def with_class(recipe: Recipe) -> Recipe:
     """A recipe whose `model` says its class, where it starts from a preset.
 
     Raises:
         ValueError: if that is of another class than the recipe's, or a run that is not there.
     """
-    if not recipe["init"]:
+    if not recipe.init:
         return recipe
-    if is_run(recipe["init"]) and not Path(recipe["init"]).is_dir():
+    if is_run(recipe.init) and not Path(recipe.init).is_dir():
         raise ValueError(
             "`init` must be a preset that is there; where a recipe starts from a run of its own, "
-            f"its first lines say which command makes it. Received: init={recipe['init']!r}"
+            f"its first lines say which command makes it. Received: init={recipe.init!r}"
         )
-    found = zoo.preset_info(recipe["init"]).class_name
-    model = {"class_name": found, **recipe["model"]}
+    found = zoo.preset_info(recipe.init).class_name
+    model = {"class_name": found, **recipe.model}
     if model["class_name"] != found:
         raise ValueError(
             "`init` must be a preset of the class that the recipe's `model` names, "
-            f"{model['class_name']}. Received: init={recipe['init']!r}, of {found}"
+            f"{model['class_name']}. Received: init={recipe.init!r}, of {found}"
         )
-    return {**recipe, "model": model}
+    return replace(recipe, model=model)
 
 
 def is_run(init: str | None) -> bool:
@@ -48,7 +48,7 @@ def is_run(init: str | None) -> bool:
     return init is not None and Path(init).parts[:1] == ("runs",)
 
 
-def check_data(recipe: dict[str, Any]) -> None:
+def check_data(recipe: Recipe) -> None:
     """Check that the task of a recipe's model can load its data, before there is a model.
 
     Raises:
@@ -56,13 +56,13 @@ def check_data(recipe: dict[str, Any]) -> None:
             one that its task does not know.
     """
     recipe = with_class(recipe)
-    stored = zoo.preset_info(recipe["init"]).config if recipe["init"] else {}
-    task = _class_of(recipe).task_for({**stored, **recipe["model"]})
-    TASKS[task].check_data(recipe["data"])
+    stored = zoo.preset_info(recipe.init).config if recipe.init else {}
+    task = _class_of(recipe).task_for({**stored, **recipe.model})
+    TASKS[task].check_data(recipe.data)
 
 
 def load_dataset(
-    task: Task, recipe: dict[str, Any], data_dir: StrPath | None = None, smoke: bool = False
+    task: Task, recipe: Recipe, data_dir: StrPath | None = None, smoke: bool = False
 ) -> Dataset:
     """The data of a recipe, or for a smoke run as few as try it out.
 
@@ -70,31 +70,31 @@ def load_dataset(
 
     Args:
         task: The task of the recipe's model.
-        recipe: A dict as `load_recipe` gives it.
+        recipe: The `Recipe`.
         data_dir: Folder with data files.
         smoke: Whether for a smoke run.
 
     Raises:
         OSError: for data that is not to be had.
     """
-    if smoke and recipe["data"].get("source") not in task.of_ones_own:
-        dataset = task.generate(SMOKE_SAMPLES, seed=recipe["seed"])
+    if smoke and recipe.data.get("source") not in task.of_ones_own:
+        dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)
     else:
-        dataset = task.load(recipe["data"], data_dir, seed=recipe["seed"])
+        dataset = task.load(recipe.data, data_dir, seed=recipe.seed)
     if smoke:
         train = some(dataset.train, SMOKE_SAMPLES)
         dataset = replace(dataset, train=train, test=some(dataset.test, SMOKE_SAMPLES // 4))
-    return replace(dataset, test=some(dataset.test, recipe["test_samples"]))
+    return replace(dataset, test=some(dataset.test, recipe.test_samples))
 
 
-def make_model(recipe: dict[str, Any]) -> Model:
+def make_model(recipe: Recipe) -> Model:
     """The model of a recipe, in the recipe's precision.
 
     Its weights are made from the recipe's seed, or are those of the preset that `init` names; what
     `freeze` names is not trained.
 
     Args:
-        recipe: A dict as `load_recipe` gives it.
+        recipe: The `Recipe`.
 
     Returns:
         A `ZooModel`.
@@ -106,26 +106,26 @@ def make_model(recipe: dict[str, Any]) -> Model:
     Example:
 
     >>> from keras_permix.training import load_recipe, make_model
-    >>> model = make_model(load_recipe("cspvit/mnist", overrides=["model.depth=1"]))
+    >>> model = make_model(load_recipe("cspvit/mnist", model={"depth": 1}))
     >>> type(model).__name__, model.get_config()["depth"]
     ('CSPViT', 1)
     """
     recipe = with_class(recipe)
     found = _class_of(recipe)
-    spec = {key: value for key, value in recipe["model"].items() if value is not None}
+    spec = {key: value for key, value in recipe.model.items() if value is not None}
     del spec["class_name"]
-    keras.utils.set_random_seed(recipe["seed"])
-    spec["dtype"] = recipe["precision"]
-    if recipe["init"]:
-        made = load_preset(found, recipe["init"], **spec)
+    keras.utils.set_random_seed(recipe.seed)
+    spec["dtype"] = recipe.precision
+    if recipe.init:
+        made = load_preset(found, recipe.init, **spec)
     else:
         made = found(**spec)
-    freeze(made, recipe["freeze"])
+    freeze(made, recipe.freeze)
     return made
 
 
 def _class_of(recipe):
-    name = recipe["model"].get("class_name")
+    name = recipe.model.get("class_name")
     if name not in zoo.MODELS:
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
@@ -133,7 +133,7 @@ def _class_of(recipe):
     return zoo.MODELS[name]
 
 
-def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Model:
+def fit_head(model: Model, recipe: Recipe, labels: Sequence[str]) -> Model:
     """The model with a head for the labels of its data, which it is called by from now on.
 
     A preset's head stays where the labels are the preset's own. Without a `num_classes` in the
@@ -141,15 +141,15 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
 
     Args:
         model: The model of the recipe, fresh from `make_model`.
-        recipe: A dict as `load_recipe` gives it.
+        recipe: The `Recipe`.
         labels: Names of the data's classes or targets.
 
     Returns:
         The model, or one like it with a new head, of zeros.
     """
     if isinstance(model, Classifier):
-        classes = recipe["model"].get("num_classes") or len(labels)
-        others = recipe["init"] and tuple(labels) != model.labels
+        classes = recipe.model.get("num_classes") or len(labels)
+        others = recipe.init and tuple(labels) != model.labels
         if others or classes != model.output_shape[-1]:
             model = model.reset_classifier(classes)
     if len(labels) == model.output_shape[-1]:
@@ -157,14 +157,14 @@ def fit_head(model: Model, recipe: dict[str, Any], labels: Sequence[str]) -> Mod
     return model
 
 
-def fit_scale(model: Model, recipe: dict[str, Any], dataset: Dataset) -> Model:
+def fit_scale(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
     """The model in the scale and domain of its data (`Task.scale`, `Task.domain`).
 
     What the recipe says stays, and the scale of a preset, if the targets are the preset's own.
 
     Args:
         model: The model of the recipe, fresh from `make_model`.
-        recipe: A dict as `load_recipe` gives it.
+        recipe: The `Recipe`.
         dataset: The `Dataset` to train on.
 
     Returns:
@@ -173,10 +173,10 @@ def fit_scale(model: Model, recipe: dict[str, Any], dataset: Dataset) -> Model:
     names = tuple(dataset.labels)
     if len(names) != model.output_shape[-1]:
         return model
-    task, same = task_of(model), recipe["init"] and names == model.labels
+    task, same = task_of(model), recipe.init and names == model.labels
     found = {**task.domain(dataset), **({} if same else task.scale(dataset))}
     config = model.get_config()
-    found = {k: v for k, v in found.items() if k not in recipe["model"] and v != config[k]}
+    found = {k: v for k, v in found.items() if k not in recipe.model and v != config[k]}
     if not found:
         return model
     scaled = type(model).from_config({**config, **found})

@@ -8,7 +8,6 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.checks import check_integer
 from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
-from keras_permix.recipe import check_overrides
 from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution, distributed
@@ -16,7 +15,7 @@ from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
 from keras_permix.training.record import Recorder
-from keras_permix.training.run import Run
+from keras_permix.training.run import Run, plan_run
 from keras_permix.training.run_folder import check_apart, check_installed, check_place
 from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import (
@@ -41,7 +40,6 @@ class Trained(NamedTuple):
 def train(
     recipe: StrPath | Run,
     option: str | None = None,
-    overrides: Iterable[str] = (),
     *,
     out: StrPath | None = None,
     data_dir: StrPath | None = None,
@@ -51,6 +49,7 @@ def train(
     distribute: str | Distribution | None = None,
     steps_per_execution: int = 1,
     workers: int = 1,
+    **changes: Any,
 ) -> Trained:
     """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
 
@@ -58,17 +57,16 @@ def train(
     images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
     `num_classes`, the model has as many as the data has labels; without `mean` and `std`, a model
     of numbers takes those of the training targets. A folder of images, or a CSV file that lists
-    them, needs no recipe: `train("photos", overrides=["init=cspvit/cifar10_small"])`.
+    them, needs no recipe: `train("photos", init="cspvit/cifar10_small", epochs=5)`.
 
     The folder of the run gets a checkpoint and the log after each epoch, and at the end the
     preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
     said after the first steps.
 
     Args:
-        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, or of images; or a `Run`, which
-            says the next two and `smoke` itself.
+        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, or of images; or a `Run` from
+            `plan_run`, with which `option`, `smoke` and `changes` are not given.
         option: One of the recipe's named options.
-        overrides: Strings that change values of the recipe: `["epochs=2", "model.width=64"]`.
         out: Folder of the run. `None`: `runs/` and the name of the preset.
         data_dir: Folder with data files.
         smoke: Whether to only try it out: two short epochs of generated data, or of a few images
@@ -84,6 +82,7 @@ def train(
             keep it busy. 1 on PyTorch, and in several processes of TensorFlow.
         workers: Threads that make batches; more than one make the next while a step computes. No
             number of the run depends on them.
+        **changes: New values of the recipe: `epochs=2`, `model={"width": 64}`.
 
     Returns:
         A `Trained`: `model`, `rows`, `scores`, `folder`.
@@ -109,22 +108,20 @@ def train(
             f"Received: steps_per_execution={steps_per_execution}"
         )
     check_integer("workers", workers)
-    overrides = check_overrides(overrides)
-    run = recipe if isinstance(recipe, Run) else Run(str(recipe), option, overrides, smoke)
-    folder = Path(out or run.folder)
-    values = run.values
+    run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
+    folder, values = Path(out or run.folder), run.recipe
     check_installed()
     check_data(values)
     check_place(folder)
-    check_apart(folder, values["data"], data_dir)
+    check_apart(folder, values.data, data_dir)
     with distributed(distribute) as distribution:
-        distribution.check_batch_size(values["batch_size"])
+        distribution.check_batch_size(values.batch_size)
         distribution.check_steps(steps_per_execution)
         with distribution.scope():
             model = make_model(values)
         # What is wrong is known before data are read, or downloaded.
         make_optimizer(values, steps_per_epoch=1)
-        task_of(model).preparation(values["augmentation"], values["seed"])
+        task_of(model).preparation(values.augmentation, values.seed)
         if data_dir is not None:
             data_folder(data_dir)
         if not run.smoke:

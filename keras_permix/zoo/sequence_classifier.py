@@ -170,8 +170,7 @@ def check_tokens(tokens, mask, config):
         )
     if not tokens.shape[-1]:
         raise ValueError(
-            "`tokens` must hold one token or more per text. "
-            f"Received: tokens.shape={tokens.shape}"
+            f"`tokens` must hold one token or more per text. Received: tokens.shape={tokens.shape}"
         )
     if tokens.shape[-1] > config["max_length"]:
         raise ValueError(

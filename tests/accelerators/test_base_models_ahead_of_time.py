@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 def test_the_whole_step_of_imagenet(distribution, topology):
-    model = make_model(load_recipe("cspvit/imagenet", overrides=["precision=mixed_bfloat16"]))
+    model = make_model(load_recipe("cspvit/imagenet", precision="mixed_bfloat16"))
     compiled = train_step(model, 256, distribution)
     check(compiled, topology)
     text = compiled.as_text()

@@ -15,7 +15,8 @@ import pytest
 
 from keras_permix import cli, data, zoo
 from keras_permix.cli import main
-from keras_permix.recipe import find_recipe
+from keras_permix.recipes.find import find_recipe
+from keras_permix.recipes.load import load_recipe
 from tests.harness import ROOT
 from tests.harness.processes import environment
 
@@ -255,19 +256,50 @@ def test_an_empty_argument_is_not_the_current_folder(
 
 @pytest.mark.once
 def test_an_empty_file_is_no_recipe(tmp_path, capsys):
-    (tmp_path / "empty.py").write_text("")
-    error = error_of(["train", str(tmp_path / "empty.py")], capsys)
-    assert "A recipe must set model, data; `permix info cspvit/mnist` tells where one" in error
-    assert error.endswith("empty.py, which sets nothing\n")
+    (tmp_path / "empty.toml").write_text("")
+    error = error_of(["train", str(tmp_path / "empty.toml")], capsys)
+    assert "`model` or `init`" in error and error.endswith("empty.toml\n")
     assert main(["info", "cspvit/mnist"]) == 0
     assert str(find_recipe("cspvit/mnist")) in capsys.readouterr().out
 
 
 @pytest.mark.once
-def test_a_recipe_that_ends_the_process(tmp_path, capsys):
-    (tmp_path / "ends.py").write_text("raise SystemExit(0)")
-    error = error_of(["train", str(tmp_path / "ends.py")], capsys)
-    assert "must be a Python file of plain values" in error and "(SystemExit: 0)" in error
+@pytest.mark.parametrize(
+    ("content", "at"),
+    [(b"epochs = ", "line 1"), (b"a = " + b"[" * 100_000, ""), (b"\xff", "0xff")],
+)
+def test_a_recipe_that_is_not_toml(content, at, tmp_path, capsys):
+    (tmp_path / "wrong.toml").write_bytes(content)
+    error = error_of(["train", str(tmp_path / "wrong.toml")], capsys)
+    assert re.search(rf"valid TOML.*wrong.toml \(.*{at}", error)
+
+
+@pytest.mark.once
+def test_nothing_in_the_current_folder_is_executed_or_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "cspvit" / "imagenet"
+    folder.mkdir(parents=True)
+    (folder / "recipe.py").write_text("open('executed', 'w')")
+    (folder / "recipe.toml").write_text("epochs = 1")
+    assert main(["list"]) == main(["info", "cspvit/imagenet"]) == 0
+    assert "300" in re.search(r"epochs +(\d+)", capsys.readouterr().out)[1]
+    assert load_recipe("cspvit/imagenet").epochs == 300
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "override", [".".join("a" * 2000) + "=1", "epochs", "=3", "a..b=1", "epochs=1\nseed=2"]
+)
+def test_an_override_that_does_not_read_so(override, capsys):
+    error = error_of(["train", "cspvit/mnist", "--set", override], capsys)
+    assert error.count("\n") == 1 and len(error) < 400
+
+
+@pytest.mark.once
+def test_a_value_is_set_once(capsys):
+    error = error_of(["train", "cspvit/mnist", "--set", "epochs = 2", "--epochs", "1"], capsys)
+    assert "must be set once. Received: 'epochs=1', set before" in error
 
 
 @pytest.mark.once
@@ -279,7 +311,7 @@ def test_more_memory_than_there_is(capsys):
 @pytest.mark.once
 def test_a_picture_is_no_recipe(capsys):
     error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
-    rule = r"must be a Python file \(.py\).* images to train on lie in a folder.*csp.png\n"
+    rule = r"`recipe` must be .*, a `.toml` file, or a folder or list of images. .*csp.png'\n"
     assert re.search(rule, error)
 
 
@@ -287,44 +319,38 @@ def test_a_picture_is_no_recipe(capsys):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("epochs=many", "`epochs` must be a positive integer. Received: epochs='many'"),
-        ("epochs=True", "Received: epochs=True"),
+        ("epochs=many", "`epochs` must be a positive integer. Received: epochs='many' in "),
+        ("epochs=true", "Received: epochs=True"),
         ("batch_size=0.5", "Received: batch_size=0.5"),
-        ("model=3", "`model` must be a dict. Received: model=3"),
+        ("model=3", "`model` must be a table. Received: model=3"),
         ("optimizer=adam", "Received: optimizer='adam'"),
         ("optimizer.learning_rate=x", "Received: optimizer.learning_rate='x'"),
         ("optimizer.beta_1=x", "`optimizer.beta_1` must be a number from 0 to 1, 1 excluded. R"),
         ("optimizer.beta_2=7", "Received: optimizer.beta_2=7"),
-        ("optimizer.clipnorm=-1", "`optimizer.clipnorm` must be a number above 0, or None. R"),
-        ("optimizer.nesterov=3", "`optimizer.nesterov` must be True or False. Received: "),
-        ("optimizer.ema_momentum=7", "Received: optimizer.ema_momentum=7"),
-        (
-            "optimizer.gradient_accumulation_steps=0",
-            "`optimizer.gradient_accumulation_steps` must be an integer, 2 or more, or None. R",
-        ),
-        ("optimizer.epsilon=0", "`optimizer.epsilon` must be a number above 0. Received: "),
-        ("model.trainable=3", "`model.trainable` must be True or False. Received: "),
+        ("optimizer.clipnorm=-1", '`optimizer.clipnorm` must be a number, 0 or more, or "none". R'),
+        ("optimizer.clipnorm=nan", "Received: optimizer.clipnorm=nan"),
+        ("model.trainable=3", "`model.trainable` must be true or false. Received: "),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
         ("ema=2", "`ema` must be a number from 0 to 1"),
         (
             "data.test_fraction=half",
-            "between 0 and 1, or None. Received: data.test_fraction='half'",
+            "between 0 and 1, or \"none\". Received: data.test_fraction='half'",
         ),
         ("data.test_fraction=1", "Received: data.test_fraction=1"),
         ("data.split_seed=x", "`data.split_seed` must be an integer, 0 or more. Received: "),
-        ("data.random_crop=x", "`data.random_crop` must be True or False. Received: "),
-        ("data.keep=x", "`data.keep` must be a number above 0, and at most 1. Received: "),
+        ("data.random_crop=x", "`data.random_crop` must be true or false. Received: "),
+        ("data.keep=x", "`data.keep` must be a number above 0, at most 1. Received: "),
         ("data.keep=2", "Received: data.keep=2"),
-        ("data.splits=train", "`data.splits` must be the names of two parts. Received: "),
+        ("data.splits=train", "`data.splits` must be a list of strings. Received: "),
         ("data.path=3", "Received: data.path=3"),
-        ("data.train=['a.csv']", "`data.train` must be the path of a file, a number of samples"),
-        ("data.fields=None", "`data.fields` must be a list of names. Received: data.fields=None"),
-        ("augmentation.randaugment={'factor':'high'}", "`factor` a number from 0 to 1. Received: "),
+        ("data.train=['a.csv']", "`data.train` must be a string, or a positive integer, or"),
+        ("data.fields=none", "`data.fields` must be a list of strings. Received: data.fields=None"),
+        ("augmentation.randaugment={factor='high'}", "`factor` a number from 0 to 1. Received: "),
         ("model.dtype=float99", "left out, since `precision` says it. Received: model.dtype='fl"),
-        ("optimizer.name=adamm", "`optimizer.name` must be one of adadelta, "),
-        ("optimizer.name=adamm", "Received: optimizer.name='adamm'"),
-        ("schedule.name=cosin", "cosine_cycles, rsqrt. Received: schedule.name='cosin'"),
+        ("optimizer.name=adamm", "`optimizer.learning_rate` must be given. "),
+        ("optimizer={name='adamm', learning_rate=1}", "`optimizer` must be one of ('adadelta', "),
+        ("schedule.name=cosin", "rsqrt, cosine_cycles. Received: schedule.name='cosin'"),
         ("augmentation.flip=3", "`flip` must be True or False. Received: flip=3"),
         ("model.wdth=3", "Did you mean `width`? Received: ['wdth']"),
         ("model.dropout=x", "`dropout` must be in [0, 1). Received: dropout='x'"),

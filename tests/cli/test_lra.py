@@ -66,9 +66,9 @@ def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
     asked = []
 
     def train(run, **arguments):
-        asked.append((run.recipe, run.option))
-        if run.recipe == "text":
-            raise FileNotFoundError(f"no {run.recipe}")
+        asked.append((run.task, run.model))
+        if run.task == "text":
+            raise FileNotFoundError(f"no {run.task}")
         raise FloatingPointError("NaN")
 
     monkeypatch.setattr("keras_permix.training.train", train)

@@ -12,7 +12,7 @@ from keras_permix._backend import installed_backends
 from keras_permix.analysis import macs
 from keras_permix.cli import main
 from keras_permix.layers import CSP, SoftmaxAttention
-from keras_permix.recipe import find_recipe
+from keras_permix.recipes.find import find_recipe
 from keras_permix.zoo import MODELS
 from tests.zoo.models import edit_json, tiny
 

@@ -1,5 +1,6 @@
 """The recipes of the Long Range Arena hold the papers' values, and their models can be built."""
 
+import dataclasses
 import json
 import math
 
@@ -8,7 +9,7 @@ import pytest
 
 from keras_permix.lra.published import PUBLISHED, ROWS, TASKS, published_rows, published_score
 from keras_permix.lra.recipes import MODELS, OF_PATH_X, lra_recipe
-from keras_permix.lra.run import LRARun
+from keras_permix.lra.run import lra_run
 from keras_permix.training import make_model
 from keras_permix.training.schedules import make_schedule
 from tests.harness import to_numpy
@@ -24,9 +25,9 @@ ALL = [
 
 def test_every_recipe_is_whole_and_plain():
     for task, model, scale in ALL:
-        values = LRARun(task, model, (), False, scale, 3).values
-        assert json.loads(json.dumps(values))["seed"] == 3
-        schedule = make_schedule(values, values["steps_per_epoch"])
+        recipe = lra_run(task, model, scale, 3).recipe
+        assert json.loads(json.dumps(dataclasses.asdict(recipe)))["seed"] == 3
+        schedule = make_schedule(recipe, recipe.steps_per_epoch)
         assert 0 < schedule.warmup_steps
 
 
@@ -74,9 +75,9 @@ def test_recipes_have_the_papers_values(task, model):
 def test_every_recipe_of_a_paper_makes_a_model(task):
     """Of one block, which answers; a test has no room for full attention to 16,384 pixels."""
     for model in [model for found, model, scale in ALL if (found, scale) == (task, "paper")]:
-        values = LRARun(task, model, ("model.depth=1",), False, "paper", 0).values
-        made = make_model(values)
-        classes = values["model"]["num_classes"]
+        recipe = lra_run(task, model, "paper", 0, ["model.depth=1"]).recipe
+        made = make_model(recipe)
+        classes = recipe.model["num_classes"]
         assert made.output_shape == (None, classes)
         if (task, model) != ("pathx", "mega"):
             logits = made(made.make_inputs(0, 1))
@@ -109,8 +110,7 @@ STACKS = {
 
 @pytest.mark.parametrize(("task", "model"), STACKS)
 def test_blocks_have_the_published_size(task, model):
-    values = LRARun(task, model, (), False, "paper").values
-    made = make_model(values)
+    made = make_model(lra_run(task, model, "paper").recipe)
     blocks = [layer for layer in made.layers if layer.name.startswith("block_")]
     sizes = [math.prod(weight.shape) for block in blocks for weight in block.trainable_weights]
     assert sum(sizes) == STACKS[task, model]
@@ -131,8 +131,7 @@ def test_small_models_are_of_one_size():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_small_models_can_be_built(model):
-    values = LRARun("listops", model).values
-    assert make_model(values).output_shape == (None, 10)
+    assert make_model(lra_run("listops", model).recipe).output_shape == (None, 10)
 
 
 @pytest.mark.parametrize(

@@ -221,16 +221,16 @@ def test_generated_data_can_be_learned(project):
 
 
 @pytest.mark.parametrize(
-    ("override", "rule"),
+    ("change", "rule"),
     [
-        ("augmentation.flip=True", "`augmentation` must be empty for"),
-        ("model.class_name=Nonsense", "Received: 'Nonsense'"),
+        ({"augmentation": {"flip": True}}, "`augmentation` must be empty for"),
+        ({"model": {"class_name": "Nonsense"}}, "Received: 'Nonsense'"),
     ],
 )
-def test_what_a_recipe_may_not_ask(project, tmp_path, override, rule):
+def test_what_a_recipe_may_not_ask(project, tmp_path, change, rule):
     _, folder, recipe, _ = project
     with pytest.raises(ValueError, match=rule):
-        train(recipe, overrides=[override], out=tmp_path, data_dir=folder, verbose=0)
+        train(recipe, **change, out=tmp_path, data_dir=folder, verbose=0)
 
 
 @pytest.mark.parametrize(

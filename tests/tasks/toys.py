@@ -15,6 +15,7 @@ from keras_permix.data import pad_graphs, preprocess_graph
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier
+from tests.training.runs import as_toml
 
 
 class ToyText(SequenceClassifier):
@@ -141,12 +142,15 @@ def write_project(folder, kind):
         lines = [json.dumps(row) for row in make_rows(rng, count)]
         (folder / f"{part}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     data = dict(name=f"toy_{kind}", train="train.jsonl", test="test.jsonl", **options)
-    recipe = folder / "tiny" / "recipe.py"
+    recipe = folder / "tiny" / "recipe.toml"
     recipe.parent.mkdir()
-    recipe.write_text(
-        f"model = {model}\ndata = {data}\nbatch_size = 8\nepochs = 4\n"
-        "optimizer = dict(name='adam', learning_rate=2e-2)\n"
-        "options = dict(wide=dict(model=dict(width=16)))\n",
-        encoding="utf-8",
+    values = dict(
+        model=model,
+        data=data,
+        batch_size=8,
+        epochs=4,
+        optimizer=dict(name="adam", learning_rate=2e-2),
+        options=dict(wide=dict(model=dict(width=16))),
     )
+    recipe.write_text(as_toml(values), encoding="utf-8")
     return recipe

@@ -17,7 +17,7 @@ spec.loader.exec_module(tool)
 
 RECORD = {
     "name": "cspvit/mine",
-    "recipe": "zoo/cspvit/mine/recipe.py",
+    "recipe": "zoo/cspvit/mine/recipe.toml",
     "command": "permix train cspvit/mine",
     "smoke": False,
     "commits": [],
@@ -47,7 +47,7 @@ def root(tmp_path):
     """A repository with the recipe, and an older preset with its story."""
     root = tmp_path / "root"
     (root / "zoo/cspvit/mine").mkdir(parents=True)
-    (root / "zoo/cspvit/mine/recipe.py").write_text("the recipe")
+    (root / "zoo/cspvit/mine/recipe.toml").write_text("the recipe")
     (root / "zoo/cspvit/mine/README.md").write_text("old card")
     (root / "weights/cspvit/mine").mkdir(parents=True)
     (root / "weights/cspvit/mine/model.weights.h5").write_text("old weights")
@@ -70,7 +70,7 @@ def test_everything_is_there(run, root):
     ]  # fmt: skip
     assert contents(folders[0]) == contents(run / "preset")
     assert contents(folders[1]) == {
-        "recipe.py": b"the recipe",
+        "recipe.toml": b"the recipe",
         **{name: f"new {name}".encode() for name in tool.STORY},
     }
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
@@ -88,7 +88,7 @@ def damage(run, how):
     if how == "weights":
         (run / "preset" / "model.weights.h5").write_bytes(b"")
     elif how == "recipe":
-        (run / "run.json").write_text(json.dumps({**RECORD, "recipe": "/home/me/recipe.py"}))
+        (run / "run.json").write_text(json.dumps({**RECORD, "recipe": "/home/me/recipe.toml"}))
     elif how == "smoke":
         (run / "run.json").write_text(json.dumps({**RECORD, "smoke": True}))
     else:

@@ -72,7 +72,7 @@ def test_every_trained_preset_has_a_card_with_its_recipe():
     trained = {name for name, info in list_presets().items() if info.scores}
     assert "vit/cifar10_small" in trained
     assert {f"zoo/{name}" for name in trained} <= set(PAGES)
-    for name in ("curves.png", "recipe.py"):
+    for name in ("curves.png", "recipe.toml"):
         assert f"../../../../zoo/vit/cifar10_small/{name}" in PAGES["zoo/vit/cifar10_small"]
 
 

@@ -1,6 +1,6 @@
 """A small run that tests train, and that kills itself when called as a script.
 
-    python runs.py OUT EPOCH
+python runs.py OUT EPOCH
 """
 
 import os
@@ -11,34 +11,38 @@ import keras
 import numpy as np
 
 from keras_permix.data import Dataset
-from keras_permix.recipe import DEFAULTS, merge
+from keras_permix.recipes.load import format_value
+from keras_permix.recipes.recipe import make_recipe
 from keras_permix.safe_files import release_folder
 from keras_permix.training import fit_recipe, make_model
 from tests.backends import compile_soon
 
-RECIPE = merge(
-    DEFAULTS,
-    dict(
-        model=dict(
-            class_name="CSPViT",
-            image_size=8,
-            patch_size=2,
-            num_classes=3,
-            width=8,
-            depth=1,
-            mlp_dim=8,
-            dropout=0.1,
-        ),
-        data=dict(name="made"),
-        augmentation=dict(crop_padding=1, flip=True),
-        optimizer=dict(name="adamw", learning_rate=5e-3),
-        schedule=dict(name="cosine", warmup_epochs=1),
-        batch_size=16,
-        epochs=4,
-        label_smoothing=0.1,
-        ema=0.9,
+VALUES = dict(
+    model=dict(
+        class_name="CSPViT",
+        image_size=8,
+        patch_size=2,
+        num_classes=3,
+        width=8,
+        depth=1,
+        mlp_dim=8,
+        dropout=0.1,
     ),
+    data=dict(name="made"),
+    augmentation=dict(crop_padding=1, flip=True),
+    optimizer=dict(name="adamw", learning_rate=5e-3),
+    schedule=dict(name="cosine", warmup_epochs=1),
+    batch_size=16,
+    epochs=4,
+    label_smoothing=0.1,
+    ema=0.9,
 )
+RECIPE = make_recipe(VALUES, "runs.py")
+
+
+def as_toml(values):
+    """The text of a recipe file with these values."""
+    return "".join(f"{key} = {format_value(value)}\n" for key, value in values.items())
 
 
 def make_images():

@@ -1,5 +1,6 @@
 """What survives of a run when it is killed, its disk is full, or its files are damaged."""
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -12,7 +13,6 @@ import sys
 import numpy as np
 import pytest
 
-from keras_permix.recipe import merge
 from keras_permix.safe_files import release_folder
 from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
@@ -202,7 +202,7 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
 
 
 def test_state_of_a_scaled_loss(tmp_path):
-    recipe = merge(runs.RECIPE, dict(precision="mixed_float16", epochs=1))
+    recipe = dataclasses.replace(runs.RECIPE, precision="mixed_float16", epochs=1)
     expected, _ = train(recipe, runs.make_images(), tmp_path, verbose=0)
     again, _ = train(recipe, runs.make_images(), tmp_path, verbose=0)
     assert type(again.optimizer).__name__ == "LossScaleOptimizer"
@@ -212,5 +212,5 @@ def test_state_of_a_scaled_loss(tmp_path):
 
 def test_other_recipe_leaves_the_folder_free(run):
     with pytest.raises(ValueError, match="recipe it began with"):
-        RunFolder(run, merge(runs.RECIPE, dict(epochs=9)))
+        RunFolder(run, dataclasses.replace(runs.RECIPE, epochs=9))
     assert json.loads((run / "checkpoints" / "epoch_0004" / "state.json").read_text("utf-8"))

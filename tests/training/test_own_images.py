@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.registry import MODELS
+from tests.training.runs import as_toml
 from tests.zoo.models import tiny, weights
 
 pytestmark = pytest.mark.once  # Training and heads are tested on each backend elsewhere.
@@ -26,11 +28,11 @@ pytestmark = pytest.mark.once  # Training and heads are tested on each backend e
 # Starts from the preset of tests, three classes of 8 x 8 images.
 RECIPE = """
 init = "cspvit/test"
-data = dict(name="pets", source="folder", test_fraction=0.25, random_crop=False, keep=1.0)
 freeze = "backbone"
-optimizer = dict(name="lion", learning_rate=1e-2)
 batch_size = 8
 epochs = 2
+data = { name = "pets", source = "folder", test_fraction = 0.25, random_crop = false, keep = 1.0 }
+optimizer = { name = "lion", learning_rate = 1e-2 }
 """
 
 
@@ -43,8 +45,8 @@ def write(folder, classes=("cats", "dogs")):
             pixels = rng.integers(0, 120, (20 + image, 30, 3)) + 120 * (number % 2)
             Image.fromarray(pixels.astype("uint8")).save(folder / f"pets/{name}/{image}.png")
     (folder / "mine").mkdir()
-    (folder / "mine/recipe.py").write_text(RECIPE, encoding="utf-8")
-    return folder / "mine/recipe.py"
+    (folder / "mine/recipe.toml").write_text(RECIPE, encoding="utf-8")
+    return folder / "mine/recipe.toml"
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_the_preset_is_measured_on_other_pictures(trained, tmp_path, capsys):
 
 def test_a_finished_run_is_not_begun_anew(trained):
     folder, done = trained
-    again = train(folder / "mine/recipe.py", data_dir=folder, out=folder / "run", verbose=0)
+    again = train(folder / "mine/recipe.toml", data_dir=folder, out=folder / "run", verbose=0)
     assert again.rows == done.rows and again.scores == done.scores
     for path, value in weights(again.model).items():
         np.testing.assert_array_equal(value, weights(done.model)[path])
@@ -110,7 +112,7 @@ def test_a_finished_run_is_not_begun_anew(trained):
 
 def test_the_command_starts_from_a_preset(tmp_path, capsys):
     recipe = write(tmp_path)
-    text = RECIPE.replace('init = "cspvit/test"', 'model = dict(class_name="CSPViT")')
+    text = RECIPE.replace('init = "cspvit/test"', 'model = { class_name = "CSPViT" }')
     recipe.write_text(text, encoding="utf-8")
     options = ["--data-dir", str(tmp_path), "--out", str(tmp_path / "run"), "--verbose", "0"]
     shape = ["--init", "cspvit/test", "--set", "epochs=1"]
@@ -124,9 +126,9 @@ def test_the_command_starts_from_a_preset(tmp_path, capsys):
 
 
 def recipe(tmp_path, **changes):
-    path = tmp_path / "recipe.py"
+    path = tmp_path / "recipe.toml"
     path.write_text(RECIPE, encoding="utf-8")
-    return {**load_recipe(path), "model": {"class_name": "CSPViT"}, **changes}
+    return replace(load_recipe(path, model={"class_name": "CSPViT"}), **changes)
 
 
 def test_a_preset_s_own_labels_keep_its_head(tmp_path):
@@ -222,7 +224,7 @@ def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
 
 def held_out(path):
     """The names of the images that a recipe of images holds out, per class."""
-    data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
+    data = load_recipe(path, init="cspvit/test").data
     dataset = task_of(CSPViT.from_preset("test")).load(data)
     records = dataset.test[0].records.files
     return sorted("/".join(file.parts[-3:]) for file, _ in records), len(dataset.train[0])
@@ -255,9 +257,9 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
     (tmp_path / "LIST.TSV").write_text("\n".join(["path\tlabel\tsplit", *rows]), encoding="utf-8")
     assert held_out(tmp_path / "LIST.TSV") == held_out(tmp_path / "parted")
     for path in (tmp_path / "parted", tmp_path / "LIST.TSV"):
-        data = load_recipe(path, overrides=["init=cspvit/test"])["data"]
+        data = load_recipe(path, init="cspvit/test").data
         dataset = task_of(CSPViT.from_preset("test")).load(data)
-        said = described(dataset, {"batch_size": 2, "steps_per_epoch": None}, 2)
+        said = described(dataset, 2, None, 2)
         told = "4 to watch, 4 to test on" if watched else "4 samples, 4 to test on"
         assert f"{told}, 2 classes" in said
         watch = dataset.validation
@@ -269,14 +271,14 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
 def test_classes_may_be_called_as_parts_are(tmp_path):
     for name in ("test", "testing", "cats"):
         (tmp_path / name).mkdir()
-    recipe = load_recipe(tmp_path, overrides=["init=cspvit/test"])
-    assert "splits" not in recipe["data"] and recipe["data"]["test_fraction"] == 0.2
+    recipe = load_recipe(tmp_path, init="cspvit/test")
+    assert "splits" not in recipe.data and recipe.data["test_fraction"] == 0.2
 
 
 def test_a_part_of_two_names(tmp_path):
     photos(tmp_path, ("train", "test", "testing"), count=1)
     with pytest.raises(ValueError, match="must have one name. Received: 'test' and 'testing'"):
-        load_recipe(tmp_path, overrides=["init=cspvit/test"])
+        load_recipe(tmp_path, init="cspvit/test")
 
 
 def test_a_list_says_what_is_held_out(tmp_path):
@@ -368,11 +370,11 @@ def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, 
     ],
 )
 def test_a_wrong_data_set_is_known_before_the_model_is_made(tmp_path, monkeypatch, data, rule):
-    text = 'model = dict(class_name="CSPViT", image_size=8)\n' + f"data = {data}\n"
-    (tmp_path / "recipe.py").write_text(text, encoding="utf-8")
+    values = dict(model=dict(class_name="CSPViT", image_size=8), data=data)
+    (tmp_path / "recipe.toml").write_text(as_toml(values), encoding="utf-8")
     monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
     with pytest.raises(ValueError, match=rule):
-        train(tmp_path / "recipe.py", out=tmp_path / "run")
+        train(tmp_path / "recipe.toml", out=tmp_path / "run")
 
 
 def test_what_is_not_installed_is_known_first(tmp_path, monkeypatch):
@@ -421,7 +423,7 @@ def test_other_files_may_lie_in_the_folder_of_a_run(tmp_path):
     recipe, out = write(tmp_path), tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine", encoding="utf-8")
-    train(recipe, overrides=["epochs=1"], data_dir=tmp_path, out=out, verbose=0)
+    train(recipe, epochs=1, data_dir=tmp_path, out=out, verbose=0)
     assert (out / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
@@ -434,7 +436,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_goes_on(tmp_path):
 def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monkeypatch):
     recipe = write(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    done = train(recipe, overrides=["epochs=1"], data_dir="data", out="pets/run", verbose=0)
+    done = train(recipe, epochs=1, data_dir="data", out="pets/run", verbose=0)
     assert (tmp_path / "pets/run/preset").is_dir() and done.rows
 
 
@@ -457,15 +459,18 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "rule"),
-    [("augmentation.flip=maybe", "`flip` must be True or False"), ("epochs=1", "`--data-dir`")],
+    ("change", "rule"),
+    [
+        ({"augmentation": {"flip": "maybe"}}, "`flip` must be True or False"),
+        ({"epochs": 1}, "`--data-dir`"),
+    ],
 )
-def test_what_is_wrong_is_known_before_data_are_read(override, rule, tmp_path, monkeypatch):
+def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_dataset", None)
     gone = tmp_path / "gone"
     for smoke in (False, True):
         with pytest.raises((ValueError, FileNotFoundError), match=rule):
-            train("cspvit/mnist", overrides=[override], data_dir=gone, smoke=smoke, out=tmp_path)
+            train("cspvit/mnist", data_dir=gone, smoke=smoke, out=tmp_path, **change)
 
 
 def test_a_list_of_texts_needs_a_recipe(tmp_path):

@@ -25,10 +25,15 @@ MEAN = [round(float(n), places) for n, places in zip(TARGETS.mean(0), DECIMALS, 
 STD = [float(f"{number:.4g}") for number in TARGETS.astype("float32").std(0)]
 RECIPE = """
 init = "slicegraphormer/test"
-data = dict(name="mine", train="some.csv", test="some.csv", labels=("logS", "logP", "kelvin"))
 freeze = ["block_*"]
 batch_size = 4
 epochs = 1
+
+[data]
+name = "mine"
+train = "some.csv"
+test = "some.csv"
+labels = ["logS", "logP", "kelvin"]
 """
 
 
@@ -37,12 +42,12 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [",".join([text, *map(str, row)]) for text, row in zip(SMILES, TARGETS, strict=True)]
     (tmp_path / "some.csv").write_text("\n".join([",".join(["smiles", *LABELS]), *rows]))
-    (tmp_path / "mine.py").write_text(RECIPE)
-    return "mine.py"
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    return "mine.toml"
 
 
 def test_a_preset_takes_the_scale_of_other_targets(recipe):
-    done = train(recipe, overrides=["optimizer.learning_rate=0.0"], out="run", verbose=0)
+    done = train(recipe, optimizer={"learning_rate": 0.0}, out="run", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert (config["mean"], config["std"]) == (MEAN, STD)
     assert config["domain"] == {"elements": [6, 7, 8], "max_atoms": 6}
@@ -62,17 +67,17 @@ def test_a_preset_takes_the_scale_of_other_targets(recipe):
     )
 
 
-@pytest.mark.parametrize("said", [("model.mean=1.5", "model.std=2.0"), ("model.mean=1.5",)])
+@pytest.mark.parametrize("said", [{"mean": 1.5, "std": 2.0}, {"mean": 1.5}])
 def test_what_the_recipe_says_stays(recipe, said):
-    train(recipe, overrides=said, out="run", verbose=0)
+    train(recipe, model=said, out="run", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert config["mean"] == 1.5
     assert config["std"] == (2.0 if len(said) == 2 else STD)
 
 
 def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
-    train(recipe, out="first", overrides=["model.mean=1.5", "model.std=2.0"], verbose=0)
-    train(recipe, out="second", overrides=["init=first/preset"], verbose=0)
+    train(recipe, out="first", model={"mean": 1.5, "std": 2.0}, verbose=0)
+    train(recipe, out="second", init="first/preset", verbose=0)
     config = SliceGraphormer.from_preset("second/preset").get_config()
     assert (config["mean"], config["std"]) == (1.5, 2.0)
 
@@ -80,7 +85,7 @@ def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
 def test_molecules_of_the_preset_s_own_stay_known(recipe, tmp_path):
     model = SliceGraphormer.from_preset("test", domain=dict(elements=[9], max_atoms=99))
     model.save_to_preset("known")
-    train(recipe, out="run", overrides=["init=known"], verbose=0)
+    train(recipe, out="run", init="known", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert config["domain"] == {"elements": [6, 7, 8, 9], "max_atoms": 99}
 
@@ -106,7 +111,7 @@ def test_targets_far_from_zero_begin_at_their_mean():
 
 
 def test_a_preset_is_measured_on_another_file(recipe, capsys):
-    train(recipe, overrides=["optimizer.learning_rate=0.0"], out="run", verbose=0)
+    train(recipe, optimizer={"learning_rate": 0.0}, out="run", verbose=0)
     lines = Path("some.csv").read_text().splitlines()
     Path("other.csv").write_text("\n".join(lines[:4]))
     capsys.readouterr()

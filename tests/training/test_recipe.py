@@ -1,30 +1,34 @@
 """Recipes are found, merged, changed and refused."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
-from keras_permix.lra.recipes import lra_recipe
-from keras_permix.recipe import merge
+from keras_permix.lra.run import lra_run
+from keras_permix.recipes.find import find_recipe
+from keras_permix.recipes.load import format_overrides, parse_overrides, read_values
+from keras_permix.recipes.recipe import merge
 from keras_permix.tasks.image_classification import ImageClassification
 from keras_permix.training import list_recipes, load_recipe, make_model, train
 
 
 def write(folder, text):
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "recipe.py"
+    path = folder / "recipe.toml"
     path.write_text(text)
     return path
 
 
-MINIMAL = 'model = dict(class_name="ViT", num_classes=2)\ndata = dict(name="mnist")\n'
+MINIMAL = 'model = { class_name = "ViT", num_classes = 2 }\ndata = { name = "mnist" }\n'
 
 
 def test_recipe_by_path_gets_defaults(tmp_path):
     recipe = load_recipe(write(tmp_path, MINIMAL + "epochs = 3"))
-    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2}
-    assert recipe["epochs"] == 3
-    assert recipe["batch_size"] == 128
+    assert recipe.model == {"class_name": "ViT", "num_classes": 2}
+    assert recipe.epochs == 3
+    assert recipe.batch_size == 128
 
 
 def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
@@ -41,49 +45,81 @@ def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
 
 def test_base_and_options(tmp_path):
     base = write(
-        tmp_path / "base",
-        MINIMAL + "options = dict(wide=dict(model=dict(width=64), epochs=7))\n",
+        tmp_path / "base", MINIMAL + "ema = 0.9\n[options.wide]\nmodel.width = 64\nepochs = 7\n"
     )
     child = write(
         tmp_path / "child",
-        f"base = {str(base)!r}\nseed = 5\noptions = dict(wide=dict(epochs=8))\n",
+        f'base = "{base}"\nseed = 5\n[options.wide]\nepochs = 8\nema = "none"\n',
     )
     recipe = load_recipe(child, "wide")
-    assert (recipe["seed"], recipe["epochs"], recipe["model"]["width"]) == (5, 8, 64)
+    assert (recipe.seed, recipe.epochs, recipe.model["width"]) == (5, 8, 64)
+    assert recipe.ema is None and load_recipe(child).ema == 0.9
+    assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
 
 
-def test_overrides_are_literals_or_words(tmp_path):
-    path = write(tmp_path, MINIMAL)
-    overrides = ["epochs=2", "model.width=64", "precision=mixed_bfloat16"]
-    recipe = load_recipe(path, overrides=overrides)
-    assert recipe["epochs"] == 2
-    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2, "width": 64}
-    assert recipe["precision"] == "mixed_bfloat16"
+def test_a_base_that_leads_back(tmp_path):
+    path = write(tmp_path, f'base = "{tmp_path}/recipe.toml"\n')
+    with pytest.raises(ValueError, match=f"`base` must not lead back.*{path}"):
+        load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2", 2),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("none", None),
+        ("mixed_bfloat16", "mixed_bfloat16"),
+        ("True", "True"),
+        ("a b", "a b"),
+        ("'2'", "2"),
+        ("[1, 2]", [1, 2]),
+        ('{ name = "csp", group_size = "none" }', {"name": "csp", "group_size": None}),
+        ("1\nseed = 2", "1\nseed = 2"),
+        ("[" * 100_000, "[" * 100_000),
+        ("", ""),
+    ],
+)
+def test_overrides_are_toml_or_words(text, value):
+    assert parse_overrides([f"model.x={text}", "y = 3"]) == {"model": {"x": value}, "y": 3}
+
+
+def test_changes_are_written_as_overrides_that_read_the_same():
+    changes = {
+        "ema": None,
+        "epochs": 3,
+        "data": {"name": "a b", "path": "2", "augment": True},
+        "model": {"mixer": [{"name": "csp", "group_size": 2}, "fourier"], "mean": [0.5, 1e-7]},
+    }
+    assert parse_overrides(format_overrides(changes)) == changes
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (MINIMAL + "image_size = 48", {}, r"Did you mean `model.image_size`\?.* .*unknown keys"),
-        (MINIMAL + "learning_rate = 1", {}, r"`optimizer.learning_rate`\?.*\['learning_rate'\]$"),
-        (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\?.* unknown keys \['epoch'\]"),
-        (MINIMAL + "epoch = 3", {}, r"sets model, data and any of augmentation, batch_size, ema"),
+        (MINIMAL + "image_size = 48", {}, "`image_size` must be one of .*belong to `model`"),
+        (MINIMAL + "learning_rate = 1", {}, r"Did you mean `optimizer.learning_rate`\?.*rate=1 in"),
+        (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\? Received: epoch=3 in .*recipe.toml"),
+        (MINIMAL + "schedule.warm = 3", {}, "`schedule.warm` must be one of .* schedule.warm=3 in"),
         (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
-        (MINIMAL, {"overrides": ["batch_size=0"]}, "`batch_size` must.*batch_size=0"),
-        (MINIMAL, {"overrides": ["precision=float8"]}, "`precision` must be one of .*'float8'"),
-        (MINIMAL, {"overrides": ["seed=0.5"]}, "`seed` must be an integer.*seed=0.5"),
-        (MINIMAL, {"overrides": ["label_smoothing=7"]}, "`label_smoothing` must.*1 excluded.*=7"),
+        (MINIMAL, {"batch_size": 0}, "`batch_size` must.*batch_size=0 in .* with batch_size=0$"),
+        (MINIMAL, {"precision": "float8"}, "`precision` must be one of .*'float8'"),
+        (MINIMAL, {"seed": 0.5}, "`seed` must be an integer.*seed=0.5"),
+        (MINIMAL, {"epochs": True}, "`epochs` must be a positive integer.*epochs=True"),
+        (MINIMAL, {"label_smoothing": 7}, "`label_smoothing` must.*1 excluded.*=7"),
+        (MINIMAL, {"freeze": ["head", 3]}, "`freeze` must be a string, or a list of strings"),
         (
             MINIMAL,
-            {"overrides": ["optimizer.learning_rate=-1"]},
+            {"optimizer": {"learning_rate": -1}},
             "`optimizer.learning_rate` must be a number, 0 or more.*=-1",
         ),
-        (MINIMAL + 'optimizer = dict(name="adamw")', {}, "`optimizer.learning_rate` must.*=None"),
-        (MINIMAL, {"overrides": ["schedule=cosine"]}, "`schedule` must be a dict.*'cosine'"),
-        ('data = dict(name="mnist")', {}, r"missing keys \['model'\]"),
-        (MINIMAL, {"option": "wide"}, "`option` must be None, since there is none"),
-        (MINIMAL, {"overrides": "epochs=2"}, "`overrides` must be a list.*: 'epochs=2'"),
-        (MINIMAL, {"overrides": ["epochs"]}, "`key=value`. Received: 'epochs'"),
+        (MINIMAL + 'optimizer = { name = "adamw" }', {}, "`optimizer.learning_rate` must be given"),
+        (MINIMAL, {"schedule": "cosine"}, "`schedule` must be a table.*'cosine'"),
+        ('data = { name = "mnist" }', {}, "`model` or `init`. Received: neither"),
+        ('model = { class_name = "ViT" }', {}, "`data` must be given"),
+        (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\].*'wide'"),
+        (MINIMAL + "epochs =", {}, r"valid TOML. .*recipe.toml \(.*"),
     ],
 )
 def test_bad_recipes(tmp_path, text, arguments, message):
@@ -101,7 +137,7 @@ def test_an_unknown_recipe_is_answered_by_the_nearest():
 
 
 def test_unknown_model_class(tmp_path):
-    recipe = load_recipe(write(tmp_path, MINIMAL), overrides=["model.class_name=Nonsense"])
+    recipe = load_recipe(write(tmp_path, MINIMAL), model={"class_name": "Nonsense"})
     with pytest.raises(ValueError, match="CSPViT.*Received: 'Nonsense'"):
         make_model(recipe)
 
@@ -140,8 +176,8 @@ def test_every_recipe_and_option_names_a_model_that_builds():
     for name in list_recipes():
         options = [None, *load_options(name)]
         for option in options:
-            recipe = load_recipe(name, option, ["model.width=144", "model.depth=1", "init=None"])
-            outputs = recipe["model"].get("num_classes", 1)  # a graph's is one number
+            recipe = load_recipe(name, option, model={"width": 144, "depth": 1}, init=None)
+            outputs = recipe.model.get("num_classes", 1)  # a graph's is one number
             assert make_model(recipe).output_shape == (None, outputs)
 
 
@@ -152,8 +188,8 @@ STAGES = (None, *(f"stage_{number}" for number in range(2, 8)))
 def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
     before, name = None, "lratransformer/pathx"
     for option, size in zip(STAGES, (32, 64, *[128] * 5), strict=True):
-        start = [] if before is None else [f"init={tmp_path / str(before.stage)}"]
-        recipe = load_recipe(name, option, ["model.depth=1", *start])
+        start = {} if before is None else {"init": str(tmp_path / str(before.stage))}
+        recipe = load_recipe(name, option, model={"depth": 1}, **start)
         model = make_model(recipe)
         config = model.get_config()
         assert (config["image_size"], config["mixer"]["block_size"]) == (size, size)
@@ -171,30 +207,28 @@ def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
 
 
 def test_the_last_stage_of_pathx_is_that_of_the_arena():
-    last, arena = (
-        load_recipe("lratransformer/pathx", "stage_7"), lra_recipe("pathx", "butterfly", "paper")
-    )  # fmt: skip
+    last = dataclasses.asdict(load_recipe("lratransformer/pathx", "stage_7"))
+    arena = dataclasses.asdict(lra_run("pathx", "butterfly", "paper").recipe)
+    arena["model"]["head_dims"] = list(arena["model"]["head_dims"])
     keys = ("model", "optimizer", "schedule", "batch_size", "epochs", "steps_per_epoch")
     assert {key: last[key] for key in keys} == {key: arena[key] for key in keys}
     assert last["paper"]["top1"] == arena["paper"]["top1"]
 
 
 def load_options(name):
-    from keras_permix.recipe import _read, find_recipe
-
-    return _read(find_recipe(name)).get("options", {})
+    return read_values(find_recipe(name)).get("options", {})
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("epochs=-2", "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
-        ("model.widht=64", "Did you mean `width`"),
-        ("model.dropout=2", "`dropout` must"),
-        ("optimizer.learning_rat=1", "Did you mean `learning_rate`"),
-        ("optimizer.name=adamw", "`optimizer.learning_rate` must be a number"),
-        ("optimizer={'name': 'adan', 'learning_rate': 1}", "`optimizer.name` must be .*'adan'"),
-        ("schedule.warmup_epoch=3", "Did you mean `warmup_epochs`"),
+        ({"epochs": -2}, "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
+        ({"model": {"widht": 64}}, "Did you mean `width`"),
+        ({"model": {"dropout": 2}}, "`dropout` must"),
+        ({"optimizer": {"learning_rat": 1}}, "Adam takes .* Did you mean `learning_rate`"),
+        ({"optimizer": {"name": "adamw"}}, "`optimizer.learning_rate` must be given"),
+        ({"optimizer": {"name": "adan", "learning_rate": 1}}, "`optimizer` must be .*'adan'"),
+        ({"schedule": {"warmup_epoch": 3}}, "Did you mean `schedule.warmup_epochs`"),
     ],
 )
 @pytest.mark.parametrize("smoke", [False, True])
@@ -202,7 +236,7 @@ def test_wrong_value_is_known_before_data_is_read(tmp_path, monkeypatch, wrong, 
     monkeypatch.setattr(ImageClassification, "load", None)
     monkeypatch.setattr(ImageClassification, "generate", None)
     with pytest.raises(ValueError, match=message):
-        train(write(tmp_path, MINIMAL), overrides=[wrong], out=tmp_path / "run", smoke=smoke)
+        train(write(tmp_path, MINIMAL), **wrong, out=tmp_path / "run", smoke=smoke)
 
 
 def test_smoke_does_not_hide_what_is_wrong(tmp_path):

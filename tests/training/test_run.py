@@ -11,7 +11,6 @@ import time
 import numpy as np
 import pytest
 
-from keras_permix.recipe import merge
 from keras_permix.training.run_folder import write_events
 from tests.backends import compile_soon
 from tests.harness.processes import environment
@@ -52,7 +51,7 @@ def test_a_run_is_watched_on_the_validation_part(finished, tmp_path):
     data = runs.make_images()
     elsewhere = (data.test[0][:3], np.roll(data.test[1], 1)[:3])
     data = dataclasses.replace(data, test=elsewhere, validation=data.test)
-    _, watched = train(merge(runs.RECIPE, dict(epochs=4)), data, tmp_path, verbose=0)
+    _, watched = train(dataclasses.replace(runs.RECIPE, epochs=4), data, tmp_path, verbose=0)
     assert [row["val_loss"] for row in watched] == [row["val_loss"] for row in rows]
 
 
@@ -134,4 +133,4 @@ def test_run_of_other_data_is_not_resumed(finished, change):
 def test_run_of_another_recipe_is_not_resumed(finished):
     out, _, _ = finished
     with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):
-        train(merge(runs.RECIPE, dict(epochs=9)), runs.make_images(), out, verbose=0)
+        train(dataclasses.replace(runs.RECIPE, epochs=9), runs.make_images(), out, verbose=0)

@@ -1,11 +1,12 @@
 """Records of several files, read through Grain: by several processes, and on from any batch."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 from keras_permix.data import Dataset, Pipeline, RecordSource
-from keras_permix.recipe import merge
 from tests.training import runs
 
 grain = pytest.importorskip("grain", reason="grain is not installed")
@@ -14,7 +15,7 @@ writers = pytest.importorskip("array_record.python.array_record_module")
 pytestmark = pytest.mark.once
 SHARDS = 3
 # Of 80 samples: passes of five batches, epochs of three.
-RECIPE = merge(runs.RECIPE, dict(steps_per_epoch=3, epochs=4))
+RECIPE = dataclasses.replace(runs.RECIPE, steps_per_epoch=3, epochs=4)
 
 
 def decode(record):

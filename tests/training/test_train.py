@@ -15,26 +15,43 @@ from keras_permix.cli import main
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
 from keras_permix.safe_files import release_folder
-from keras_permix.training import Run, make_model, record, train
+from keras_permix.training import make_model, plan_run, record, train
 from keras_permix.training.card import write_card
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
 
 RECIPE = """
-model = dict(class_name="CSPViT", image_size=8, patch_size=2, num_classes=3, width=8, depth=1,
-             mlp_dim=8)
-data = dict(name="made")
 batch_size = 16
 epochs = 2
-paper = dict(top1="12.34 %", note="A paper that says so.")
-options = dict(wide=dict(model=dict(width=16)), attention=dict(model=dict(class_name="ViT")))
+
+[model]
+class_name = "CSPViT"
+image_size = 8
+patch_size = 2
+num_classes = 3
+width = 8
+depth = 1
+mlp_dim = 8
+
+[data]
+name = "made"
+
+[paper]
+top1 = "12.34 %"
+note = "A paper that says so."
+
+[options.wide]
+model = { width = 16 }
+
+[options.attention]
+model = { class_name = "ViT" }
 """
 
 
 @pytest.fixture
 def recipe(tmp_path):
-    path = tmp_path / "mine" / "recipe.py"
+    path = tmp_path / "mine" / "recipe.toml"
     path.parent.mkdir()
     path.write_text(RECIPE)
     return path
@@ -69,23 +86,21 @@ ZOO = ROOT / "zoo" / "cspvit" / "cifar10"
 @pytest.mark.parametrize(
     ("recipe", "option", "name", "source", "command"),
     [
-        ("cspvit/cifar10", None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.py",
+        ("cspvit/cifar10", None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.toml",
          "permix train cspvit/cifar10"),
-        ("cspvit/cifar10", "wide", "cspvit/cifar10_wide", "zoo/cspvit/cifar10/recipe.py",
+        ("cspvit/cifar10", "wide", "cspvit/cifar10_wide", "zoo/cspvit/cifar10/recipe.toml",
          "permix train cspvit/cifar10 --option wide"),
-        ("cspvit/cifar10", "attention", "vit/cifar10_attention", "zoo/cspvit/cifar10/recipe.py",
+        ("cspvit/cifar10", "attention", "vit/cifar10_attention", "zoo/cspvit/cifar10/recipe.toml",
          "permix train cspvit/cifar10 --option attention"),
-        (str(ZOO / "recipe.py"), None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.py",
+        (str(ZOO / "recipe.toml"), None, "cspvit/cifar10", "zoo/cspvit/cifar10/recipe.toml",
          "permix train cspvit/cifar10"),
-        (str(ZOO), "wide", "cspvit/cifar10_wide", "zoo/cspvit/cifar10/recipe.py",
-         "permix train cspvit/cifar10 --option wide"),
     ],
 )  # fmt: skip
 def test_names_of_a_run(recipe, option, name, source, command):
-    run = Run(recipe, option)
+    run = plan_run(recipe, option)
     assert (run.name, run.source, run.command) == (name, source, command)
     assert run.folder == Path("runs") / name
-    assert Run(recipe, option, smoke=True).folder == Path("runs") / f"{name}_smoke"
+    assert plan_run(recipe, option, smoke=True).folder == Path("runs") / f"{name}_smoke"
 
 
 @pytest.mark.parametrize(
@@ -106,31 +121,26 @@ def test_a_recipe_that_goes_on_from_a_run_asks_for_it(
     assert error.startswith("permix: error: `init` must be a preset that is there")
     assert before in error
     assert not list(tmp_path.iterdir())
-    assert Run(name, option, smoke=True).values["init"] is None
-    asked = Run(name, option, ("init='runs/mine'",), smoke=True)
-    assert asked.values["init"] == "runs/mine"
+    assert plan_run(name, option, smoke=True).recipe.init is None
+    assert plan_run(name, option, smoke=True, init="runs/mine").recipe.init == "runs/mine"
 
 
 def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
-    run = Run(str(recipe), "wide", ("init='cspvit/test'", "epochs=1", "data.name=a b"))
+    changes = dict(init="cspvit/test", epochs=1, data={"name": "a b"}, model={"pooling": None})
+    run = plan_run(recipe, "wide", **changes)
     assert run.name == "cspvit/mine_wide" and run.source == str(recipe)
     words = f"permix train {recipe} --option wide --init cspvit/test --epochs 1"
-    words += " --set 'data.name=a b'"
-    assert run.command == words
-    unset = Run(str(recipe), overrides=("init=None",))
-    assert unset.command == f"permix train {recipe} --set init=None"
+    assert run.command == f"{words} --set 'data.name=a b' --set model.pooling=none"
     monkeypatch.chdir(recipe.parent)
-    with pytest.raises(ValueError, match="set once. Received: epochs=1, epochs = 2$"):
-        assert Run(str(recipe), overrides=("epochs=1", "seed=3", "epochs = 2")).values
-    assert Run("recipe.py").name == Run(".").name == "cspvit/mine"
+    assert plan_run("recipe.toml").name == "cspvit/mine"
 
 
 def test_absolute_recipe_writes_into_runs(recipe, made, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    done = train(recipe, "wide", ["epochs=1"], verbose=0)
+    done = train(recipe, "wide", epochs=1, verbose=0)
     assert done.folder == Path("runs/cspvit/mine_wide")
-    assert sorted(path.name for path in recipe.parent.iterdir()) == ["recipe.py"]
+    assert sorted(path.name for path in recipe.parent.iterdir()) == ["recipe.toml"]
     assert done.model.get_config()["width"] == 16 and len(done.rows) == 1
 
 
@@ -209,10 +219,10 @@ def test_a_card_names_the_callbacks_of_any_epoch(recipe, made, tmp_path):
     ],
 )
 def test_a_card_counts(recipe, made, seconds, epochs, time):
-    run, rows = Run(str(recipe)), [{"seconds": number} for number in seconds]
+    run, rows = plan_run(recipe), [{"seconds": number} for number in seconds]
     versions = dict(keras="3", backend="torch", backend_version="2", version="0")
     record = dict(date="today", machine="here", **versions, commits=[])
-    card = write_card(make_model(run.values), run, made, {}, rows, record)
+    card = write_card(make_model(run.recipe), run, made, {}, rows, record)
     assert f" parameters, {epochs} of made.\n" in card
     assert f"* Trained today in {time} of wall time on here, " in card
     assert ", Keras 3 on torch 2, float32, seed 0, keras_permix 0.\n" in card
@@ -261,11 +271,11 @@ def test_a_record_is_of_the_run_that_is_in_the_folder(recipe, made, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         first = keras.callbacks.LambdaCallback(on_train_batch_end=stop_at_once)
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[first])
-    train(recipe, overrides=["seed=7"], out=tmp_path / "run", verbose=0)
+    train(recipe, seed=7, out=tmp_path / "run", verbose=0)
     assert "--set seed=7" in json.loads((tmp_path / "run" / "run.json").read_text())["command"]
     for file in ("run.json", "README.md"):
         (tmp_path / "run" / file).unlink()
-    train(recipe, overrides=["seed=7"], out=tmp_path / "run", verbose=0)
+    train(recipe, seed=7, out=tmp_path / "run", verbose=0)
     today = datetime.date.today().isoformat()
     assert f"Trained {today} in" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
 
@@ -346,7 +356,7 @@ def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path)
     breaker = break_weights(at_epoch=1)
     with pytest.raises(FloatingPointError) as caught:
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[breaker],
-              overrides=["batch_size=2", "epochs=3"])  # fmt: skip
+              batch_size=2, epochs=3)  # fmt: skip
     message = str(caught.value)
     assert "a loss of nan in epoch 2, batch" in message and str(tmp_path / "run") in message
     assert "Epoch 1, the last good one" in message
@@ -355,7 +365,7 @@ def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path)
     assert not (tmp_path / "run" / "README.md").exists()
     rows = (tmp_path / "run" / "log.csv").read_text().splitlines()
     assert len(rows) == 2 and "nan" not in rows[1]
-    again = train(recipe, out=tmp_path / "run", verbose=0, overrides=["batch_size=2", "epochs=3"])
+    again = train(recipe, out=tmp_path / "run", verbose=0, batch_size=2, epochs=3)
     assert all(np.isfinite(weight).all() for weight in again.model.get_weights())
 
 
@@ -379,7 +389,7 @@ def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path, pre
             head = self.model.get_layer("head").bias
             head.assign(np.array([1e5, 0.1, 0.2], "float32"))
 
-    how = dict(overrides=[f"precision={precision}"], verbose=0, callbacks=[Raise()])
+    how = dict(precision=precision, verbose=0, callbacks=[Raise()])
     done = train(recipe, out=tmp_path / "run", **how)
     again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
@@ -406,25 +416,24 @@ def test_stored_score_is_measured_again(capsys):
 
 
 def test_labels_must_fit_before_anything_is_trained(made, recipe, tmp_path):
-    overrides = ["model.num_classes=5", "epochs=1"]
     with pytest.raises(ValueError, match=r"one output per class.*3 in all, outputs=5"):
-        train(recipe, overrides=overrides, out=tmp_path / "run", verbose=0)
+        train(recipe, model={"num_classes": 5}, epochs=1, out=tmp_path / "run", verbose=0)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_smoke_run_takes_overrides():
-    values = Run("cspvit/mnist", overrides=("epochs=1",), smoke=True).values
-    assert values["epochs"] == 1 and values["batch_size"] == 8
+def test_a_smoke_run_takes_changes():
+    recipe = plan_run("cspvit/mnist", smoke=True, epochs=1).recipe
+    assert recipe.epochs == 1 and recipe.batch_size == 8
 
 
 def test_a_smoke_run_is_short_whatever_an_epoch_is():
-    known = Run("lratransformer/pathx"), Run("lratransformer/pathx", smoke=True)
-    assert [run.values["steps_per_epoch"] for run in known] == [500, None]
+    runs = plan_run("lratransformer/pathx"), plan_run("lratransformer/pathx", smoke=True)
+    assert [run.recipe.steps_per_epoch for run in runs] == [500, None]
 
 
 def test_a_preset_that_a_kill_left_aside_survives_the_next_run(tmp_path):
     aside = tmp_path / ".preset.0123456789ab.old"
     aside.mkdir()
     (aside / "metadata.json").write_text("{}", encoding="utf-8")
-    release_folder(RunFolder(tmp_path, {"seed": 0}).path)
+    release_folder(RunFolder(tmp_path, plan_run("cspvit/mnist").recipe).path)
     assert (tmp_path / "preset" / "metadata.json").is_file() and not aside.exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_permix import data
-from keras_permix.recipe import merge
+from keras_permix.recipes.recipe import merge
 from keras_permix.training import train
 from keras_permix.training.distribute import distributed
 from tests.backends import compile_soon
@@ -21,13 +21,13 @@ from tests.training import runs
 # Dropout draws other numbers where processes draw for themselves. The data go by a name that is
 # known, and are made.
 CHANGES = dict(model=dict(dropout=0.0, depth=2), augmentation=dict(mixup=0.2), epochs=2)
-RECIPE = {**merge(runs.RECIPE, CHANGES), "data": {"name": "cifar10"}}
+VALUES = {**merge(runs.VALUES, CHANGES), "data": {"name": "cifar10"}}
 
 
 def run(out, **arguments):
     """Train in a folder, from the recipe to the preset. Returns rows without times, and weights."""
-    recipe = Path(out).parent / f"recipe_{os.getpid()}.py"
-    recipe.write_text("\n".join(f"{key} = {value!r}" for key, value in RECIPE.items()))
+    recipe = Path(out).parent / f"recipe_{os.getpid()}.toml"
+    recipe.write_text(runs.as_toml(VALUES), encoding="utf-8")
     data.load_images = lambda name, data_dir=None: runs.make_images()
     done = train(recipe, out=out, verbose=0, **arguments)
     rows = [[value for key, value in row.items() if key != "seconds"] for row in done.rows]

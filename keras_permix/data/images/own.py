@@ -11,7 +11,7 @@ from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.lines import read_parts, read_rows
-from keras_permix.recipe_images import part_called
+from keras_permix.recipes.images import part_called
 
 SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",

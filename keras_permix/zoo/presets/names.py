@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.preset_folders import known_presets
-from keras_permix.recipe import load_recipe
+from keras_permix.recipes.find import known_presets
+from keras_permix.recipes.load import load_recipe
 from keras_permix.safe_files import recover_folder
 from keras_permix.zoo.presets.config import model_class
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
@@ -163,7 +163,7 @@ def _info_of_files(name, files):
 
 
 def _recipe_config(name):
-    model = dict(load_recipe(name)["model"])
+    model = dict(load_recipe(name).model)
     model.pop("class_name", None)
     return model
 

@@ -33,19 +33,30 @@ def test_vocabulary_must_hold_the_characters():
 
 ROWS = [{"text": word, "label": len(word) % 2} for word in ("good", "films", "bad", "fi")] * 4
 SPEC = dict(name="mine", train="a.jsonl", test="a.jsonl", tokenizer="bpe")
-RECIPE = f"""
-model = dict(class_name="LRATransformer", vocabulary_size=16, max_length=4, width=8, depth=1,
-             mlp_dim=8)
-data = {SPEC}
+RECIPE = """
 batch_size = 8
 epochs = 2
+
+[model]
+class_name = "LRATransformer"
+vocabulary_size = 16
+max_length = 4
+width = 8
+depth = 1
+mlp_dim = 8
+
+[data]
+name = "mine"
+train = "a.jsonl"
+test = "a.jsonl"
+tokenizer = "bpe"
 """
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
-    (tmp_path / "recipe.py").write_text(RECIPE)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
     return tmp_path
 
 
@@ -91,7 +102,7 @@ class Kill(keras.callbacks.Callback):
 
 
 def test_run_that_goes_on_keeps_its_tokenizer(folder):
-    run = dict(recipe=folder / "recipe.py", out=folder / "run", data_dir=folder, verbose=0)
+    run = dict(recipe=folder / "recipe.toml", out=folder / "run", data_dir=folder, verbose=0)
     with pytest.raises(KeyboardInterrupt):
         train(**run, callbacks=[Kill()])
     file = folder / "run/tokenizer.json"

@@ -7,7 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
-from keras_permix import preset_folders, zoo
+from keras_permix import zoo
+from keras_permix.recipes import find
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets import names
 from keras_permix.zoo.presets.probe import verify_probe
@@ -159,8 +160,8 @@ def test_a_name_with_a_recipe_alone():
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """`weights/` of an installed package."""
-    path = tmp_path / "keras_permix" / "preset_folders.py"
-    monkeypatch.setattr(preset_folders, "__file__", str(path))
+    path = tmp_path / "keras_permix" / "recipes" / "find.py"
+    monkeypatch.setattr(find, "__file__", str(path))
     return tmp_path / "keras_permix" / "weights"
 
 

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from keras_permix import preset_folders, zoo
+from keras_permix import zoo
+from keras_permix.recipes import find
 from tests.harness.processes import environment
 from tests.zoo.models import logits, tiny
 
@@ -86,8 +87,8 @@ def test_killed_save_is_recovered(preset, rename):
 
 
 def test_known_preset_is_recovered(tmp_path, monkeypatch):
-    module = tmp_path / "keras_permix" / "preset_folders.py"
-    monkeypatch.setattr(preset_folders, "__file__", str(module))
+    module = tmp_path / "keras_permix" / "recipes" / "find.py"
+    monkeypatch.setattr(find, "__file__", str(module))
     folder = tmp_path / "keras_permix" / "weights" / "vit" / "mine"
     tiny("ViT").save_to_preset(folder)
     os.rename(folder, folder.with_name(".mine.0123456789ab.old"))
@@ -173,13 +174,12 @@ assert locale.getpreferredencoding(False) != "UTF-8"
 labels = ["K\\u00e4se", "\\uc21c\\uc5f4", "c"]
 tiny().save_to_preset(sys.argv[1], labels=labels)
 assert zoo.preset_info(sys.argv[1]).metadata["labels"] == labels
-recipe = Path(sys.argv[2] + ".py")
-values = {**runs.RECIPE, "data": {"name": "cifar10"}}  # as it is called, and not what it is
-text = "\\n".join(f"{key} = {value!r}" for key, value in values.items())
-recipe.write_text(text, encoding="utf-8")
+recipe = Path(sys.argv[2] + ".toml")
+values = {**runs.VALUES, "data": {"name": "cifar10"}}  # as it is called, and not what it is
+recipe.write_text(runs.as_toml(values), encoding="utf-8")
 data.load_images = lambda name, data_dir=None: runs.make_images()
 for _ in range(2):
-    train(recipe, overrides=["epochs=1"], out=sys.argv[2], verbose=0)
+    train(recipe, epochs=1, out=sys.argv[2], verbose=0)
 """
 
 

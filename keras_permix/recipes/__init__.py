@@ -1,0 +1,1 @@
+"""Recipes: TOML files of values that say how a preset is trained."""

@@ -1,0 +1,84 @@
+"""Find the recipes and presets that come with the package, without Keras."""
+
+import difflib
+from pathlib import Path
+
+from keras_permix._typing import StrPath
+from keras_permix.recipes.images import is_images
+from keras_permix.safe_files import recover_folders
+
+RECIPE_FILE = "recipe.toml"
+CONFIG_FILE = "config.json"
+METADATA_FILE = "metadata.json"
+WEIGHTS_FILE = "model.weights.h5"
+
+
+def recipe_folders() -> list[Path]:
+    """Folders of recipes: inside an installed package, and beside a checkout's."""
+    package = Path(__file__).resolve().parents[1]
+    return [folder for folder in (package / "zoo", package.parent / "zoo") if folder.is_dir()]
+
+
+def weights_folders() -> tuple[Path, Path]:
+    """Folders of presets: beside a checkout's package, and inside an installed one."""
+    package = Path(__file__).resolve().parents[1]
+    return package.parent / "weights", package / "weights"
+
+
+def known_recipes() -> dict[str, Path]:
+    """The files of the package's recipes, by names `class/preset`."""
+    return {
+        f"{path.parts[-3]}/{path.parts[-2]}": path
+        for folder in reversed(recipe_folders())
+        for path in sorted(folder.glob(f"*/*/{RECIPE_FILE}"))
+    }
+
+
+def list_recipes() -> list[str]:
+    """List the names of the package's recipes, as `class/preset`.
+
+    Example:
+
+    >>> from keras_permix.training import list_recipes
+    >>> [name for name in list_recipes() if name.startswith("vit/")]
+    ['vit/cifar10_small', 'vit/tiny_imagenet']
+    """
+    return sorted(known_recipes())
+
+
+def known_presets() -> dict[str, Path | None]:
+    """The folders of the package's presets, by names `class/preset`; `None` for a mere recipe."""
+    folders: dict[str, Path | None] = dict.fromkeys(known_recipes())
+    for weights in weights_folders():
+        for class_folder in weights.glob("[!.]*/"):
+            recover_folders(class_folder)
+            for path in class_folder.glob(f"[!.]*/{METADATA_FILE}"):
+                folders[f"{class_folder.name}/{path.parent.name}"] = path.parent
+    return dict(sorted(folders.items()))
+
+
+def find_recipe(recipe: StrPath) -> Path:
+    """Find the file of a recipe, or the images that stand for one.
+
+    A known name always means the package's recipe.
+
+    Args:
+        recipe: A name (`"cspvit/cifar10"`), a path that ends in `.toml`, a folder of images, or a
+            file that lists images.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    known, path = known_recipes(), Path(recipe)
+    if isinstance(recipe, str) and recipe in known:
+        return known[recipe]
+    if path.suffix == ".toml" or is_images(path):
+        return path
+    family = [name for name in known if name.startswith(f"{recipe}/".lower())]
+    close = family or difflib.get_close_matches(str(recipe), known, n=1)
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    raise ValueError(
+        "`recipe` must be a name that `permix list` prints as trained by `permix train`, a `.toml` "
+        f"file, or a folder or list of images.{hint} Received: {str(recipe)!r}"
+        f"{'' if path.exists() else ', which does not exist'}"
+    )

@@ -1,0 +1,145 @@
+"""Read recipes from TOML files, and change their values."""
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from keras_permix._typing import StrPath
+from keras_permix.recipes.find import find_recipe
+from keras_permix.recipes.images import check_start, images_recipe, is_images
+from keras_permix.recipes.recipe import Recipe, make_recipe, merge
+
+NONE = "none"  # TOML has no null
+MOST_PARTS = 8  # of a dotted key
+
+
+def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> Recipe:
+    """Read a recipe from a TOML file.
+
+    A recipe may name another as its `base` and change parts of it, and may hold `options`, named
+    sets of changes. Tables are merged key by key; a table with another `name` (another mixer,
+    another optimizer) replaces the old one.
+
+    Args:
+        recipe: Name or path; a folder of images, or a file that lists images, needs `init` too.
+        option: Name of one of the recipe's options.
+        **changes: New values: `epochs=2`, `model={"width": 64}`.
+
+    Raises:
+        ValueError: for an unknown recipe, option or key, or a value of a wrong type or range.
+
+    Example:
+
+    >>> from keras_permix.training import load_recipe
+    >>> recipe = load_recipe("cspvit/mnist", epochs=2, model={"width": 64})
+    >>> recipe.epochs, recipe.model["class_name"], recipe.model["width"]
+    (2, 'CSPViT', 64)
+    """
+    path = find_recipe(recipe)
+    values = read_values(path)
+    options = values.pop("options", {})
+    if option is not None:
+        if option not in options:
+            raise ValueError(
+                f"`option` must be one of {sorted(options)} for {path}. Received: {option!r}"
+            )
+        values = merge(values, options[option])
+    values = merge(values, changes)
+    if is_images(path) and not values.get("init"):
+        check_start(path)
+    return make_recipe(values, " with ".join([str(path), *format_overrides(changes)]))
+
+
+def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Read the values of a recipe, those of its `base` included, and its `options`."""
+    if is_images(path):
+        return images_recipe(path)
+    if path in before:
+        raise ValueError(f"`base` must not lead back to a recipe itself. Received: {path}")
+    with open(path, "rb") as file:
+        try:
+            values = _without_none(tomllib.load(file))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    return merge(read_values(find_recipe(base), (*before, path)), values)
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """Parse strings `key=value` or `key.key=value` into a nested dict.
+
+    Values are TOML; text that is not TOML is a string, and "none" is `None`.
+
+    Raises:
+        ValueError: for a string that does not read so, or a key that is set twice.
+
+    Example:
+
+    >>> parse_overrides(["epochs=2", "model.mixer=csp", "ema=none"])
+    {'epochs': 2, 'model': {'mixer': 'csp'}, 'ema': None}
+    """
+    values: dict[str, Any] = {}
+    seen: set[str] = set()
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        parts = key.strip().split(".")
+        if not separator or not all(parts) or len(parts) > MOST_PARTS:
+            raise ValueError(
+                f"An override must read `key=value`, with at most {MOST_PARTS - 1} dots in the "
+                f"key. Received: {override[:80]!r}"
+            )
+        if ".".join(parts) in seen:
+            raise ValueError(f"A value must be set once. Received: {override!r}, set before")
+        seen.add(".".join(parts))
+        value = parse_value(text)
+        for part in reversed(parts):
+            value = {part: value}
+        values = merge(values, value)
+    return values
+
+
+def parse_value(text: str) -> Any:
+    """Parse the value of an override; see `parse_overrides`."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        read = {}
+    return _without_none({"value": text, **(read if len(read) == 1 else {})})["value"]
+
+
+def format_overrides(changes: dict[str, Any], prefix: str = "") -> list[str]:
+    """Write a nested dict as strings for `parse_overrides`."""
+    words = []
+    for key, value in changes.items():
+        if isinstance(value, dict) and value:
+            words += format_overrides(value, f"{prefix}{key}.")
+        else:
+            words.append(f"{prefix}{key}={_format(value)}")
+    return words
+
+
+def _format(value):
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return value if parse_value(value) == value else json.dumps(value)
+    return format_value(value)
+
+
+def format_value(value):
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key} = {format_value(part)}' for key, part in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(format_value, value))}]"
+    return json.dumps(NONE if value is None else value)
+
+
+def _without_none(values):
+    """The values of a table with `None` for the string "none"."""
+    if isinstance(values, dict):
+        return {key: _without_none(value) for key, value in values.items()}
+    return None if values == NONE else values

@@ -1,0 +1,234 @@
+"""The values of a recipe, and their types."""
+
+import copy
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+from keras_permix._typing import StrPath
+
+
+class Rule(NamedTuple):
+    """A condition on a value beyond its type."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+Count = Annotated[int, Rule("a positive integer", lambda value: value >= 1)]
+Natural = Annotated[int, Rule("an integer, 0 or more", lambda value: value >= 0)]
+Amount = Annotated[float, Rule("a number, 0 or more", lambda value: 0 <= value < math.inf)]
+Momentum = Annotated[float, Rule("a number from 0 to 1, 1 excluded", lambda value: 0 <= value < 1)]
+Share = Annotated[float, Rule("a number between 0 and 1", lambda value: 0 < value < 1)]
+Names = list[str]
+# "rsqrt" and "cosine_cycles" are those of the Long Range Arena.
+ScheduleName = Literal["constant", "cosine", "cosine_epochs", "linear", "rsqrt", "cosine_cycles"]
+Precision = Literal[
+    "float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64"
+]  # fmt: skip
+
+
+class ModelTable(TypedDict, total=False):
+    """Keys of `[model]` that are not arguments of one class only."""
+
+    class_name: str
+    trainable: bool
+    dtype: Annotated[None, Rule("left out, since `precision` says it", lambda value: True)]
+
+
+class DataTable(TypedDict):
+    """The key that `[data]` must have."""
+
+    name: str
+
+
+class DataOptions(DataTable, total=False):
+    """Keys of `[data]` that several loaders take; `Task.check_data` checks which."""
+
+    path: str | None
+    train: str | Count | None
+    test: str | Count | None
+    validation: str | Natural | None
+    fields: Names
+    splits: Names
+    test_fraction: Share | None
+    split_seed: Natural
+    random_crop: bool
+    keep: Annotated[float, Rule("a number above 0, at most 1", lambda value: 0 < value <= 1)]
+
+
+class OptimizerTable(TypedDict):
+    """Keys that `[optimizer]` must have; Keras checks the others."""
+
+    name: str
+    learning_rate: Amount
+
+
+class OptimizerOptions(OptimizerTable, total=False):
+    """Keys of `[optimizer]` that are checked before Keras sees them."""
+
+    weight_decay: Amount | None
+    beta_1: Momentum
+    beta_2: Momentum
+    momentum: Momentum
+    epsilon: Amount
+    clipnorm: Amount | None
+    global_clipnorm: Amount | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The learning-rate schedule of a recipe; see `keras_permix.training.schedules.WarmupDecay`."""
+
+    name: ScheduleName = "constant"
+    warmup_epochs: Amount = 0
+    warmup_steps: Natural | None = None
+    warmup_start: Amount = 0.0
+    warmup_power: Count = 1
+    total_steps: Count | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What `permix train` needs to know to train a model.
+
+    Read one from a file by `load_recipe`, or make one from a dict by `make_recipe`, which checks
+    all values. `docs/training.md` describes every field.
+    """
+
+    model: Annotated[dict[str, Any], ModelTable] = dataclasses.field(default_factory=dict)
+    data: Annotated[dict[str, Any], DataOptions]
+    augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    optimizer: Annotated[dict[str, Any], OptimizerOptions]
+    schedule: Schedule = Schedule()
+    batch_size: Count = 128
+    epochs: Count = 10
+    steps_per_epoch: Count | None = None
+    seed: Natural = 0
+    precision: Precision = "float32"
+    label_smoothing: Momentum = 0.0
+    ema: Momentum | None = None
+    init: str | None = None
+    freeze: str | Names | None = None
+    validation_samples: Count | None = None
+    test_samples: Count | None = None
+    paper: dict[str, Any] | None = None
+
+
+def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
+    """Make a `Recipe` of nested dicts.
+
+    Args:
+        values: Values by the names of `Recipe`'s fields.
+        source: The origin of the values, for errors.
+
+    Raises:
+        ValueError: for an unknown or missing key, or a value of another type or out of range.
+    """
+    if not (values.get("model") or values.get("init")):
+        raise ValueError(f"A recipe must set `model` or `init`. Received: neither, in {source}")
+    values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
+    check_table(values, Recipe, "", source)
+    return Recipe(**{**values, "schedule": Schedule(**values.get("schedule", {}))})
+
+
+def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the nested dict `values` with `changes` applied key by key."""
+    merged = copy.deepcopy(values)
+    for key, change in changes.items():
+        old = merged.get(key)
+        if isinstance(change, dict) and isinstance(old, dict) and _same_name(old, change):
+            change = merge(old, change)
+        merged[key] = copy.deepcopy(change)
+    return merged
+
+
+def _same_name(old, change):
+    return "name" not in change or change["name"] == old.get("name")
+
+
+def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath) -> None:
+    """Check the keys and values of a table against the annotations of a class.
+
+    A dataclass names all keys, a `TypedDict` those that are checked.
+    """
+    hints = typing.get_type_hints(table, include_extras=True)
+    is_closed = dataclasses.is_dataclass(table)
+    for key in values.keys() - hints.keys() if is_closed else ():
+        close = _similar(key, hints, prefix)
+        hint = f" Did you mean `{close}`?" if close else ""
+        raise ValueError(
+            f"`{prefix}{key}` must be one of {', '.join(hints)}; arguments of the model belong to "
+            f"`model`.{hint} Received: {prefix}{key}={values[key]!r} in {source}"
+        )
+    required = ("data",) if table is Recipe else getattr(table, "__required_keys__", ())
+    for key in sorted(set(required) - values.keys()):
+        raise ValueError(
+            f"`{prefix}{key}` must be given. Received: {prefix.rstrip('.') or 'a recipe'} with "
+            f"{sorted(values)} in {source}"
+        )
+    for key, value in values.items():
+        if key in hints:
+            _check_value(f"{prefix}{key}", value, hints[key], source)
+
+
+def _check_value(name, value, hint, source):
+    if not _fits(value, hint):
+        raise ValueError(
+            f"`{name}` must be {_in_words(hint)}. Received: {name}={value!r} in {source}"
+        )
+    for table in (hint, *getattr(hint, "__metadata__", ())):
+        if isinstance(table, type) and (
+            dataclasses.is_dataclass(table) or typing.is_typeddict(table)
+        ):
+            check_table(value, table, f"{name}.", source)
+
+
+def _fits(value, hint):
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        rules = [rule for rule in parts[1:] if isinstance(rule, Rule)]
+        return _fits(value, parts[0]) and all(rule.holds(value) for rule in rules)
+    if origin is types.UnionType or origin is typing.Union:
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is list:
+        return isinstance(value, list | tuple) and all(_fits(part, parts[0]) for part in value)
+    if origin is dict or dataclasses.is_dataclass(hint):
+        return isinstance(value, dict)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _in_words(hint):
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return next((part.words for part in parts if isinstance(part, Rule)), _in_words(parts[0]))
+    if origin is types.UnionType or origin is typing.Union:
+        return ", or ".join(map(_in_words, parts))
+    if origin is Literal:
+        return f"one of {', '.join(parts)}"
+    if origin is dict or dataclasses.is_dataclass(hint):
+        return "a table"
+    if origin is list:
+        return "a list of strings"
+    words = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+    return words.get(hint, '"none"')
+
+
+def _similar(key, hints, prefix):
+    """The dotted name of the known key that is meant, if there is one like it."""
+    inner: dict[str, str] = {}
+    if not prefix:
+        for name, table in (("optimizer", OptimizerOptions), ("schedule", Schedule)):
+            inner |= {part: f"{name}.{part}" for part in typing.get_type_hints(table)}
+    close = difflib.get_close_matches(key, [*hints, *inner], n=1)
+    return inner.get(close[0], f"{prefix}{close[0]}") if close else None
