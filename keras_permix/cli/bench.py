@@ -31,7 +31,7 @@ def add_parser(subparsers):
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
     parser.add_argument(
-        "--batch",
+        "--batch-size",
         type=int,
         default=argparse.SUPPRESS,
         help=f"texts in a batch, of lra alone (default: {bench_lra.BATCH})",
@@ -78,10 +78,10 @@ def run(arguments):
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
-    batch = check_positive_or_none("--batch", getattr(arguments, "batch", None))
+    batch = check_positive_or_none("--batch-size", getattr(arguments, "batch_size", None))
     if batch is not None and bench is not bench_lra:
         raise ValueError(
-            "`--batch` must be left out, but for `permix bench lra`. "
+            "`--batch-size` must be left out, but for `permix bench lra`. "
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}

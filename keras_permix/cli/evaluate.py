@@ -1,85 +1,179 @@
-"""`permix evaluate`: scores of a preset on a test set."""
+"""`permix evaluate`: scores of a preset on a test set.
 
+For classes, the accuracy per class is printed, and with two classes F1 and AUC. `--out FILE.json`
+writes the scores. `--out FILE.csv` writes the predictions, and the confusion matrix beside them, as
+`FILE_confusion.csv` and `FILE_confusion.png`.
+"""
+
+import csv
 import json
 from pathlib import Path
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
 from keras_permix.words import counted
 
+MOST_CLASSES = 20  # that are printed
+
 
 def add_parser(subparsers):
     parser = subparsers.add_parser("evaluate", help="score a preset", description=__doc__)
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
-    parser.add_argument(
-        "--data", type=given, metavar="DATA",
-        help="name of a data set; a folder of images; a CSV file (default: the preset's own)",
+    data = parser.add_mutually_exclusive_group()
+    data.add_argument(
+        "--data", type=given, metavar="NAME", help="name of a data set (default: the preset's own)"
+    )
+    data.add_argument(
+        "--data-path", type=given_path, metavar="PATH",
+        help="folder of images (scores test/ or val/, else all of them), or a file of samples",
     )  # fmt: skip
     add_data_dir(parser)
     add_overrides(parser, "change an argument of the model, e.g. --set image_size=48")
     parser.add_argument(
         "--by-order",
         action="store_true",
-        help="take the classes of the data for those of the model whatever they are called",
+        help="match the classes of data and model by their order, whatever their names",
     )
     parser.add_argument("--batch-size", type=int, default=250)
     parser.add_argument(
-        "--json", type=given_path, help="also write the scores to this file; its folder is made"
-    )
+        "--out", type=given_path, metavar="FILE",
+        help="scores (.json), or predictions and confusion matrix (.csv); the folder is made",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
     from keras_permix.checks import check_integer
-    from keras_permix.cli.outputs import check_file
     from keras_permix.cli.presets import trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
+    from keras_permix.tasks.classification import Classification
     from keras_permix.zoo.presets.load import load_preset
 
-    if arguments.json:
-        check_file("--json", arguments.json)
+    out = arguments.out
+    if out:
+        check_out(out)
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = trained_preset(arguments.preset)
-    spec = data_of(info, arguments.data)
+    spec = data_of(info, arguments.data, arguments.data_path)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
     task.check_data(spec)
     try:
         dataset = task.load(spec, arguments.data_dir)
     except FileNotFoundError as error:
-        said = arguments.data is not None or arguments.data_dir is not None
-        if said or not {"source", "train"} & set(spec):
+        if arguments.data or arguments.data_path or arguments.data_dir or not _names_files(spec):
             raise
-        raise FileNotFoundError(
-            f"{error} (Where these data lie elsewhere now, `--data` says it.)"
-        ) from error
+        raise FileNotFoundError(f"{error} (If the data have moved, pass `--data-path`.)") from error
     task.check_labels(dataset, arguments.by_order)
-    measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
+    predictions = None
+    if isinstance(task, Classification):
+        predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)
+        measured = task.measure(*predictions)
+    elif out and out.suffix == ".csv":
+        raise ValueError(f"`--out` must end in .json for {task.name}. Received: {out}")
+    else:
+        measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
     if not _is_one_part(spec):
         measured |= task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}")
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
+    if predictions is not None:
+        for line in class_lines(dataset.labels, *predictions):
+            print(line)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if predictions is not None and out.suffix == ".csv":
+            write_predictions(out, dataset, *predictions)
+        else:
+            out.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
-def data_of(info, data=None):
-    """How a recipe would write the data that are scored.
+def check_out(out):
+    """Check that the result can be written, before any work is done."""
+    from keras_permix.cli.outputs import check_file
+
+    if out.suffix not in (".json", ".csv"):
+        raise ValueError(f"`--out` must end in .json or .csv. Received: {out}")
+    check_file("--out", out)
+    if out.suffix == ".csv":
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                'The confusion matrix needs matplotlib: pip install "keras_permix[train]".'
+            ) from error
+
+
+def class_lines(names, labels, logits):
+    """Return lines with the accuracy per class; of many classes, those with the lowest."""
+    from keras_permix.tasks.confusion import class_accuracies, confusion_matrix
+
+    confusion = confusion_matrix(labels, logits.argmax(-1), len(names))
+    accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
+    order = list(range(len(names)))
+    if len(names) > MOST_CLASSES:
+        order = sorted((n for n in order if totals[n]), key=lambda n: accuracies[n])[:MOST_CLASSES]
+        yield f"accuracy of the {len(order)} classes with the lowest:"
+    else:
+        yield "accuracy per class:"
+    width = max(len(names[number]) for number in order)
+    for number in order:
+        share = f"{100 * accuracies[number]:6.2f} %" if totals[number] else "     – "
+        yield f"  {names[number]:{width}}  {share}  of {counted(int(totals[number]), 'sample')}"
+
+
+def write_predictions(out, dataset, labels, logits):
+    """Write a row per sample, and the confusion matrix beside it as CSV and PNG."""
+    import keras
+    from matplotlib.figure import Figure
+
+    from keras_permix.tasks.confusion import confusion_matrix
+
+    names, predicted = list(dataset.labels), logits.argmax(-1)
+    shares = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    files = getattr(getattr(dataset.test[0], "records", None), "files", None)
+    samples = [path for path, _ in files] if files else range(len(labels))
+    rows = [
+        (sample, names[label], names[best], *(f"{share:.6f}" for share in row))
+        for sample, label, best, row in zip(samples, labels, predicted, shares, strict=True)
+    ]
+    _write_rows(out, ["sample", "label", "predicted", *names], rows)
+    confusion = confusion_matrix(labels, predicted, len(names))
+    table = [[name, *row] for name, row in zip(names, confusion.tolist(), strict=True)]
+    _write_rows(out.with_name(f"{out.stem}_confusion.csv"), ["label", *names], table)
+    side = max(4.0, min(0.4 * len(names), 20.0))
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    axes = figure.subplots()
+    figure.colorbar(axes.imshow(confusion, cmap="Blues"), label="samples")
+    ticks = range(len(names))
+    axes.set(xlabel="predicted", ylabel="label", xticks=ticks, yticks=ticks, yticklabels=names)
+    axes.set_xticks(ticks, names, rotation=90)
+    figure.savefig(out.with_name(f"{out.stem}_confusion.png"), dpi=120)
+
+
+def _write_rows(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def data_of(info, name=None, path=None):
+    """Return the data to score, as a recipe's `data`.
 
     Args:
         info: The `PresetInfo` of a preset.
-        data: Name of a set; a folder of images or a file of samples, all of which are scored but
-            for those set apart for training; `None`: what the preset was trained on. Where that
-            are files, a folder or file that has the name of the set is what is meant by it.
+        name: Name of a set; `None`: the one that the preset was trained on.
+        path: A folder of images or a file of samples. Of the preset's own data, only the part is
+            scored that training held out.
 
     Raises:
-        ValueError: if there are neither such data nor the preset's own, such as of a smoke run.
+        ValueError: for unknown data, or a preset that does not say its own, such as of a smoke run.
     """
     from keras_permix.tasks import TASKS
     from keras_permix.zoo import MODELS
@@ -87,28 +181,29 @@ def data_of(info, data=None):
     own = info.metadata.get("data")
     options = info.metadata.get("data_options") or {}
     task = TASKS[MODELS[info.class_name].task_for(info.config)]
-    files = [Path(options[key]) for key in ("path", "train") if isinstance(options.get(key), str)]
-    in_one = options.get("test") in (None, options.get("train"))  # as both parts of it are
-    is_own = in_one and Path(data or "").resolve() in [file.resolve() for file in files]
-    if data is None or data == own and not (files and Path(data).exists()) or is_own:
-        try:
-            task.check_data({"name": own, **options})
-        except ValueError as error:
+    if path is not None:
+        files = [options[key] for key in ("path", "train") if isinstance(options.get(key), str)]
+        in_one = options.get("test") in (None, options.get("train"))
+        if in_one and Path(path).resolve() in [Path(file).resolve() for file in files]:
+            return {"name": own, **options}
+        found = task.data_at(Path(path), options) if Path(path).exists() else None
+        if found is None:
             raise ValueError(
-                f"`--data` must say what to score {info.name} on, a folder, a file, or the name of "
-                "a set, since it was trained on none that is known. Received: no `--data`"
-            ) from error
-        return {"name": own, **options}
+                f"`--data-path` must be a folder or file of data for {task.name}. Received: {path}"
+            )
+        return found
+    spec = {"name": own, **options} if name in (None, own) else {"name": name}
     try:
-        task.check_data({"name": data})
+        task.check_data(spec)
     except ValueError as error:
-        if found := task.data_at(Path(data), options):
-            return found
-        raise ValueError(
-            "`--data` must be a folder or file that exists, or the name of a set. "
-            f"Received: {data!r} ({error})"
-        ) from error
-    return {"name": data}
+        rule = f"`--data` must name a set, or `--data-path` a folder or file, to score {info.name} on. "
+        raise ValueError(f"{rule}Received: {name or 'neither'} ({error})") from error
+    return spec
+
+
+def _names_files(spec):
+    """Whether the data are files of the user's, and not a named set."""
+    return bool({"source", "train"} & set(spec))
 
 
 def _is_one_part(spec):

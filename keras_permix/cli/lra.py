@@ -40,8 +40,10 @@ def add_parser(subparsers):
     parser.add_argument("--seed", nargs="+", type=int, default=[0], metavar="N", dest="seeds",
                         help="a run for each")  # fmt: skip
     add_overrides(parser, "change a value of the recipes, e.g. --set batch_size=16")
-    parser.add_argument("--out", type=given_path, default=Path("runs"), help="folder of the runs")
-    parser.add_argument("--csv", type=given_path, help="file of results (default: OUT/lra.csv)")
+    parser.add_argument("--runs", type=given_path, default=Path("runs"), help="folder of the runs")
+    parser.add_argument(
+        "--out", type=given_path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
+    )
     add_data_dir(parser)
     parser.add_argument(
         "--smoke", action="store_true", help="a few steps of generated data, and no result"
@@ -67,9 +69,9 @@ def run(arguments):
         ]
         for task in tasks
     }
-    results = arguments.csv or arguments.out / "lra.csv"
-    check_folder("--out", arguments.out)
-    check_file("--csv", results)
+    results = arguments.out or arguments.runs / "lra.csv"
+    check_folder("--runs", arguments.runs)
+    check_file("--out", results)
     read_results(results)
     failed = False
     for of_task in runs.values():
@@ -104,7 +106,7 @@ def measure(run, results, arguments):
     if not run.smoke and holds(read_results(results), run):
         print(f"{called}: in {results} already", flush=True)
         return
-    folder = arguments.out / run.folder.relative_to("runs")
+    folder = arguments.runs / run.folder.relative_to("runs")
     print(f"{called}: {run.recipe.epochs} × {run.recipe.steps_per_epoch} steps, kept in {folder}",
           flush=True)  # fmt: skip
     if finished_scores(run, folder, arguments.data_dir) is None:

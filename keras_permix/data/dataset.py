@@ -56,6 +56,15 @@ def some(part, count):
     return inputs, None if targets is None else taken(targets, index)
 
 
+def labels_of(part):
+    """The labels of a part of a `Dataset` as an array of int; `None` where samples must be read."""
+    source, targets = part
+    if targets is None:
+        known = getattr(source, "known_labels", None)
+        targets = known() if known else getattr(source, "labels", None)
+    return None if targets is None else np.asarray(targets)
+
+
 def taken(values, index):
     """What a slice, or an array of indices, takes of an array, a source or a list."""
     if isinstance(index, slice) or not isinstance(values, list | tuple):

@@ -111,11 +111,14 @@ class Recipe:
     seed: Natural = 0
     precision: Precision = "float32"
     label_smoothing: Momentum = 0.0
+    class_weight: Literal["balanced"] | None = None
+    early_stopping: Count | None = None  # epochs without a better validation loss
     ema: Momentum | None = None
     init: str | None = None
     freeze: str | Names | None = None
     validation_samples: Count | None = None
     test_samples: Count | None = None
+    store: Literal["float16", "float32"] = "float16"
     paper: dict[str, Any] | None = None
 
 

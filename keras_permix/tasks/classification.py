@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_permix.data.pipeline import Augment
+from keras_permix.tasks.confusion import auc_score, confusion_matrix, f1_score
 from keras_permix.tasks.task import Task
 
 
@@ -31,6 +32,33 @@ class Classification(Task):
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.CategoricalAccuracy(name="accuracy")]
+
+    def predictions(
+        self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels of a part of a data set, as integers, and the model's logits."""
+        batches = self.batches(part, batch_size)
+        progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
+        labels, logits = [], []
+        for index in range(len(batches)):
+            inputs, targets = batches[index]
+            labels.append(np.argmax(targets, axis=-1))
+            logits.append(self.model.predict_on_batch(inputs))
+            progress.add(1)
+        return np.concatenate(labels), np.concatenate(logits)
+
+    def measure(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+        """Return the scores of predictions; with two classes also F1 and AUC of the second."""
+        scores = {}
+        targets = np.eye(self.num_classes, dtype="float32")[labels]
+        for metric in self.metrics():
+            metric.update_state(targets, logits)
+            scores[metric.name] = float(metric.result())
+        if self.num_classes == 2:
+            confusion = confusion_matrix(labels, logits.argmax(-1), 2)
+            scores["f1"] = f1_score(confusion)
+            scores["auc"] = auc_score(labels, logits[:, 1] - logits[:, 0])
+        return scores
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         (best,) = self.model.decode_predictions(output[None], top)

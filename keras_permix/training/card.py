@@ -53,7 +53,7 @@ model = {class_name}.from_preset({preset}
 * Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
 {_some(dataset.labels)}.
 * Scores are of the stored {dtype} weights, run in float32, on \
-{_tested(recipe, dataset)}, {_when(record)}.
+{_tested(recipe, dataset)}, {_when(record, recipe, rows)}.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
 `{run.command}`.
 {_start(recipe)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
@@ -99,10 +99,13 @@ def _tested(recipe, dataset):
     return f"the whole test set, {counted(count, 'sample')}"
 
 
-def _when(record):
+def _when(record, recipe, rows):
     """Which weights are measured: what callbacks leave is not ours to say."""
     if names := record.get("callbacks"):
         return f"as the run ended, with callbacks beyond the recipe: {', '.join(names)}"
+    if recipe.early_stopping and rows:
+        best = min(rows, key=lambda row: row["val_loss"])["epoch"]
+        return f"after epoch {best}, which has the lowest loss on the validation part"
     return "after the last epoch; no epoch was chosen by test scores"
 
 

@@ -18,14 +18,17 @@ WEIGHTS_FILE = "state.weights.h5"
 SUMS_FILE = "SHA256SUMS"  # as `sha256sum --check` reads it
 
 
-def save_checkpoint(folder: StrPath, epoch: int, state: dict[str, Any], weights: bytes) -> None:
-    """Write the checkpoint of an epoch, and remove all but it and the one before.
+def save_checkpoint(
+    folder: StrPath, epoch: int, state: dict[str, Any], weights: bytes, best: int | None = None
+) -> None:
+    """Write the checkpoint of an epoch, and remove all but it, the one before, and the best.
 
     Args:
         folder: Folder of all checkpoints.
         epoch: Number of finished epochs.
         state: What JSON can hold.
         weights: Bytes of a weights file.
+        best: Number of the epoch whose checkpoint stays, or `None`.
 
     Raises:
         OSError: if it cannot be written; the checkpoint before is unharmed.
@@ -34,10 +37,12 @@ def save_checkpoint(folder: StrPath, epoch: int, state: dict[str, Any], weights:
     files[SUMS_FILE] = "".join(
         f"{sha256_of(content)}  {name}\n" for name, content in files.items()
     ).encode("ascii")
-    with replacing_folder(Path(folder) / f"epoch_{epoch:04d}") as partial:
+    with replacing_folder(Path(folder) / _name(epoch)) as partial:
         for name, content in files.items():
             write_bytes(partial / name, content)
     for path in _newest_first(folder)[GENERATIONS:]:
+        if path.name == _name(best):
+            continue
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -67,6 +72,21 @@ def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | Non
             f"Received: {folder}, where {'; '.join(problems)}"
         )
     return None
+
+
+def read_weights(folder: StrPath, epoch: int) -> tuple[bytes, Path]:
+    """Read the weights of an epoch's checkpoint, and name their file.
+
+    Raises:
+        OSError: if they are not there.
+        ValueError: if the checkpoint is damaged.
+    """
+    path = Path(folder) / _name(epoch)
+    return _read(path)[1], path / WEIGHTS_FILE
+
+
+def _name(epoch):
+    return "" if epoch is None else f"epoch_{epoch:04d}"
 
 
 def _newest_first(folder):

@@ -30,8 +30,9 @@ def finish(
 ) -> dict[str, float]:
     """Measure a trained model as it will be stored, write its preset and its card.
 
-    Weights are stored as float16, unless one is beyond its range, and run in float32: the scores
-    are measured on exactly that. A smoke run gets no card.
+    Weights are stored in the dtype that the recipe names as `store`; as float32 if one is beyond
+    the range of float16. Scores are of these stored weights, computed in float32. A smoke run gets
+    no card.
 
     Args:
         model: The trained model.
@@ -57,7 +58,8 @@ def finish(
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
     weights = [_in_float32(weight) for weight in model.get_weights()]
-    dtype = "float16" if all(_fits_float16(weight) for weight in weights) else None
+    fits = run.recipe.store == "float16" and all(map(_fits_float16, weights))
+    dtype = "float16" if fits else None
     stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)
     task = task_of(stored)
     measured = task.evaluate(dataset.test, run.recipe.batch_size) | task.baseline(dataset)
@@ -119,7 +121,7 @@ def finished_scores(
     release_folder(folder)
     written = ["preset/metadata.json"] + ["README.md"] * (not run.smoke)
     whole = all((kept.path / name).is_file() for name in written)
-    if kept.epoch < run.recipe.epochs or not whole:
+    if not whole or kept.epoch < run.recipe.epochs and not kept.is_stopped():
         return None
     preset = preset_info(kept.path / "preset")
     if kept.data and any(isinstance(run.recipe.data.get(key), str) for key in OF_ONES_OWN):

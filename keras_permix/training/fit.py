@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.data.dataset import fingerprint, size_of, some
+from keras_permix.data.dataset import fingerprint, labels_of, size_of, some
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution
@@ -77,6 +78,14 @@ def fit_recipe(
         dataset.train, size, training=True, seed=seed,
         steps=recipe.steps_per_epoch, augmentation=recipe.augmentation,
     )  # fmt: skip
+    if recipe.early_stopping and (dataset.validation is None or distribution.count > 1):
+        raise ValueError(
+            "`early_stopping` must be left out without a validation part, since it would choose an "
+            "epoch by the test set, and with several processes. Hold out a part by "
+            "`data.validation`. "
+            f"Received: early_stopping={recipe.early_stopping} for {dataset.name}"
+        )
+    class_weight = balanced_weights(dataset, task) if recipe.class_weight else None
     watched = dataset.validation or dataset.test
     validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
     progress = _begin(out, recipe, dataset, distribution)
@@ -100,6 +109,9 @@ def fit_recipe(
         )
         progress.restore(model)
         distribution.prepare(model)
+        if progress.is_stopped():
+            progress.restore_best(model)
+            return progress.rows
         model.fit(
             training,
             validation_data=validation,
@@ -108,8 +120,30 @@ def fit_recipe(
             epochs=recipe.epochs,
             callbacks=callbacks,
             verbose=verbose,
+            class_weight=class_weight,
         )
+    if recipe.early_stopping:
+        progress.restore_best(model)
     return progress.rows
+
+
+def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
+    """Weight each class by the inverse of its frequency among the training samples.
+
+    Weights average to one per sample, as scikit-learn's "balanced" ones do.
+
+    Raises:
+        ValueError: for a task without classes, or labels that are known only when samples are read.
+    """
+    labels = labels_of(dataset.train)
+    if task.num_classes is None or labels is None:
+        raise ValueError(
+            "`class_weight` must be left out for targets that are not classes, and for data whose "
+            f"labels are known only when they are read. Received: {dataset.name}"
+        )
+    counts = np.bincount(labels, minlength=task.num_classes)
+    weights = len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    return dict(enumerate(weights.tolist()))
 
 
 def described(

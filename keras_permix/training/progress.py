@@ -33,6 +33,21 @@ class Progress(keras.callbacks.Callback):
         self.saved: list[Any] | None = None  # what `load_weights_content` takes
 
     @property
+    def best(self) -> int | None:
+        """The epoch with the lowest validation loss, from 1, where training stops early."""
+        if not (self.recipe.early_stopping and self.rows):
+            return None
+        return min(self.rows, key=lambda row: row["val_loss"])["epoch"]
+
+    def is_stopped(self) -> bool:
+        """Whether `early_stopping` epochs have passed without a lower validation loss."""
+        patience, best = self.recipe.early_stopping, self.best
+        return patience is not None and best is not None and self.epoch - best >= patience
+
+    def restore_best(self, model: Model) -> None:
+        """Give `model` the weights of the best epoch, averaged ones if the recipe averages."""
+
+    @property
     def epoch(self) -> int:
         """Number of finished epochs."""
         return len(self.rows)
@@ -54,6 +69,8 @@ class Progress(keras.callbacks.Callback):
         self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
         # On JAX all processes take part: Keras computes the learning rate when it saves.
         self.keep(weights_content(self.model))
+        if self.is_stopped():
+            self.model.stop_training = True
 
     def keep(self, weights: bytes) -> None:
         """Keep the bytes of an epoch's weights file, which is the first process's to do."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix._typing import StrPath
+from keras_permix._typing import Model, StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.safe_files import (
@@ -22,8 +22,14 @@ from keras_permix.safe_files import (
     write_bytes,
     write_text,
 )
-from keras_permix.training.checkpoints import STATE_FILE, load_checkpoint, save_checkpoint
+from keras_permix.training.checkpoints import (
+    STATE_FILE,
+    load_checkpoint,
+    read_weights,
+    save_checkpoint,
+)
 from keras_permix.training.progress import Progress
+from keras_permix.zoo.presets.weights import load_weights_content
 
 OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
 # What a run writes, with its record and the assets of its model.
@@ -74,8 +80,14 @@ class RunFolder(Progress):
             "rows": self.rows,
             "data": self.data,
         }
-        save_checkpoint(self.path / "checkpoints", self.epoch, state, weights)
+        save_checkpoint(self.path / "checkpoints", self.epoch, state, weights, self.best)
         self._write()
+
+    def restore_best(self, model: Model) -> None:
+        weights = read_weights(self.path / "checkpoints", self.best or self.epoch)
+        load_weights_content(model, *weights)
+        if self.recipe.ema is not None:
+            model.optimizer.finalize_variable_values(model.trainable_variables)
 
     def _write(self):
         """Write what is made from the rows; the log, which comes last, tells that it was."""

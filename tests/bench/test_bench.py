@@ -242,7 +242,7 @@ def short(monkeypatch):
 
 def test_long_texts(short, tmp_path):
     path = tmp_path / "lra.csv"
-    assert main(["bench", "lra", "--repeats", "1", "--batch", "3", "--out", str(path)]) == 0
+    assert main(["bench", "lra", "--repeats", "1", "--batch-size", "3", "--out", str(path)]) == 0
     rows = read(path)
     assert [(row["mixer"], row["tokens"], row["batch"]) for row in rows] == [
         ("attention", "8", "3"), ("csp", "8", "3")
@@ -255,7 +255,7 @@ def test_long_texts(short, tmp_path):
 def test_nothing_is_drawn_without_matplotlib(short, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("keras_permix.cli.bench.find_spec", lambda name: None)
     path = tmp_path / "lra.csv"
-    assert main(["bench", "lra", "--repeats", "1", "--batch", "3", "--out", str(path)]) == 0
+    assert main(["bench", "lra", "--repeats", "1", "--batch-size", "3", "--out", str(path)]) == 0
     assert len(read(path)) == 2 and not path.with_suffix(".png").exists()
     assert "lra.png is not drawn without matplotlib." in capsys.readouterr().err
 
@@ -328,7 +328,7 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."], ["--batch", "2"]]
+    "arguments", [["--cases", "nine"], ["--repeats", "0"], ["--out", "."], ["--batch-size", "2"]]
 )
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2

@@ -237,10 +237,11 @@ def test_an_argument_that_there_is_not(arguments, refused, helper, capsys):
         (["train", "cspvit/mnist", "--smoke", "--out", ""], "--out"),
         (["train", "cspvit/mnist", "--data-dir", ""], "--data-dir"),
         (["train", ""], "recipe"),
-        (["evaluate", "cspvit/mnist", "--json", ""], "--json"),
+        (["evaluate", "cspvit/mnist", "--out", ""], "--out"),
         (["evaluate", "cspvit/mnist", "--data", ""], "--data"),
+        (["evaluate", "cspvit/mnist", "--data-path", ""], "--data-path"),
         (["bench", "ops", "--out", ""], "--out"),
-        (["lra", "text", "--model", "csp", "--csv", ""], "--csv"),
+        (["lra", "text", "--model", "csp", "--out", ""], "--out"),
     ],
 )
 def test_an_empty_argument_is_not_the_current_folder(
@@ -266,7 +267,7 @@ def test_an_empty_file_is_no_recipe(tmp_path, capsys):
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("content", "at"),
-    [(b"epochs = ", "line 1"), (b"a = " + b"[" * 100_000, ""), (b"\xff", "0xff")],
+    [(b"epochs = ", "at end of document"), (b"a = " + b"[" * 100_000, ""), (b"\xff", "0xff")],
 )
 def test_a_recipe_that_is_not_toml(content, at, tmp_path, capsys):
     (tmp_path / "wrong.toml").write_bytes(content)
@@ -376,8 +377,8 @@ def test_a_device_that_is_not_there(capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["evaluate", "cspvit/cifar10_small", "--json", "{}"],
-        ["evaluate", "cspvit/cifar10_small", "--json", "{}/file/scores.json"],
+        ["evaluate", "cspvit/cifar10_small", "--out", "{}/file/scores.csv"],
+        ["evaluate", "cspvit/cifar10_small", "--out", "{}/file/scores.json"],
         ["train", "cspvit/cifar10_small", "--out", "{}/file"],
         ["bench", "ops", "--out", "{}/file/ops.csv"],
     ],

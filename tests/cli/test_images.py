@@ -1,6 +1,7 @@
 """`permix predict` and `permix evaluate`."""
 
 import collections
+import csv
 import hashlib
 import io
 import json
@@ -122,12 +123,42 @@ def toys(monkeypatch, pixels):
 def test_evaluate(toys, tmp_path, capsys, pixels):
     arguments = ["--data", "toys", "--data-dir", "here", "--batch-size", "16"]
     path = tmp_path / "scores.json"
-    assert main(["evaluate", "cspvit/test", *arguments, "--json", str(path)]) == 0
+    assert main(["evaluate", "cspvit/test", *arguments, "--out", str(path)]) == 0
     assert toys == [("toys", "here")]
-    assert capsys.readouterr().out.endswith(
-        f"toys/test/top1: 75.00 %\nscored: {len(pixels)} samples\n"
-    )
+    printed = capsys.readouterr().out
+    assert f"toys/test/top1: 75.00 %\nscored: {len(pixels)} samples\n" in printed
     assert json.loads(path.read_text()) == {"toys/test/top1": 0.75}
+
+
+def test_evaluate_per_class_and_as_tables(toys, tmp_path, capsys, pixels):
+    path = tmp_path / "new" / "toys.csv"
+    assert main(["evaluate", "cspvit/test", "--data", "toys", "--out", str(path)]) == 0
+    predicted = expected_logits(pixels).argmax(1)
+    labels = predicted.copy()
+    labels[::4] = (labels[::4] + 1) % 3
+    printed = capsys.readouterr().out
+    names = ("red", "green", "blue")
+    expected = [[int(np.sum((labels == a) & (predicted == b))) for b in range(3)] for a in range(3)]
+    for name, row, number in zip(names, expected, range(3), strict=True):
+        share = f"{100 * row[number] / sum(row):6.2f} %" if sum(row) else "     – "
+        assert f"\n  {name:5}  {share}  of {sum(row)} sample" in printed
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == [names[label] for label in labels]
+    assert [row["predicted"] for row in rows] == [names[label] for label in predicted]
+    assert all(abs(sum(float(row[name]) for name in names) - 1) < 1e-5 for row in rows)
+    with open(path.with_name("toys_confusion.csv"), newline="") as file:
+        header, *table = csv.reader(file)
+    assert header == ["label", *names]
+    assert [list(map(int, row[1:])) for row in table] == expected
+    assert path.with_name("toys_confusion.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("out", ["toys", "toys.txt"])
+def test_the_ending_of_out_names_the_format(out, toys, capsys):
+    assert main(["evaluate", "cspvit/test", "--data", "toys", "--out", out]) == 2
+    assert f"`--out` must end in .json or .csv. Received: {out}" in capsys.readouterr().err
+    assert not toys
 
 
 def test_evaluate_at_another_size(toys, pixels, capsys):
@@ -179,19 +210,20 @@ def all_of(file, **read):
 
 
 @pytest.mark.parametrize(
-    ("model", "name", "options", "data", "expected"),
+    ("model", "name", "options", "data", "path", "expected"),
     [
-        ("CSPViT", "photos", PHOTOS, None, None),
-        ("CSPViT", "photos", PHOTOS, "old/../old/photos", None),
-        ("CSPViT", "photos", PHOTOS, "photos", dict(path="photos", splits=(".", "."))),
-        ("CSPViT", "gone", PHOTOS, "gone", None),
-        ("SimpleTRON", "mine", REVIEWS, "mine", None),
-        ("SimpleTRON", "mine", REVIEWS, "mine.csv", all_of("mine.csv", fields=["review"])),
-        ("SimpleTRON", "mine", REVIEWS, "held.csv", all_of("held.csv", fields=["review"])),
-        ("SimpleTRON", "mine", LISTED, "mine.csv", None),
+        ("CSPViT", "photos", PHOTOS, None, None, None),
+        ("CSPViT", "photos", PHOTOS, None, "old/../old/photos", None),
+        ("CSPViT", "photos", PHOTOS, "photos", None, None),
+        ("CSPViT", "photos", PHOTOS, None, "photos", dict(path="photos", splits=(".", "."))),
+        ("CSPViT", "gone", PHOTOS, "gone", None, None),
+        ("SimpleTRON", "mine", REVIEWS, "mine", None, None),
+        ("SimpleTRON", "mine", REVIEWS, None, "mine.csv", all_of("mine.csv", fields=["review"])),
+        ("SimpleTRON", "mine", REVIEWS, None, "held.csv", all_of("held.csv", fields=["review"])),
+        ("SimpleTRON", "mine", LISTED, None, "mine.csv", None),
     ],
 )
-def test_which_data_are_meant(model, name, options, data, expected, tmp_path, monkeypatch):
+def test_which_data_are_meant(model, name, options, data, path, expected, tmp_path, monkeypatch):
     """`None` expects those of the preset."""
     monkeypatch.chdir(tmp_path)
     for folder in ("photos/cats", "old/photos/cats"):
@@ -200,7 +232,7 @@ def test_which_data_are_meant(model, name, options, data, expected, tmp_path, mo
         Path(file).write_text("review,label\n")
     preset = getattr(zoo, model).from_preset("test")
     preset.save_to_preset("preset", data=name, data_options=options)
-    found = data_of(zoo.preset_info("preset"), data)
+    found = data_of(zoo.preset_info("preset"), data, path)
     own = {"name": name, **options}
     assert found == own if expected is None else expected.items() <= found.items()
     assert expected is None or "test_fraction" not in found
@@ -211,8 +243,7 @@ def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
     for preset in (str(tmp_path / "preset"), "cspvit/test"):
         assert main(["evaluate", preset]) == 2
         error = capsys.readouterr().err
-        assert f"`--data` must say what to score {preset} on" in error
-        assert error.count("Received") == 1 and "None" not in error and "random" not in error
+        assert f"a folder or file, to score {preset} on. Received: neither" in error
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -265,9 +296,11 @@ def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pix
 
 def test_evaluate_on_an_unknown_set(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
-    assert "must be a folder or file that exists, or the name of a set. Received: 'nonsense'" in (
-        capsys.readouterr().err
-    )
+    assert "`--data` must name a set" in (error := capsys.readouterr().err)
+    assert "Received: nonsense (" in error
+    assert main(["evaluate", "cspvit/test", "--data-path", "nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert "`--data-path` must be a folder or file" in error and "Received: nonsense\n" in error
 
 
 def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
@@ -275,7 +308,7 @@ def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.fromarray(pixels[0]).save(tmp_path / "photos" / name / "a.png")
     (tmp_path / "photos/pink").rename(tmp_path / "pink")
-    data = ["--data", str(tmp_path / "photos")]
+    data = ["--data-path", str(tmp_path / "photos")]
     assert main(["evaluate", "cspvit/test", *data]) == 2
     error = capsys.readouterr().err
     assert "Add what is missing" in error and error.count("\n") == 1

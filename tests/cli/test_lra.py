@@ -28,7 +28,7 @@ def lra(*arguments, code=0):
 
 @pytest.mark.once
 def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
-    arguments = ["--verbose", "0", "--out", str(tmp_path), *CHANGES]
+    arguments = ["--verbose", "0", "--runs", str(tmp_path), *CHANGES]
     lra("listops", "--model", "csp", "slice", *arguments)
     printed = capsys.readouterr().out
     assert "listops, csp, small, seed 0: 2 × 3 steps, kept in " in printed
@@ -72,7 +72,7 @@ def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
         raise FloatingPointError("NaN")
 
     monkeypatch.setattr("keras_permix.training.train", train)
-    lra("text", "listops", "--model", "csp", "slice", "--out", str(tmp_path), code=2)
+    lra("text", "listops", "--model", "csp", "slice", "--runs", str(tmp_path), code=2)
     assert asked == [("text", "csp"), ("listops", "csp"), ("listops", "slice")]
     assert capsys.readouterr().err.splitlines() == [
         "permix: error: text: no text",
@@ -89,7 +89,7 @@ def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
 )
 def test_the_papers_scale_runs(task, model, tmp_path, capsys):
     tiny = ["--set", "model.width=16", "--set", "model.depth=1"]
-    arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--out", str(tmp_path)]
+    arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--runs", str(tmp_path)]
     lra(task, "--model", model, *arguments, *tiny)
     (preset,) = tmp_path.glob(f"lra_paper/{task}_{model}_0_*_smoke/preset")
     assert preset.is_dir()
@@ -102,11 +102,11 @@ def test_the_papers_scale_runs(task, model, tmp_path, capsys):
     [
         (["listops", "--model", "csp", "--set", "epoch=3"], "Did you mean `epochs`?"),
         (["pathx", "--model", "csp"], "`pathx` is a task of mega"),
-        (["listops", "--model", "csp", "--csv", "/"], "`--csv` must be a file that can be"),
+        (["listops", "--model", "csp", "--out", "/"], "`--out` must be a file that can be"),
     ],
 )
 def test_errors(arguments, message, tmp_path, capsys):
-    lra(*arguments, "--out", str(tmp_path), code=2)
+    lra(*arguments, "--runs", str(tmp_path), code=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 
@@ -137,7 +137,7 @@ def test_a_file_of_other_results(tmp_path):
 
 @pytest.mark.once
 def test_a_number_of_steps_is_needed_before_any_work(tmp_path, capsys):
-    given = ["--model", "csp", "--out", str(tmp_path), "--set", "steps_per_epoch=None"]
+    given = ["--model", "csp", "--runs", str(tmp_path), "--set", "steps_per_epoch=none"]
     lra("listops", *given, code=2)
     assert "`steps_per_epoch` must be a positive integer in the Long" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -98,7 +98,7 @@ def test_the_preset_is_measured_on_other_pictures(trained, tmp_path, capsys):
         rows.append(f"new/{label}/{image}.png,{label}")
     (tmp_path / "new.csv").write_text("\n".join(rows), encoding="utf-8")
     for data in (tmp_path / "new", tmp_path / "new.csv"):
-        assert main(["evaluate", preset, "--data", str(data)]) == 0
+        assert main(["evaluate", preset, "--data-path", str(data)]) == 0
         assert f"new/test/top1: {np.mean(found):.2%}".replace("%", " %") in capsys.readouterr().out
 
 
@@ -199,7 +199,7 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     assert "`backbone` stayed as it was" in (out / "README.md").read_text(encoding="utf-8")
     assert main(["evaluate", str(out / "preset")]) == 0
     for data in (None, "my.photos/", str(tmp_path / "my.photos")):
-        assert data_of(preset_info(out / "preset"), data)["test_fraction"] == 0.2
+        assert data_of(preset_info(out / "preset"), path=data)["test_fraction"] == 0.2
     capsys.readouterr()
     written = ("my.photos/", str(tmp_path / "my.photos"), "my.photos/../my.photos")
     for data in written:  # all of one folder
@@ -217,8 +217,8 @@ def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", str(folder / "run/preset")]) == 2
     error = capsys.readouterr().err
-    assert "no folder pets (Where these data lie elsewhere now, `--data` says it.)" in error
-    for more in (["--data-dir", str(folder)], ["--data", str(folder / "pets")]):
+    assert "no folder pets (If the data have moved, pass `--data-path`.)" in error
+    for more in (["--data-dir", str(folder)], ["--data-path", str(folder / "pets")]):
         assert main(["evaluate", str(folder / "run/preset"), *more]) == 0
 
 

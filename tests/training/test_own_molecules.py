@@ -115,7 +115,7 @@ def test_a_preset_is_measured_on_another_file(recipe, capsys):
     lines = Path("some.csv").read_text().splitlines()
     Path("other.csv").write_text("\n".join(lines[:4]))
     capsys.readouterr()
-    assert main(["evaluate", "run/preset", "--data", "other.csv"]) == 0
+    assert main(["evaluate", "run/preset", "--data-path", "other.csv"]) == 0
     said = capsys.readouterr().out
     answers = SliceGraphormer.from_preset("run/preset").predict(list(SMILES[:3]), verbose=0)
     measured = float(re.search(r"other/test/mae: (\S+)", said)[1])

@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
 import pytest
 
+from keras_permix.recipes.recipe import make_recipe
+from keras_permix.tasks import task_of
+from keras_permix.training.fit import balanced_weights
 from keras_permix.training.run_folder import write_events
 from tests.backends import compile_soon
 from tests.harness.processes import environment
@@ -53,6 +57,68 @@ def test_a_run_is_watched_on_the_validation_part(finished, tmp_path):
     data = dataclasses.replace(data, test=elsewhere, validation=data.test)
     _, watched = train(dataclasses.replace(runs.RECIPE, epochs=4), data, tmp_path, verbose=0)
     assert [row["val_loss"] for row in watched] == [row["val_loss"] for row in rows]
+
+
+@pytest.mark.once
+def test_early_stopping_keeps_the_best_epoch(tmp_path):
+    data = runs.make_images()
+    wrong = (data.test[0], (data.test[1] + 1) % 3)  # on which the loss rises
+    data = dataclasses.replace(data, validation=wrong)
+    recipe = dataclasses.replace(runs.RECIPE, early_stopping=2, epochs=9)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, data, tmp_path, verbose=0, callbacks=[StopAt(1)])
+    model, rows = train(recipe, data, tmp_path, verbose=0)
+    losses = [row["val_loss"] for row in rows]
+    best = int(np.argmin(losses))
+    assert len(rows) == best + 3 < 9
+    batches = task_of(model).batches(wrong, 16)
+    found = model.evaluate(batches, verbose=0, return_dict=True)["loss"]
+    assert found == pytest.approx(losses[best], abs=1e-5) != losses[-1]
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [f"epoch_{n:04d}" for n in (best + 1, best + 2, best + 3)]
+    again, after = train(recipe, data, tmp_path, verbose=0)
+    assert after == rows
+    for ours, theirs in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+class StopAt(keras.callbacks.Callback):
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.once
+def test_early_stopping_never_uses_the_test_set(tmp_path):
+    recipe = dataclasses.replace(runs.RECIPE, early_stopping=2)
+    with pytest.raises(ValueError, match="without a validation part.*early_stopping=2 for made"):
+        train(recipe, runs.make_images(), tmp_path / "run", verbose=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_classes_are_weighted_by_their_frequency(tmp_path):
+    data = runs.make_images()
+    labels = np.repeat(np.arange(3, dtype="int32"), (40, 24, 16))
+    data = dataclasses.replace(data, train=(data.train[0], labels))
+    expected = {0: 80 / 120, 1: 80 / 72, 2: 80 / 48}
+    values = dict(
+        runs.VALUES, augmentation={}, class_weight="balanced", epochs=1, label_smoothing=0.0,
+        optimizer=dict(name="sgd", learning_rate=0.0),
+        model=dict(runs.VALUES["model"], dropout=0.0),
+    )  # fmt: skip
+    recipe = make_recipe(values, "here")
+    model, rows = train(recipe, data, tmp_path, verbose=0)
+    assert balanced_weights(data, task_of(model)) == pytest.approx(expected)
+    logits = model.predict(data.train[0], verbose=0).astype("float64")
+    log_sums = np.log(np.exp(logits).sum(-1))
+    losses = log_sums - logits[np.arange(80), labels]
+    weighted = losses * np.array([expected[label] for label in labels])
+    assert rows[0]["loss"] == pytest.approx(weighted.mean(), rel=1e-4)
+    assert abs(rows[0]["loss"] - losses.mean()) > 1e-4
 
 
 def read_events(folder, tag):

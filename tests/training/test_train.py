@@ -397,6 +397,13 @@ def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path, pre
     assert "the stored float32 weights" in (tmp_path / "run/README.md").read_text(encoding="utf-8")
 
 
+def test_weights_are_stored_in_the_dtype_of_the_recipe(recipe, made, tmp_path):
+    done = train(recipe, store="float32", out=tmp_path / "run", verbose=0)
+    again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
+    for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_command_says_in_one_line_that_it_stopped(recipe, made, tmp_path, capsys):
     huge = ["--set", "optimizer.learning_rate=1e38", "--set", "batch_size=4", "--verbose", "0"]
     assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *huge]) == 2

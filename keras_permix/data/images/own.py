@@ -140,6 +140,7 @@ class FileRecords:
 
     def __init__(self, files, channels):
         self.files, self.channels = files, channels
+        self.labels = [label for _, label in files]
 
     def __len__(self):
         return len(self.files)

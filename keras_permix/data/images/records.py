@@ -57,6 +57,11 @@ class RecordSource:
         some.chosen = self.chosen[part]
         return some
 
+    def known_labels(self) -> np.ndarray | None:
+        """The labels, where the records list them as `labels`; else `None`."""
+        labels = getattr(self.records, "labels", None)
+        return None if labels is None else np.asarray(labels)[self.chosen]
+
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
