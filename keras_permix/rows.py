@@ -11,7 +11,25 @@ from typing import Any
 
 UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 LISTS = (".csv", ".tsv", ".jsonl")
+
+
+class Row(dict[str, Any]):
+    """A sample of a data file, which knows its line."""
+
+    __slots__ = ("line", "path")
+
+    def __init__(self, values: Any, path: Path, line: int) -> None:
+        super().__init__(values)
+        self.path, self.line = path, line
+
+
 Rows = list[dict[str, Any]]
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row for an error message, with its file and line where it is known."""
+    at = f" in {row.path}, line {row.line}" if isinstance(row, Row) else ""
+    return f"{str(dict(row))[:200]}{at}"
 
 
 def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) -> Rows:
@@ -36,8 +54,9 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     try:
         text = UNPACK.get(packed, bytes)(blob).decode("utf-8-sig")  # as Windows begins it
         kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in UNPACK]
-        return READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
-    except (ValueError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
+        rows = READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
+        return [Row(values, path, line) for line, values in rows]
+    except (ValueError, RecursionError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
             "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
             "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
@@ -49,42 +68,39 @@ def _comma_rows(text, columns):
     lines = io.StringIO(text, newline="")
     limit = csv.field_size_limit(len(text))
     reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
-    rows = []
     try:
         for row in reader:
             names = len(row) - (None in row)
             _check_count(names + len(row.get(None, ())), names, reader.line_num)
-            rows.append(row)
+            yield reader.line_num, row
     except csv.Error as error:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
     finally:
         csv.field_size_limit(limit)
-    return rows
 
 
 def _tab_rows(text, columns):
     header, *lines = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
-    rows = []
     for number, values in enumerate(lines, start=2):
         if values != [""]:
             _check_count(len(values), len(header), number)
-            rows.append(dict(zip(header, values, strict=False)))
-    return rows
+            yield number, zip(header, values, strict=False)
 
 
 def _json_rows(text, columns):
-    rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError as error:
             where = f"line {number}, character {error.pos + 1}"
             raise ValueError(f"{where}: {error.msg}") from error
-        if not isinstance(rows[-1], dict):
+        except RecursionError as error:
+            raise ValueError(f"line {number}: nested too deeply") from error
+        if not isinstance(row, dict):
             raise ValueError(f"line {number} is no JSON object")
-    return rows
+        yield number, row
 
 
 def _check_count(count, names, number):

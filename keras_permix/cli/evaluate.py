@@ -196,8 +196,10 @@ def data_of(info, name=None, path=None):
     try:
         task.check_data(spec)
     except ValueError as error:
-        rule = f"`--data` must name a set, or `--data-path` a folder or file, to score {info.name} on. "
-        raise ValueError(f"{rule}Received: {name or 'neither'} ({error})") from error
+        raise ValueError(
+            "`--data` must name a set, or `--data-path` a folder or file, to score "
+            f"{info.name} on. Received: {name or 'neither'} ({error})"
+        ) from error
     return spec
 
 

@@ -32,6 +32,9 @@ def add_parser(subparsers):
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
     parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")
+    parser.add_argument(
+        "--skip-unreadable", action="store_true", help="train without images that cannot be read"
+    )
     parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
     add_data_dir(parser)
     parser.add_argument(
@@ -68,6 +71,8 @@ def run(arguments):
 
     given = {key: getattr(arguments, key) for key in FLAGS}
     short = [f"{key}={value}" for key, value in given.items() if value is not None]
+    if arguments.skip_unreadable:
+        short.append("data.skip_unreadable=true")
     changes = parse_overrides([*arguments.overrides, *short])
     asked = plan_run(arguments.recipe, arguments.option, arguments.smoke, **changes)
     folder = arguments.out or asked.folder

@@ -58,6 +58,7 @@ class DataOptions(DataTable, total=False):
     test_fraction: Share | None
     split_seed: Natural
     random_crop: bool
+    skip_unreadable: bool
     keep: Annotated[float, Rule("a number above 0, at most 1", lambda value: 0 < value <= 1)]
 
 

@@ -123,7 +123,7 @@ class GraphRegression(Task):
             row = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(row, dict):
                 raise ValueError("no JSON object")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"`INPUT` must be a JSON file of one graph, or a SMILES. Received: {path} ({error})"
             ) from error

@@ -21,8 +21,8 @@ PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfin
 # source -> what reads it, and what else that takes
 LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
     None: (data.load_images, ("source",)),
-    "csv": (data.listed_images, ("source", "random_crop", "keep")),
-    "folder": (data.folder_images, ("source", "random_crop", "keep")),
+    "csv": (data.listed_images, ("source", "random_crop", "keep", "skip_unreadable")),
+    "folder": (data.folder_images, ("source", "random_crop", "keep", "skip_unreadable")),
     "tfds": (data.tfds_images, ("source",)),
 }
 

@@ -91,7 +91,7 @@ def read_record(folder: StrPath) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not (isinstance(record, dict) and record.keys() >= KEYS):
             raise ValueError(f"without all of {', '.join(sorted(KEYS))}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"`{RECORD}` must be the JSON that a run writes. Remove it, and the run goes on. "
             f"Received: {path} ({error})"

@@ -198,8 +198,8 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             dtype: Dtype or dtype policy of every layer, instead of the preset's, which goes before
                 one that `keras.config.set_dtype_policy` sets.
             load_weights: Whether to load the weights; without them the model is fresh.
-            labels: Names of the classes or outputs. `None`: the preset's, where the model has as
-                many outputs.
+            labels: Names of the classes or outputs; they imply `num_classes`. `None`: the preset's,
+                where the model has as many outputs.
             **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
                 whose position table and shift steps are resized (weights of other models for each
                 patch grow with a larger one), or the `name` of the model, which is new unless it is

@@ -212,6 +212,27 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     assert "my.photos, where train differ: ['10 samples, " in error
 
 
+def test_all_unreadable_images_are_named_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "photos")
+    for name in ("cats/1.png", "dogs/4.png"):
+        whole = (tmp_path / "photos" / name).read_bytes()
+        (tmp_path / "photos" / name).write_bytes(whole[: len(whole) // 2])
+    command = ["train", "photos", "--init", "cspvit/test", "--epochs", "1", "--set", "batch_size=4"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "Received: 2 of 12 unreadable: photos/cats/1.png, photos/dogs/4.png (" in error
+    assert error.count("\n") == 1 and not (tmp_path / "runs").exists()
+    with pytest.warns(UserWarning, match="left out: 2 of 12 unreadable: photos/cats/1.png"):
+        assert main([*command, "--skip-unreadable", "--verbose", "0"]) == 0
+    log = (tmp_path / "runs/cspvit/photos/run.json").read_text(encoding="utf-8")
+    assert "--set data.skip_unreadable=true" in log
+    with pytest.warns(UserWarning, match="left out"):
+        data = dict(name="photos", source="folder", path="photos", splits=[".", "."])
+        read = task_of(CSPViT.from_preset("test")).load({**data, "skip_unreadable": True})
+    assert len(read.train[0]) == 10 and len(read.train[0].read(range(10))[0]) == 10
+
+
 def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
     folder, _ = trained
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,7 @@ from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
 from keras_permix.data.lines import Files, read_parts
+from keras_permix.rows import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
 TEST_FRACTION = 0.1
@@ -184,6 +185,12 @@ def load_graphs(
 
 
 def _graphs(name, rows):
+    if not {"smiles", "nodes"} & set(rows[0]):
+        raise ValueError(
+            "A file of graphs must have the column `smiles`, named in its first line, or be JSON "
+            f"lines with `nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
+            f"{getattr(rows[0], 'path', name)}"
+        )
     if all("smiles" in row for row in rows):
         return flat_molecules(name, (str(row["smiles"]).strip() for row in rows))
     return read_graphs(rows)
@@ -211,7 +218,7 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
                 "Nodes of all graphs must have as many features as those of the first, "
-                f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {str(row)[:200]}"
+                f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
             )
     return graphs
 
@@ -228,7 +235,7 @@ def _read_graph(row, edge_features):
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             "A graph must have `nodes` and `edges`, or every one `smiles`. "
-            f"Received: {str(row)[:200]} ({type(error).__name__}: {error})"
+            f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -241,5 +248,5 @@ def _number(row, column, factor):
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"Every row must have a number under {column!r}; `labels` of the data names others. "
-            f"Received: {str(row)[:200]} ({type(error).__name__}: {error})"
+            f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.lines import read_parts, read_rows
 from keras_permix.recipes.images import part_called
+from keras_permix.rows import shown
 
 SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
@@ -48,6 +51,7 @@ def folder_images(
         split_seed: Integer ≥ 0; the same one keeps the same images for testing. An image's name
             decides, so that one more image leaves the others where they are, but for one at most.
         **how: `channels` (3 for RGB, 1 for gray), `seed` (integer ≥ 0, of the random crops),
+            `skip_unreadable` (whether to leave out files that cannot be read, with a warning),
             `random_crop` (whether training images are cut at random; test images are cut in the
             middle) and `keep` (part of the shorter side that the middle square keeps).
 
@@ -56,8 +60,8 @@ def folder_images(
 
     Raises:
         FileNotFoundError: for a folder that is not there.
-        ValueError: for a class without images, or whose first one cannot be read, fewer than two
-            classes, one for testing alone, or a `test_fraction` that leaves a class without an
+        ValueError: for a class without images, images that cannot be read, fewer than two classes,
+            one for testing alone, or a `test_fraction` that leaves a class without an
             image, or is given where there are parts.
 
     Example:
@@ -150,19 +154,58 @@ class FileRecords:
         return {"image": read_image(path, self.channels), "label": label}
 
 
-def _dataset(name, parts, image_size, channels=3, seed=0, random_crop=True, keep=0.875):
+def _dataset(
+    name,
+    parts,
+    image_size,
+    channels=3,
+    seed=0,
+    random_crop=True,
+    keep=0.875,
+    skip_unreadable=False,
+):
     labels = sorted(parts[0])
     for part, aim in zip(parts[1:], ("test", "validate"), strict=False):
         check_classes(name, labels, part)
         warn_of_missing(name, labels, part, aim, stacklevel=3)
-    for files in parts[0].values():  # What a folder is full of is seen in its first file.
-        read_image(files[0], channels)
+    parts = _readable(parts, channels, skip_unreadable)
+    labels = sorted(parts[0])
     sources = (
         RecordSource(_records(part, labels, channels), ResizeCrop(image_size, cut, keep), seed)
         for part, cut in zip(parts, (random_crop, False, False), strict=False)
     )
     train, test, *watched = ((source, None) for source in sources)
     return Dataset(name, train, test, tuple(labels), *watched)
+
+
+def _readable(parts, channels, skip):
+    """The parts without unreadable files; an error that names all of them unless `skip`."""
+
+    def problem(path):
+        try:
+            read_image(path, channels)
+        except (OSError, ValueError) as error:
+            return str(error.__cause__ or error)
+        return None
+
+    paths = list(dict.fromkeys(p for part in parts for files in part.values() for p in files))
+    with ThreadPoolExecutor() as threads:
+        problems = dict(zip(paths, threads.map(problem, paths), strict=True))
+    wrong = [path for path in paths if problems[path]]
+    if not wrong:
+        return parts
+    found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
+    if not skip or len(wrong) == len(paths):
+        raise ValueError(
+            "Images must be whole files that Pillow can read. Remove these files, or train without "
+            f"them by `--skip-unreadable`. Received: {found} (the first: {problems[wrong[0]]})"
+        )
+    warnings.warn(f"Unreadable images are left out: {found}", stacklevel=4)
+    kept = (
+        {label: [path for path in files if not problems[path]] for label, files in part.items()}
+        for part in parts
+    )
+    return [{label: files for label, files in part.items() if files} for part in kept]
 
 
 def _records(files_by_class, labels, channels):
@@ -250,13 +293,14 @@ def _by_label(rows, file):
         label = "" if row.get("label") is None else str(row["label"]).strip()
         if not isinstance(row.get("path"), str) or not row["path"] or not label:
             raise ValueError(
-                f"A row of a list of images must say `path` and `label`. Received: {row} in {file}"
+                "A list of images must have the columns `path` and `label`, named in its first "
+                f"line, and both in every row. Received: {shown(row)}"
             )
         path = file.parent / row["path"]
         if not path.is_file():
             raise FileNotFoundError(
                 "A list of images must name files that exist, relative to itself. "
-                f"Received: {path} in {file}"
+                f"Received: {path}, {shown(row)}"
             )
         if labels.setdefault(os.path.normpath(path), label) != label:
             raise ValueError(

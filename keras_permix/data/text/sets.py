@@ -9,6 +9,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.lines import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
+from keras_permix.rows import shown
 
 MANY = 1000  # classes, of which a set may have fewer samples
 SENTIMENT = ("negative", "positive")
@@ -72,6 +73,9 @@ def load_texts(
     if not isinstance(fields, list | tuple) or not fields:
         raise ValueError(f"`fields` must be a list of names. Received: fields={fields!r}")
     parts = read_parts(name, FILES, data_dir, **files)
+    if files:
+        for rows in parts:
+            _check_columns(rows[0], fields)
     for row in (row for rows in parts for row in rows):
         _check_row(row, fields)
         row["label"] = str(row["label"]).strip()
@@ -196,5 +200,21 @@ def _check_row(row, fields):
     if not told or row.get("label") is None or not str(row["label"]).strip():
         raise ValueError(
             f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
-            f"blank, and of whole characters. Received: {str(row)[:200]}"
+            f"blank, and of whole characters. Received: {shown(row)}"
         )
+
+
+def _check_columns(row, fields):
+    """Check the names of a file's columns by its first row, and say what to change."""
+    missing = [name for name in (*fields, "label") if name not in row]
+    if not missing:
+        return
+    others = [name for name in row if name != "label"]
+    if "label" in missing:
+        hint = "The first line of a file must name its columns, such as `text,label`."
+    else:
+        hint = f"For other columns, set `fields` in the recipe's `data`, such as {others[:1]}."
+    raise ValueError(
+        f"A file of texts must have the columns {', '.join((*fields, 'label'))}. {hint} "
+        f"Received: {', '.join(map(repr, row))} in {getattr(row, 'path', 'the file')}"
+    )

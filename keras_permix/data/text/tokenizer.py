@@ -205,7 +205,7 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
             text = Path(text).read_text(encoding="utf-8")
         if "model" not in json.loads(text):
             raise ValueError('without a "model"')
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             "`tokenizer` must be the path of a `tokenizer.json` or its text, that of a JSON object "
             f"as the library tokenizers writes it. Received: tokenizer={str(tokenizer)[:100]!r} "

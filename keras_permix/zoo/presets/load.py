@@ -57,6 +57,8 @@ def load_preset(
             f"{untrained(info)}, or in Python pass `load_weights=False` for fresh ones. "
             "Received: load_weights=True"
         )
+    if labels is not None and "num_classes" in info.config:
+        overrides.setdefault("num_classes", len(labels))
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
     _check_overrides(found, config, overrides)

@@ -183,8 +183,15 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
             r"`name` must be one of ag_news, imdb, sst2, or .* Received: name='mine'",
         ),
         ("{}", {"train": "a.jsonl"}, ValueError, "`train` and `test`.*test=None"),
-        ('{"text": "a"}', BOTH, ValueError, "and a `label`"),
-        ('{"label": 1}', BOTH, ValueError, r"each of \['text'\]"),
+        ('{"text": "a"}', BOTH, ValueError, r"columns text, label.*Received: 'text' in .*a.jsonl$"),
+        (
+            '{"sentence": "a", "label": 1}',
+            BOTH,
+            ValueError,
+            r"set `fields` .*\['sentence'\]",
+        ),
+        ('{"text": "a", "label": 1}\n\n{"text": "b"}', BOTH, ValueError, r"a.jsonl, line 3$"),
+        ('{"a": ' + "[" * 100_000, BOTH, ValueError, "a.jsonl .line 1: nested too deeply"),
         ('{"text": " ", "label": 1}', BOTH, ValueError, "none of them blank"),
         ('{"text": "a", "label": " "}', BOTH, ValueError, "none of them blank"),
         ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
@@ -226,6 +233,25 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
     mark = "\t" if name == "a.tsv" else ","
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
     with pytest.raises(ValueError, match=f"whole.*{name} .line 3 has 3 values under 2 names"):
+        load_texts("mine", 5, tmp_path, train=name, test=name)
+
+
+def test_a_file_without_a_header(tmp_path):
+    (tmp_path / "a.csv").write_text("well done,good\nno,bad\n")
+    rule = "first line of a file must name its columns.*Received: 'well done', 'good' in .*a.csv$"
+    with pytest.raises(ValueError, match=rule):
+        load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_a_row_is_named_by_its_line(tmp_path, name):
+    text = {
+        "a.csv": 'text,label\n"a\nb",1\n ,0\n',
+        "a.tsv": "text\tlabel\n\na\t1\n \t0\n",
+        "a.jsonl": '{"text": "a", "label": 1}\n\n\n{"text": " ", "label": 1}\n',
+    }[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"none of them blank.*{name}, line 4$"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 

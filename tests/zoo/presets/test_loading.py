@@ -317,3 +317,10 @@ def test_no_trained_block_is_left_out(original):
     refuses(original, r"depth': 1.*with which block_1 would be left out", depth=1)
     fresh = zoo.CSPViT.from_preset(original, depth=1, load_weights=False)
     assert fresh.get_config()["depth"] == 1
+
+
+def test_names_of_classes_imply_their_number():
+    model = zoo.CSPViT.from_preset("test", labels=[*"abcde"])
+    assert model.output_shape == (None, 5) and model.labels == tuple("abcde")
+    with pytest.raises(ValueError, match="labels"):
+        zoo.CSPViT.from_preset("test", num_classes=4, labels=[*"abcde"])
