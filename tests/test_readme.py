@@ -64,7 +64,7 @@ def test_snippets_of_the_readme_show_what_they_print():
 
 def test_wishes_have_snippets():
     shown = "".join(SNIPPETS)
-    wishes = ('.from_preset("cifar10_small")', "num_classes=5", "CSP()", "swap_mixer(")
+    wishes = ('.from_preset("cifar10_small")', "labels=[", "CSP()", "swap_mixer(")
     for wish in (*wishes, "ops.explain("):
         assert wish in shown
 

@@ -27,6 +27,9 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
         option: Name of one of the recipe's options.
         **changes: New values: `epochs=2`, `model={"width": 64}`.
 
+    Returns:
+        A `Recipe`.
+
     Raises:
         ValueError: for an unknown recipe, option or key, or a value of a wrong type or range.
 
@@ -130,7 +133,8 @@ def _format(value):
     return format_value(value)
 
 
-def format_value(value):
+def format_value(value: Any) -> str:
+    """Write a value as TOML; tables become inline tables, and `None` becomes "none"."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key} = {format_value(part)}' for key, part in value.items())}}}"
     if isinstance(value, list | tuple):

@@ -99,6 +99,12 @@ class Recipe:
 
     Read one from a file by `load_recipe`, or make one from a dict by `make_recipe`, which checks
     all values. `docs/training.md` describes every field.
+
+    Example:
+
+    >>> from keras_permix.training import load_recipe
+    >>> load_recipe("cspvit/mnist").schedule.name
+    'cosine'
     """
 
     model: Annotated[dict[str, Any], ModelTable] = dataclasses.field(default_factory=dict)

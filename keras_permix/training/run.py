@@ -27,6 +27,12 @@ class Run:
         option: The recipe's option, or `None`.
         smoke: Whether this is a smoke run: two short epochs of generated data.
         is_known: Whether the recipe comes with the package.
+
+    Example:
+
+    >>> from keras_permix.training import plan_run
+    >>> plan_run("cspvit/cifar10", smoke=True).folder.as_posix()
+    'runs/cspvit/cifar10_smoke'
     """
 
     recipe: Recipe
@@ -52,6 +58,9 @@ def plan_run(
         recipe, option, **changes: As for `load_recipe`.
         smoke: Whether to make it a smoke run.
 
+    Returns:
+        A `Run`.
+
     Raises:
         ValueError: as for `load_recipe`.
 
@@ -60,7 +69,7 @@ def plan_run(
     >>> from keras_permix.training import plan_run
     >>> run = plan_run("cspvit/cifar10", "wide", epochs=2)
     >>> run.name, run.command
-    ('cspvit/cifar10_wide', 'permix train cspvit/cifar10 --option wide --set epochs=2')
+    ('cspvit/cifar10_wide', 'permix train cspvit/cifar10 --option wide --epochs 2')
     """
     values = load_recipe(recipe, option, **changes)
     if smoke:
