@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from keras_permix.recipe import list_recipes
-from keras_permix.safe_files import recover_folders
 
 CONFIG_FILE = "config.json"
 METADATA_FILE = "metadata.json"
@@ -25,7 +24,6 @@ def known_presets() -> dict[str, Path | None]:
     folders = dict.fromkeys(list_recipes())
     for weights in weights_folders():
         for class_folder in weights.glob("[!.]*/"):
-            recover_folders(class_folder)
             for path in class_folder.glob(f"[!.]*/{METADATA_FILE}"):
                 folders[f"{class_folder.name}/{path.parent.name}"] = path.parent
     return dict(sorted(folders.items()))

@@ -11,7 +11,7 @@ from typing import Any
 from keras_permix._typing import StrPath
 from keras_permix.recipe_images import check_start, images_recipe, is_images
 from keras_permix.recipe_values import RULES, check_values
-from keras_permix.rows import LISTS
+from keras_permix.utils.tables import LISTS
 
 # Every value that a recipe may set, with what stands where it does not.
 DEFAULTS = {

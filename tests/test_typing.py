@@ -12,8 +12,8 @@ from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
 # Parts whose modules people import by their own names, each public as a whole.
-OPEN = ("bench", "checksums", "layers.mixers", "lra", "machine", "preset_folders", "recipe")
-OPEN += ("recipe_values", "safe_files", "scores", "training", "zoo.presets", "zoo.registry")
+OPEN = ("bench", "layers.mixers", "lra", "preset_folders", "recipe", "recipe_values", "training")
+OPEN += ("utils.files", "utils.formatting", "utils.machine", "zoo.presets", "zoo.registry")
 
 
 def definition(module, name):

@@ -183,8 +183,8 @@ def probe():
 
     from keras_permix.bench.runners import runners, seconds
     from keras_permix.bench.timing import medians
-    from keras_permix.machine import driver, machine
     from keras_permix.ops.backend import running
+    from keras_permix.utils.machine import driver, machine
 
     chip = running.module("device").chip()
     print(machine(), chip, chip and driver())

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice
+from keras_permix.utils.checks import check_choice
 
 ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": np.median}
 

@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         say_error(error)
         return 2
     except Exception as error:  # Each backend has exceptions of its own.
-        from keras_permix.machine import is_out_of_memory
+        from keras_permix.utils.machine import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise
@@ -64,8 +64,9 @@ def _run(argv):
     # Imported here, where Ctrl-C is one line.
     from importlib import import_module
 
-    from keras_permix import _backend, machine
+    from keras_permix import _backend
     from keras_permix.cli.parser import make_parser
+    from keras_permix.utils import machine
 
     commands = [import_module(f"keras_permix.cli.{name}") for name in COMMANDS]
     arguments = make_parser(commands).parse_args(argv)

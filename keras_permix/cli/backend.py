@@ -37,7 +37,7 @@ def _keep(backend):
     import json
 
     from keras_permix import _backend
-    from keras_permix.safe_files import write_text
+    from keras_permix.utils.files import write_text
 
     path, settings = _backend.settings_file(), _backend.settings()
     try:

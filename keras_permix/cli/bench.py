@@ -64,10 +64,10 @@ def run(arguments):
     import keras
 
     from keras_permix._version import __version__
-    from keras_permix.checks import check_integer, check_positive_or_none
-    from keras_permix.machine import driver, is_out_of_memory, machine
     from keras_permix.ops.backend import running
     from keras_permix.training.record import current_commit
+    from keras_permix.utils.checks import check_integer, check_positive_or_none
+    from keras_permix.utils.machine import driver, is_out_of_memory, machine
 
     check_integer("--repeats", arguments.repeats)
     bench = WHAT[arguments.what]

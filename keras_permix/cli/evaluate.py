@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 
 def add_parser(subparsers):
@@ -30,13 +30,13 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
-    from keras_permix.checks import check_integer
     from keras_permix.cli.outputs import check_file
     from keras_permix.cli.presets import trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipe import merge_overrides
-    from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
+    from keras_permix.utils.checks import check_integer
+    from keras_permix.utils.formatting import format_score
     from keras_permix.zoo.presets.load import load_preset
 
     if arguments.json:

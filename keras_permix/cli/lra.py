@@ -10,7 +10,7 @@ from keras_permix.cli.errors import say_error
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 ALL = ("listops", "text", "retrieval", "image", "pathfinder")
 GUESSING = {

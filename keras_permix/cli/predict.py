@@ -17,10 +17,10 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
-    from keras_permix.checks import check_integer
     from keras_permix.cli.presets import trained_preset
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
+    from keras_permix.utils.checks import check_integer
     from keras_permix.zoo.presets.load import load_preset
 
     check_integer("--top", arguments.top)

@@ -14,7 +14,7 @@ def format_table(header, rows):
 
 def format_scores(scores):
     """Scores in words, shortened to what was measured; a dash where nothing was."""
-    from keras_permix.scores import format_score
+    from keras_permix.utils.formatting import format_score
 
     measured = {key: value for key, value in (scores or {}).items() if value is not None}
     return ", ".join(f"{key} {format_score(key, value)}" for key, value in measured.items()) or "–"

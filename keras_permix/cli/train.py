@@ -3,7 +3,7 @@
 import shlex
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 # What a run leaves in its folder. (A smoke run has no card.)
 WRITTEN = {
@@ -58,12 +58,12 @@ def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
     from keras_permix.cli.outputs import check_folder
     from keras_permix.cli.presets import trained_preset
-    from keras_permix.scores import format_score
     from keras_permix.training import Run, train
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
     from keras_permix.training.run import OPTIONS
     from keras_permix.training.start import check_data
+    from keras_permix.utils.formatting import format_score
 
     given = {key: getattr(arguments, key) for key in OPTIONS}
     short = [f"{key}={value!r}" for key, value in given.items() if value is not None]

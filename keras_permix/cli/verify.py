@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 
 def add_parser(subparsers):
@@ -35,9 +35,9 @@ def run(arguments):
             print(json.dumps(verify_here(preset)), flush=True)
         return 0
     from keras_permix._backend import installed_backends
-    from keras_permix.checks import check_choice
     from keras_permix.cli.presets import trained_preset
     from keras_permix.cli.table import format_table
+    from keras_permix.utils.checks import check_choice
     from keras_permix.zoo import list_presets
 
     installed = installed_backends()

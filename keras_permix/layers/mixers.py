@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Layer
-from keras_permix.checks import check_flags, check_named, check_names
 from keras_permix.layers.attention.linear_attention import LinearAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention, root_block
@@ -19,6 +18,7 @@ from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.composite import parameters_of
+from keras_permix.utils.checks import check_flags, check_named, check_names
 
 
 class Mixer(NamedTuple):

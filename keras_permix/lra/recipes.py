@@ -6,9 +6,9 @@ encoder of the Long Range Arena. Weight decay is decoupled, as in that code.
 
 from typing import Any
 
-from keras_permix.checks import check_choice
 from keras_permix.lra.published import TASKS, published_score
 from keras_permix.recipe import merge
+from keras_permix.utils.checks import check_choice
 
 SCALES = ("small", "paper")
 # Mixers of an `LRATransformer` by what the papers call them; those with heads get their number.
@@ -281,9 +281,7 @@ SMALL_SIZE = dict(width=64, depth=2, mlp_dim=128)
 def _small(task, model):
     if model in MEGAS:
         mixer = {"name": "csp", "group_size": 2} if model == "csp_mega" else "laplace"
-        own = dict(
-            class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer
-        )
+        own = dict(class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer)
         if model == "mega_chunk":
             own["chunk_size"] = 32
     else:

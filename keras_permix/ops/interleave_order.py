@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_permix.checks import check_choice, check_integer, check_layer_index
+from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
 
 KINDS = ("interleave", "interleave_haar")
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice, check_integer, check_layer_index
+from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
 
 LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
 REMEMBERED = 64  # numbers of tokens

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_permix.checks import check_integer
 from keras_permix.ops.shift_schedule import ShiftSchedule
+from keras_permix.utils.checks import check_integer
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
 Shift: TypeAlias = str | Sequence[int] | np.ndarray

@@ -3,10 +3,10 @@
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_choice
 from keras_permix.data import Dataset, load_retrieval
 from keras_permix.tasks.task import FILES, check_options
 from keras_permix.tasks.text_classification import TOKENIZERS, TextClassification
+from keras_permix.utils.checks import check_choice
 
 
 class PairClassification(TextClassification):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_names
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipe_images import IMAGE_SOURCES
+from keras_permix.utils.checks import check_names
 
 
 class Task:

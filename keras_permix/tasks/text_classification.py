@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_choice
 from keras_permix.data import (
     LISTOPS_VOCABULARY,
     Dataset,
@@ -22,6 +21,7 @@ from keras_permix.data.text.sets import FILES as TEXT_SETS
 from keras_permix.data.text.tokenizer import train_tokenizer
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import FILES, check_options, check_set
+from keras_permix.utils.checks import check_choice
 
 LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
 TOKENIZERS = (None, "bpe")

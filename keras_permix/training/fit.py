@@ -15,7 +15,7 @@ from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.progress import Progress
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 
 def fit_recipe(
@@ -32,7 +32,7 @@ def fit_recipe(
     """Train a model by a recipe, from where the folder `out` left off.
 
     The folder stays this process's, so that what follows can be written there; let others have it
-    by `safe_files.release_folder`.
+    by `utils.files.release_folder`.
 
     Args:
         model: The recipe's model, from `make_model` and `fit_head`.

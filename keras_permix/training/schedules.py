@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice, check_names
 from keras_permix.recipe_values import OF_THE_ARENA, SCHEDULES
 from keras_permix.training.block_muon import BlockMuon
+from keras_permix.utils.checks import check_choice, check_names
 
 # What a recipe's schedule may say, and what it says if it does not.
 SCHEDULE = {

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_integer
 from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
 from keras_permix.recipe import check_overrides
-from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.estimate import Estimate
@@ -27,6 +25,8 @@ from keras_permix.training.start import (
     make_model,
     take_assets,
 )
+from keras_permix.utils.checks import check_integer
+from keras_permix.utils.files import release_folder
 
 
 class Trained(NamedTuple):

@@ -6,7 +6,6 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import MixerSpec, Tensor
-from keras_permix.checks import check_floats, check_integer
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
@@ -14,6 +13,7 @@ from keras_permix.layers.embedding.grids import resize_head
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.random_order import RandomOrder
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (

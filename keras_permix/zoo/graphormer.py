@@ -8,7 +8,6 @@ import keras
 import numpy as np
 
 from keras_permix._typing import MixerSpecs
-from keras_permix.checks import check_choice, check_floats, check_integer, check_named, check_rate
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
 from keras_permix.layers.graph.graph_embedding import GraphEmbedding
@@ -17,6 +16,13 @@ from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.utils.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_named,
+    check_rate,
+)
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel

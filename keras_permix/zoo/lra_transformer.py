@@ -7,12 +7,17 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.presets.config import check_arguments

@@ -7,7 +7,6 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.norms import make_norm, normalize
@@ -17,6 +16,7 @@ from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.ops.reference.precision import full_precision
+from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import read_on

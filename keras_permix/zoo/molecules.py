@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
-from keras_permix.checks import check_integer, check_names
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, element_symbols
-from keras_permix.words import counted
+from keras_permix.utils.checks import check_integer, check_names
+from keras_permix.utils.formatting import counted
 
 
 def warn_of_strangers(model, smiles, x, domain):

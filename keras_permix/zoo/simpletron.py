@@ -7,13 +7,18 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix._typing import MixerSpec
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
 from keras_permix.layers.parts.copies import assign_copy
 from keras_permix.ops.simple_attention import SCALES
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.presets.config import check_arguments

@@ -6,12 +6,12 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.patches import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.utils.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (

@@ -56,7 +56,9 @@ def small(monkeypatch):
 def allocator(monkeypatch):
     """The calls that would change the allocator of this process for good."""
     calls = []
-    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: calls.append("kept"))
+    monkeypatch.setattr(
+        "keras_permix.utils.machine.keep_freed_memory", lambda: calls.append("kept")
+    )
     return calls
 
 
@@ -94,7 +96,7 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
     monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 0)
     monkeypatch.setattr(device, "peak_bytes", lambda call, number: 2_500_000)
-    monkeypatch.setattr("keras_permix.machine.driver", lambda: "NVIDIA 570.133.20")
+    monkeypatch.setattr("keras_permix.utils.machine.driver", lambda: "NVIDIA 570.133.20")
     monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
     huge = {name: bench_ops.CASES[name] for name in bench_ops.OF_ACCELERATORS}
     monkeypatch.setattr(bench_ops, "CASES", huge)

@@ -19,7 +19,7 @@ CHANGES = [word for change in TINY for word in ("--set", change)]
 
 @pytest.fixture(autouse=True)
 def allocator(monkeypatch):
-    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("keras_permix.utils.machine.keep_freed_memory", lambda: None)
 
 
 def lra(*arguments, code=0):

@@ -1,6 +1,6 @@
 """A small run that tests train, and that kills itself when called as a script.
 
-    python runs.py OUT EPOCH
+python runs.py OUT EPOCH
 """
 
 import os
@@ -12,8 +12,8 @@ import numpy as np
 
 from keras_permix.data import Dataset
 from keras_permix.recipe import DEFAULTS, merge
-from keras_permix.safe_files import release_folder
 from keras_permix.training import fit_recipe, make_model
+from keras_permix.utils.files import release_folder
 from tests.backends import compile_soon
 
 RECIPE = merge(

@@ -14,10 +14,10 @@ from keras_permix import data, zoo
 from keras_permix.cli import main
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
-from keras_permix.safe_files import release_folder
 from keras_permix.training import Run, make_model, record, train
 from keras_permix.training.card import write_card
 from keras_permix.training.run_folder import RunFolder
+from keras_permix.utils.files import release_folder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
 

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_integer
 from keras_permix.layers.attention.linear_attention import attend_by_features, hide_padding
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
 from keras_permix.ops.dispatch.require import is_empty
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -6,10 +6,10 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_choice
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.ops.simple_attention import SCALES
+from keras_permix.utils.checks import check_choice
 
 
 @keras.saving.register_keras_serializable("keras_permix")

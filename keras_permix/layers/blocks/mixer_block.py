@@ -6,13 +6,13 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive, check_rate
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.layers.parts.maps import tokens_shape
 from keras_permix.layers.parts.serialize import serialize_unbuilt
+from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
 
 EXTRA_SKIPS = (None, "block", "attention")
 ACTIVATIONS = {

@@ -4,10 +4,10 @@ from typing import Any
 
 import keras
 
-from keras_permix.checks import check_choice
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.parts.composite import Composite
+from keras_permix.utils.checks import check_choice
 
 # From names to (use_output_projection, whether there is the extra skip).
 VARIANTS = {

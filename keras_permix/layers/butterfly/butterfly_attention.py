@@ -4,11 +4,11 @@ from typing import Any
 
 import keras
 
-from keras_permix.checks import check_layer_index
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+from keras_permix.utils.checks import check_layer_index
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -7,12 +7,12 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
 from keras_permix.layers.parts.masks import of_each_sample
 from keras_permix.layers.parts.one_tensor import OneTensor, broadcasts, fits, shape_of
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")

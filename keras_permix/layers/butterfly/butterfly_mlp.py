@@ -5,11 +5,11 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
 from keras_permix.layers.parts.checks import check_blocks
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+from keras_permix.utils.checks import check_integer
 
 
 class Butterfly(Composite):

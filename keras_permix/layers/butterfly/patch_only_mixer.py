@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer, check_positive
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.ops import patchify, unpatchify
+from keras_permix.utils.checks import check_integer, check_positive
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_floats, check_integer, check_positive
 from keras_permix.layers.embedding.image_range import check_image_range
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import check_floats, check_integer, check_positive
 
 
 @keras.saving.register_keras_serializable("keras_permix")

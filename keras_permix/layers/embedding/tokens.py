@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.composite import Composite, policy_at
 from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.utils.checks import check_choice, check_integer
 
 POSITIONS = (None, "sinusoid", "learned")
 

@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer
-from keras_permix.graph_tables import ROWS
-from keras_permix.layers.graph.graphormer_bias import look_up
+from keras_permix.layers.graph.graphormer_bias import ROWS, look_up
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.utils.checks import check_integer
 
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 

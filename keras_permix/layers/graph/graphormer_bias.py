@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none
-from keras_permix.graph_tables import ROWS
 from keras_permix.layers.parts.composite import Composite
+from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
+ROWS = 512  # of each table: of degrees, of distances, of one feature of nodes or edges
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
 
 

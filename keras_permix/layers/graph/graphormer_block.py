@@ -5,7 +5,10 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import (
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
+from keras_permix.layers.parts.composite import Composite, part_arguments
+from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.utils.checks import (
     check_layer_index,
     check_named,
     check_names,
@@ -13,9 +16,6 @@ from keras_permix.checks import (
     check_positive_or_none,
     check_rate,
 )
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.composite import Composite, part_arguments
-from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
 

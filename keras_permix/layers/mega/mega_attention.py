@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_choice, check_positive_or_none, check_rate
 from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
 from keras_permix.layers.mega.position_bias import (
     rotary_bias,
@@ -20,6 +19,7 @@ from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.utils.checks import check_choice, check_positive_or_none, check_rate
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")

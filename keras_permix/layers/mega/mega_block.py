@@ -7,13 +7,6 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import (
-    check_choice,
-    check_integer,
-    check_names,
-    check_positive_or_none,
-    check_rate,
-)
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
@@ -23,6 +16,13 @@ from keras_permix.layers.parts.composite import Composite, part_arguments
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.serialize import serialize_unbuilt
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_names,
+    check_positive_or_none,
+    check_rate,
+)
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -2,11 +2,11 @@
 
 import keras
 
-from keras_permix.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
 from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")

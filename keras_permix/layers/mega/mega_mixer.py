@@ -1,9 +1,9 @@
 """What mixes the values in MEGA, by name: an attention function, or a permutation in its place."""
 
-from keras_permix.checks import check_named, check_names
 from keras_permix.layers.mega.mega_attention import FUNCTIONS
 from keras_permix.layers.mixers import MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.utils.checks import check_named, check_names
 
 # Those that do not need the projections that the block has in their place.
 PERMUTING = tuple(name for name in MIXERS if issubclass(MIXERS[name].layer, TokenMixer))

@@ -5,11 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.checks import check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
 from keras_permix.ops.dispatch.require import is_empty
+from keras_permix.utils.checks import check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")

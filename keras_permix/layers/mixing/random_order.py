@@ -7,8 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.parts.checks import check_tokens
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")

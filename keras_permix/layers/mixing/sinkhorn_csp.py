@@ -6,10 +6,10 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.ops.shift_steps import Shift
 from keras_permix.ops.sinkhorn import check_temperature
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -7,9 +7,9 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_choice, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.utils.checks import check_choice, check_layer_index
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -7,7 +7,7 @@ from typing import Any, Self
 import keras
 from keras.dtype_policies import DTypePolicyMap
 
-from keras_permix.checks import check_flags, check_names
+from keras_permix.utils.checks import check_flags, check_names
 
 UNSIGNED = {"input_dim", "input_shape"}  # arguments of Keras' layers that no signature shows
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.checks import check_integer
 from keras_permix.data.text.tokenizer import (
     TOKENIZER_FILE,
     tokenizer_text,
     with_added_tokens,
     wordpiece_tokenizer,
 )
+from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"

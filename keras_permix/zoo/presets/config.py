@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_names
 from keras_permix.layers.mixers import MIXERS, arguments_of
+from keras_permix.utils.checks import check_names
 from keras_permix.zoo.registry import MODELS
 
 # Dtype policies are the only Keras objects that the configuration of a model may name.

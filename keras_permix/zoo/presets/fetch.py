@@ -8,9 +8,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from keras_permix.cache_folder import cache_folder
-from keras_permix.checksums import sha256_of_file
-from keras_permix.safe_files import replacing_file, sweep
+from keras_permix.utils.files import cache_folder, replacing_file, sha256_of_file, sweep
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TIMEOUT = 30.0  # seconds without an answer

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.preset_folders import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
+from keras_permix.utils.files import read_with_sha256, sha256_of
 from keras_permix.zoo.presets.fetch import fetch
 
 PREPROCESSOR_FILE = "preprocessor.json"

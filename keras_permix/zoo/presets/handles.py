@@ -9,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from keras_permix._typing import StrPath
-from keras_permix.checksums import sha256_of, sha256_of_file
-from keras_permix.safe_files import write_bytes
+from keras_permix.utils.files import sha256_of, sha256_of_file, write_bytes
 from keras_permix.zoo.presets.fetch import TIMEOUT, fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
-from keras_permix.checks import plain
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import plain
 from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.labels import check_labels

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from keras_permix._typing import StrPath
 from keras_permix.preset_folders import known_presets
 from keras_permix.recipe import load_recipe
-from keras_permix.safe_files import recover_folder
 from keras_permix.zoo.presets.config import model_class
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
@@ -121,22 +119,9 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
     known = {} if isinstance(preset, Path) else _known()
     if name in known:
         return _info(name, known[name])
-    if _is_folder(preset):
+    if os.path.isdir(preset):
         return _info(str(preset), preset)
     raise ValueError(_unknown(str(preset), name, cls))
-
-
-def _is_folder(preset):
-    """Whether `preset` is a folder, perhaps after taking it back from a save that was killed."""
-    try:
-        recover_folder(preset)
-        return preset != "" and Path(preset).is_dir()
-    except ValueError:  # A null byte.
-        return False
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        return False
 
 
 def _known():

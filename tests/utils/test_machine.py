@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from keras_permix import cli
-from keras_permix.machine import driver
+from keras_permix.utils.machine import driver
 from tests.harness import ROOT
 
 pytestmark = pytest.mark.once
@@ -34,7 +34,7 @@ print(resident() - before)
 
 
 def left(how, blocks):
-    command = [sys.executable, "-c", LEFT, str(ROOT / "keras_permix"), how, str(blocks)]
+    command = [sys.executable, "-c", LEFT, str(ROOT / "keras_permix/utils"), how, str(blocks)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -47,7 +47,7 @@ def test_freed_memory_is_kept(blocks):
 @pytest.mark.parametrize(("command", "calls"), [("train", 1), ("list", 0)])
 def test_training_keeps_freed_memory(command, calls, monkeypatch):
     called = []
-    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: called.append(1))
+    monkeypatch.setattr("keras_permix.utils.machine.keep_freed_memory", lambda: called.append(1))
     arguments = [command, "no/such"] if command == "train" else [command]
     cli.main(arguments)
     assert len(called) == calls
@@ -72,7 +72,7 @@ def test_a_driver_of_a_tpu_or_none(tmp_path, monkeypatch):
             raise PackageNotFoundError(name)
         return installed
 
-    monkeypatch.setattr("keras_permix.machine.version", version)
+    monkeypatch.setattr("keras_permix.utils.machine.version", version)
     installed = "0.0.42"
     assert driver(tmp_path / "no file") == "libtpu 0.0.42"
     installed = None

@@ -57,7 +57,7 @@ def keep_freed_memory() -> None:
 
     Example:
 
-    >>> from keras_permix.machine import keep_freed_memory
+    >>> from keras_permix.utils.machine import keep_freed_memory
     >>> keep_freed_memory()
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
