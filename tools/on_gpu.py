@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider")
-BENCH = ("-m", "keras_permix.cli", "bench")
+BENCH = ("-m", "permix", "bench")
 # The line of a log that tells how a step ended.
 RESULT = re.compile(r"^.*(?:\d passed|\d failed|\d skipped|\d rows,|GB/s|Error).*$", re.MULTILINE)
 

@@ -7,8 +7,7 @@ from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_pa
 from keras_permix.utils.formatting import counted
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("evaluate", help="score a preset", description=__doc__)
+def add_arguments(parser):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
         "--data", type=given, metavar="DATA",
@@ -30,8 +29,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
-    from keras_permix.cli.outputs import check_file
-    from keras_permix.cli.presets import trained_preset
+    from keras_permix.cli.common import check_file, trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipe import merge_overrides
     from keras_permix.tasks import task_of

@@ -6,7 +6,7 @@ kill; a run whose row stands in the results already is not done again.
 
 from pathlib import Path
 
-from keras_permix.cli.errors import say_error
+from keras_permix.cli.common import say_error
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
@@ -19,12 +19,7 @@ GUESSING = {
 }
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "lra",
-        help="train models on the Long Range Arena",
-        description=__doc__,
-    )
+def add_arguments(parser):
     parser.add_argument(
         "tasks", nargs="+", choices=(*TASKS, "all"), metavar="TASK",
         help=f"{', '.join(TASKS)}; or all, which is all but pathx",
@@ -52,7 +47,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train what has no result yet, and print what there is. Returns the exit code."""
-    from keras_permix.cli.outputs import check_file, check_folder
+    from keras_permix.cli.common import check_file, check_folder
     from keras_permix.lra.results import read_results
     from keras_permix.lra.run import LRARun
 
@@ -126,7 +121,7 @@ def measure(run, results, arguments):
 
 def table(run, results):
     """What was measured on a task, as a run measures it, above what the papers report."""
-    from keras_permix.cli.table import format_table
+    from keras_permix.cli.common import format_table
     from keras_permix.lra.results import in_words, key_of, means
 
     task, _, scale, _, changes = key_of(run).values()

@@ -1,10 +1,9 @@
 """`permix predict`: what a preset answers to images, texts or graphs."""
 
-from keras_permix.cli.errors import say_error
+from keras_permix.cli.common import say_error
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("predict", help="ask a preset", description=__doc__)
+def add_arguments(parser):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT",
@@ -17,7 +16,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
-    from keras_permix.cli.presets import trained_preset
+    from keras_permix.cli.common import trained_preset
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
     from keras_permix.utils.checks import check_integer

@@ -15,12 +15,7 @@ WRITTEN = {
 }
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "train",
-        help="train a model from a recipe, or resume a stopped run",
-        description=__doc__,
-    )
+def add_arguments(parser):
     parser.add_argument(
         "recipe",
         type=given,
@@ -56,8 +51,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
-    from keras_permix.cli.outputs import check_folder
-    from keras_permix.cli.presets import trained_preset
+    from keras_permix.cli.common import check_folder, trained_preset
     from keras_permix.training import Run, train
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores

@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
@@ -36,6 +35,8 @@ def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
     if nvidia.is_file():
         found = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)\s", nvidia.read_text(encoding="utf-8"))
         return f"NVIDIA {found[1]}" if found else "NVIDIA"
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"libtpu {version('libtpu')}"
     except PackageNotFoundError:

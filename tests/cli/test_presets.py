@@ -198,7 +198,7 @@ def test_no_command(capsys):
 
 
 def test_scores_in_per_cent():
-    from keras_permix.cli.table import format_scores
+    from keras_permix.cli.common import format_scores
 
     assert format_scores({"a/test/top1": 0.75125, "b": None}) == "a/test/top1 75.12 %"
     assert format_scores({"a": None}) == format_scores(None) == "–"
