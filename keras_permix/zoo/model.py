@@ -11,9 +11,9 @@ from keras_permix.layers.parts.composite import policy_at, policy_of
 from keras_permix.utils.checks import check_flags, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
+from keras_permix.zoo.presets.handles import upload_preset
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
-from keras_permix.zoo.presets.upload import upload_preset
 from keras_permix.zoo.presets.writer import save_preset
 
 

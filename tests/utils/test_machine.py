@@ -72,7 +72,7 @@ def test_a_driver_of_a_tpu_or_none(tmp_path, monkeypatch):
             raise PackageNotFoundError(name)
         return installed
 
-    monkeypatch.setattr("keras_permix.utils.machine.version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     installed = "0.0.42"
     assert driver(tmp_path / "no file") == "libtpu 0.0.42"
     installed = None
