@@ -56,9 +56,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv):
+    from importlib import import_module
+
     from keras_permix.cli.parser import parse
 
-    arguments = parse(argv)
+    arguments = parse(argv, lambda verb: import_module(f"keras_permix.cli.{verb}"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if arguments.keep_memory and not arguments.plain:
         from keras_permix.utils import machine

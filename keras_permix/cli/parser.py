@@ -1,7 +1,6 @@
 """Parse the arguments of `permix`."""
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 
 from keras_permix._version import __version__
@@ -83,8 +82,13 @@ def add_verbose(parser, default):
     )
 
 
-def parse(argv):
-    """Parse the arguments of `permix`. Only the module of the verb that they name is imported."""
+def parse(argv, load):
+    """Parse the arguments of `permix`.
+
+    Args:
+        argv: A list of strings.
+        load: Function from the name of a verb to its module, called for the one in `argv`.
+    """
     parser = Parser(
         prog="permix",
         description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
@@ -95,7 +99,7 @@ def parse(argv):
     verbs = {name: subparsers.add_parser(name, help=text) for name, text in VERBS.items()}
     name = next((word for word in argv if not word.startswith("-")), None)
     if name in verbs:
-        module = import_module(f"keras_permix.cli.{name}")
+        module = load(name)
         verbs[name].description = module.__doc__
         module.add_arguments(verbs[name])
     for verb in (parser, *verbs.values()):
