@@ -1,7 +1,7 @@
 """Unpickle arrays and lists without calling what a pickle names.
 
-A pickle may call any function. `_Reader` knows the four names that NumPy's arrays need. None of them
-reaches NumPy, where a wrong size or dtype could do harm.
+A pickle may call any function. `_Reader` knows the four names that NumPy's arrays need. None of
+them reaches NumPy, where a wrong size or dtype could do harm.
 """
 
 import io

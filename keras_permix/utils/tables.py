@@ -9,7 +9,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
+PACKED = (".gz", ".xz")
+RATIO, FREE = 200, 2**22  # bytes unpacked per packed one, and beyond that, at most
+XZ_MEMORY = 2**28  # bytes
 LISTS = (".csv", ".tsv", ".jsonl")
 Rows = list[dict[str, Any]]
 
@@ -34,8 +36,8 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     """
     packed = path.suffix.lower()
     try:
-        text = UNPACK.get(packed, bytes)(blob).decode("utf-8-sig")  # as Windows begins it
-        kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in UNPACK]
+        text = unpack(blob, packed).decode("utf-8-sig")  # as Windows begins it
+        kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in PACKED]
         return READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
     except (ValueError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
@@ -43,6 +45,35 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
             "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
             f"Received: {path} ({error})"
         ) from error
+
+
+def unpack(blob: bytes, suffix: str) -> bytes:
+    """Return the content of a `.gz` or `.xz` file, or of another one as it is.
+
+    Raises:
+        ValueError: if it unpacks to more than 200 times its size and 4 MiB.
+        OSError, EOFError, zlib.error, lzma.LZMAError: if it is damaged.
+
+    Example:
+
+    >>> import gzip
+    >>> unpack(gzip.compress(b"well done"), ".gz")
+    b'well done'
+    """
+    if suffix not in PACKED:
+        return blob
+    limit = RATIO * len(blob) + FREE
+    if suffix == ".gz":
+        with gzip.open(io.BytesIO(blob)) as file:
+            content = file.read(limit + 1)
+    else:
+        stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        content = stream.decompress(blob, limit + 1)
+        if len(content) <= limit and (not stream.eof or stream.unused_data):
+            raise EOFError("truncated, or more than one stream")
+    if len(content) > limit:
+        raise ValueError(f"{len(blob):,} bytes that unpack to more than {limit:,}")
+    return content
 
 
 def _comma_rows(text, columns):

@@ -1,6 +1,5 @@
 """CIFAR-10, CIFAR-100, MNIST and Tiny-ImageNet as arrays."""
 
-import gzip
 import zlib
 
 import keras
@@ -15,6 +14,7 @@ from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNI
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
 from keras_permix.utils.checks import check_choice
 from keras_permix.utils.files import cache_folder
+from keras_permix.utils.tables import unpack
 
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
@@ -100,7 +100,7 @@ def _read_idx(path):
     """Decode the idx format: two zeros, dtype, rank, big-endian sizes, then the values."""
     blob = read_file(path)
     try:
-        blob = gzip.decompress(blob) if path.suffix == ".gz" else blob
+        blob = unpack(blob, path.suffix)
         if blob[:3] != UINT8:
             raise ValueError(f"which begins with {blob[:3].hex()}, not {UINT8.hex()}")
         shape = np.frombuffer(blob, ">u4", blob[3], offset=4)

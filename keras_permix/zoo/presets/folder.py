@@ -17,6 +17,7 @@ TASK_FILE = "task.json"
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
 METADATA_LIMIT = 2**24  # bytes
+ASSET_LIMIT = 2**26  # bytes of each file but the weights
 JSON_DEPTH = 64  # objects and lists inside each other
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
@@ -214,6 +215,10 @@ def _check_metadata(metadata, path):
             raise ValueError(
                 f"`files` of {path} must give bytes (an integer), sha256 (64 lower-case hex "
                 f"digits) and url (a string or null) of `{name}`. Received: {entry}"
+            )
+        if name != WEIGHTS_FILE and size > ASSET_LIMIT:
+            raise ValueError(
+                f"`{name}` must hold {ASSET_LIMIT:,} bytes at most. Received: {size:,} in {path}"
             )
 
 

@@ -132,10 +132,14 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
         (put(f"{HEAD}/1", data=[1.0, -np.inf, 0.0]), NOT_FINITE),
         (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "no layer takes"),
         (put(f"{HEAD}/1", shape=(3,), dtype="S1000000000"), "no plain array"),
+        (
+            put(f"{HEAD}/1", shape=(3,), maxshape=(None,), chunks=(2**21,), dtype="f4"),
+            "no plain array",
+        ),
     ],
     ids=[
         "path", "same shape", "optimizer", "missing", "shape", "kind", "text", "nan", "inf", "huge",
-        "long",
+        "long", "a large chunk",
     ],
 )  # fmt: skip
 def test_weights_of_another_model(preset, change, received):
