@@ -8,7 +8,7 @@ from keras_permix.utils.formatting import format_score, printable
 
 def say_error(error):
     """Print an error on one line of stderr."""
-    print(f"permix: error: {printable(error)}", file=sys.stderr)
+    print(f"permix: error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
 
 
 def check_file(argument, path):

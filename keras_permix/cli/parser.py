@@ -8,7 +8,7 @@ from keras_permix._version import __version__
 VERBS = {
     "list": "list the presets",
     "info": "show a preset or a model",
-    "predict": "ask a preset",
+    "predict": "predict images, texts or molecules with a preset",
     "train": "train a model from a recipe, or resume a stopped run",
     "lra": "train models on the Long Range Arena",
     "evaluate": "score a preset",

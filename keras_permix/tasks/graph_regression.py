@@ -153,6 +153,10 @@ class GraphRegression(Task):
             for value, label, unit in zip(output, labels, units, strict=True)
         ]
 
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        labels = self.model.labels or [f"y{number}" for number in range(len(output))]
+        return {label: float(value) for label, value in zip(labels, output, strict=True)}
+
 
 def _as_exact(value, std):
     """A number rounded where the fourth digit of `std` is."""

@@ -180,6 +180,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        """Return what `answer` prints as values by their column names, for a file of answers."""
+        raise NotImplementedError
+
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
         """Check that a data set names one class or target per output, as the model does if it does.
 

@@ -59,6 +59,6 @@ def printable(text: object) -> str:
 
     >>> from keras_permix.utils.formatting import printable
     >>> printable("cat\\x1b[2J\\n dog")
-    'cat[2J dog'
+    'cat[2J  dog'
     """
-    return "".join(c for c in " ".join(str(text).split()) if c.isprintable())
+    return "".join(c if c.isprintable() else " " * c.isspace() for c in str(text))

@@ -133,12 +133,19 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     numbers, labels = zip(*(line.split() for line in said), strict=True)
     assert labels == model.labels
     assert_close([float(number) for number in numbers], values)
-    assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 2
+    assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *said]
     assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
+    (tmp_path / "molecules.smi").write_text("CCO\n")
+    source = ["--from", str(tmp_path / "molecules.smi"), "--out", str(tmp_path / "answers.jsonl")]
+    assert main(["predict", "slicegraphormer/test", *source]) == 0
+    row = json.loads((tmp_path / "answers.jsonl").read_text())
+    assert row.pop("input") == "CCO" and tuple(row) == model.labels
+    assert_close(list(row.values()), values)
+    capsys.readouterr()
     ethanol.write_text("5")
-    assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 2
+    assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (no JSON object)" in error
 

@@ -334,4 +334,12 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     model.save_to_preset(tmp_path / "preset")
     assert main(["predict", str(tmp_path / "preset"), "good", "bad", "--top", "1"]) == 0
     ((label, probability),) = model.classify([("good", "bad")], top=1)[0]
-    assert capsys.readouterr().out == f"good bad\n  {100 * probability:6.2f} %  {label}\n"
+    answer = f"good bad\n  {100 * probability:6.2f} %  {label}\n"
+    assert capsys.readouterr().out == answer
+    (tmp_path / "pairs.txt").write_text("good\tbad\n\ngood\tbad\n")
+    source = ["--from", str(tmp_path / "pairs.txt")]
+    assert main(["predict", str(tmp_path / "preset"), *source, "--top", "1"]) == 0
+    assert capsys.readouterr().out == 2 * answer
+    (tmp_path / "pairs.txt").write_text("good\n")
+    assert main(["predict", str(tmp_path / "preset"), *source]) == 2
+    assert "`--from` must hold 2 per line. Received: ['good'] in" in capsys.readouterr().err
