@@ -14,6 +14,9 @@ from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFil
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
 
+# Address of the files that a wheel leaves out, at ADDRESS/CLASS/PRESET/FILE. None: unpublished.
+WEIGHTS_URL: str | None = None
+
 
 @dataclasses.dataclass(frozen=True)
 class PresetInfo:
@@ -120,7 +123,7 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
     if name in known:
         return _info(name, known[name])
     if os.path.isdir(preset):
-        return _info(str(preset), preset)
+        return _info_of_files(str(preset), open_preset(preset))
     raise ValueError(_unknown(str(preset), name, cls))
 
 
@@ -139,7 +142,8 @@ def _classes_by_folder():
 def _info(name, folder):
     if folder is None:
         return PresetInfo(name, _classes_by_folder()[name.split("/")[0]], None)
-    return _info_of_files(name, open_preset(folder))
+    url = WEIGHTS_URL and f"{WEIGHTS_URL}/{name}"
+    return _info_of_files(name, open_preset(folder, url))
 
 
 def _info_of_files(name, files):

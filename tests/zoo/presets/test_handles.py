@@ -16,8 +16,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_permix import zoo
-from keras_permix.zoo.presets import fetch, handles
+from keras_permix import preset_folders, zoo
+from keras_permix.zoo.presets import fetch, handles, names
 from keras_permix.zoo.presets.handles import unpack
 from tests.zoo.models import edit_json, logits, tiny
 
@@ -159,6 +159,20 @@ def test_file_with_a_url(web, tmp_path):
     cached = next((tmp_path / "cache").rglob("model.weights.h5"))
     cached.write_bytes(b"damaged in the cache")
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
+
+
+def test_weights_that_the_wheel_leaves_out_are_fetched_by_name(web, tmp_path, monkeypatch):
+    folder, address = web
+    monkeypatch.setattr(preset_folders, "weights_folders", lambda: (tmp_path / "weights",))
+    shutil.copytree(folder, tmp_path / "weights/cspvit/mine")
+    for part in ("cspvit", "cspvit/mine"):
+        (folder / part).mkdir()
+    weights = tmp_path / "weights/cspvit/mine/model.weights.h5"
+    weights.rename(folder / "cspvit/mine/model.weights.h5")
+    assert not zoo.list_presets()["cspvit/mine"].has_weights
+    monkeypatch.setattr(names, "WEIGHTS_URL", address)
+    assert zoo.list_presets()["cspvit/mine"].has_weights
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset("mine")), logits(tiny()))
 
 
 def test_url_that_gives_another_file(web, tmp_path):
