@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import warnings
+from typing import Any
 
 from keras_permix.cli.common import say_error
 
@@ -66,7 +67,7 @@ def _run(argv):
         from keras_permix.utils import machine
 
         machine.keep_freed_memory()
-    package = sys.modules["keras_permix"]
+    package: Any = sys.modules["keras_permix"]
     if arguments.needs_keras and not hasattr(package, "__version__"):
         package.__spec__.loader.exec_module(package)  # `permix.py` has left it out.
     return arguments.run(arguments)

@@ -51,9 +51,9 @@ def _split(path: Path, count: int) -> list[list[int]]:
         raise ImportError(
             f"The split of PCQM4M needs PyTorch: pip install torch. Received: {path}"
         ) from error
-    core = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
-    allowed = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
-    allowed += [(core._reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]
+    reconstruct = np.zeros(0).__reduce__()[0]
+    allowed: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
+    allowed += [(reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]
     try:
         if path.stat().st_size > INDEX * count + MORE:
             raise ValueError(f"{path.stat().st_size} bytes for {count} molecules")

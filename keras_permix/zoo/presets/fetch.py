@@ -83,7 +83,7 @@ def is_public(host: str) -> bool:
         found = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):  # A proxy may know the host. Otherwise the request fails.
         return host not in LOOPBACK
-    addresses = [ipaddress.ip_address(address[0].split("%")[0]) for *_, address in found]
+    addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in found]
     return all((getattr(ip, "ipv4_mapped", None) or ip).is_global for ip in addresses)
 
 

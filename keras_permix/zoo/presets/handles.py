@@ -142,7 +142,9 @@ def _hub_package(handle: str, scheme: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _reaching(handle, done="fetched. Check the name and the connection") -> Iterator[None]:
+def _reaching(
+    handle: str, done: str = "fetched. Check the name and the connection"
+) -> Iterator[None]:
     """Raise ConnectionError for the exceptions of a hub's package."""
     try:
         yield
