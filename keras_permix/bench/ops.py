@@ -210,7 +210,8 @@ def _call(operator, x):
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
         "channel shift by power": (
-            ops.channel_shift, (ops.ShiftSchedule("power", x.shape[2]),),
+            ops.channel_shift,
+            (ops.ShiftSchedule("power", x.shape[2]),),
         ),
         "groups of 4": (ops.group_sort, (4,)),
         "groups of 8": (ops.group_sort, (8,)),

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.once
         (lambda: SliceSort(ordr="ascend"), "SliceSort takes .*Did you mean `order`"),
         (lambda: SimpleAttention(2, key_dim=8), r"SimpleAttention .*head_dim.*\['key_dim'\]"),
         (lambda: MixerBlock("csp", 8, norm_frist=True), "MixerBlock .*Did you mean `norm_first`"),
-        (lambda: PatchEmbedding(4, 8, widht=2), "PatchEmbedding .*Did you mean `width`"),
+        (lambda: PatchEmbedding(4, 8, hidden_dmi=2), "PatchEmbedding .*Did you mean `hidden_dim`"),
         # What the argument is called elsewhere.
         (lambda: Graphormer(num_classes=2), "Graphormer takes .*Did you mean `targets`"),
         (lambda: CSPViT(targets=2), "CSPViT takes .*Did you mean `num_classes`"),
-        (lambda: CSPViT(embed_dim=192, num_layers=12), "Did you mean `width`.*`depth`"),
+        (lambda: CSPViT(embed_dim=192, num_layers=12), "Did you mean `hidden_dim`.*`num_layers`"),
     ],
 )
 def test_an_argument_that_is_not_taken_is_named(make, message):
