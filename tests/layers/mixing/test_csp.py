@@ -67,7 +67,7 @@ def test_layer_gives_the_values_of_numpy(name, masked):
     layer = make(**arguments)
     steps = schedule
     if isinstance(schedule, str):
-        facts = (layer.inner_dim or 8, layer.layer, layer.depth, layer.group_size or 1)
+        facts = (layer.inner_dim or 8, layer.layer_index, layer.num_layers, layer.group_size or 1)
         steps = oracle.schedule(schedule, *facts)
     mask = MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, mask))
