@@ -24,7 +24,7 @@ from keras_permix.utils.checks import check_flags, check_named, check_names
 class Mixer(NamedTuple):
     """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
 
-    Where `by_depth`, the layer takes its index among the layers of a model, `layer` of `layers`.
+    A layer `by_depth` takes `layer_index` and `num_layers`, its position in the model.
     """
 
     layer: type[Any]
@@ -65,26 +65,26 @@ def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
     return None if spec is None else check_mixer(spec)
 
 
-def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mixer) -> Any:
+def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
     """Return `specs`, what `check` takes or a list of that per block, as it returns them.
 
     Args:
         specs: One for all blocks, or a list or tuple.
-        depth: Number of blocks.
+        num_layers: Number of blocks.
         check: Checks one, and gives it in plain values.
 
     Returns:
         One where all are alike, else a list.
 
     Raises:
-        ValueError: for a list of another length than `depth`.
+        ValueError: for a list of another length than `num_layers`.
     """
     if not isinstance(specs, list | tuple):
         return check(specs)
-    if len(specs) != depth:
+    if len(specs) != num_layers:
         raise ValueError(
             "`mixer` must be one for all blocks, or a list of one per block. "
-            f"Received: {len(specs)} in mixer={specs!r}, depth={depth}"
+            f"Received: {len(specs)} in mixer={specs!r}, num_layers={num_layers}"
         )
     specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
@@ -103,7 +103,7 @@ def is_causal(spec: dict[str, Any]) -> bool:
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
     """A mixer whose weights or blocks are for a longest sequence is made for that of its model."""
     if spec["name"] == "linformer":
-        return {"max_length": longest, **spec}
+        return {"max_sequence_length": longest, **spec}
     if spec["name"] == "butterfly_attention" and spec.get("block_size") is None:
         return {**spec, "block_size": root_block(longest)}
     return spec
@@ -111,8 +111,8 @@ def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
 
 def make_mixer(
     spec: str | dict[str, Any],
-    layer: int = 0,
-    layers: int = 1,
+    layer_index: int = 0,
+    num_layers: int = 1,
     inner_dim: int | None = None,
     use_bias: bool | None = None,
     ragged: bool = False,
@@ -123,8 +123,8 @@ def make_mixer(
     Args:
         spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which go
             before all others.
-        layer: 0-based index of the mixer among those of its model.
-        layers: Number of these.
+        layer_index: 0-based index of the mixer among those of its model.
+        num_layers: Number of these.
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
             `None`: as many as it is given.
         use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
@@ -140,7 +140,8 @@ def make_mixer(
     Example:
 
     >>> from keras_permix.layers.mixers import make_mixer
-    >>> make_mixer({"name": "csp", "group_size": 4}, layer=1, layers=6, dropout=0.1).group_size
+    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6,
+    ...     dropout=0.1).group_size
     4
     """
     spec = check_mixer(spec)
@@ -152,7 +153,7 @@ def make_mixer(
         arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
-    at = {"layer": layer, "layers": layers} if mixer.by_depth else {}
+    at = {"layer_index": layer_index, "num_layers": num_layers} if mixer.by_depth else {}
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
 
 

@@ -14,15 +14,15 @@ X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
 @pytest.mark.parametrize("name", MIXERS)
 def test_every_name_is_a_mixer_that_knows_its_depth(name):
-    layer = make_mixer(name, layer=1, layers=3, dropout=0.25, name="mixer")
+    layer = make_mixer(name, layer_index=1, num_layers=3, dropout=0.25, name="mixer")
     assert type(layer) is MIXERS[name].layer
     assert tuple(layer(X).shape) == X.shape
     config = layer.get_config()
     wanted = {"name": "mixer", "dropout": 0.25, **MIXERS[name].defaults}
     assert wanted.items() <= config.items()
-    assert MIXERS[name].by_depth == ("layers" in config)
+    assert MIXERS[name].by_depth == ("num_layers" in config)
     if MIXERS[name].by_depth:
-        assert (config["layer"], config["layers"]) == (1, 3)
+        assert (config["layer_index"], config["num_layers"]) == (1, 3)
 
 
 def test_what_a_dict_says_goes_first():
@@ -72,7 +72,7 @@ def test_a_name_with_a_default_is_its_layer_with_that_argument():
 def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
     found = check_mixer({"name": "csp", "shift": given})["shift"]
     assert found == plain and type(found) is type(plain)
-    specs = check_mixers([{"name": "csp", "shift": given}] * 2, depth=2)
+    specs = check_mixers([{"name": "csp", "shift": given}] * 2, num_layers=2)
     assert specs == {"name": "csp", "shift": plain}
 
 

@@ -113,7 +113,7 @@ def without():
 
 
 def quantized():
-    model = tiny("ViT", width=32)
+    model = tiny("ViT", hidden_dim=32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of layers that stay as they are
         model.quantize("int8")

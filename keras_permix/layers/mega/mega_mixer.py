@@ -18,13 +18,13 @@ def check_mega_mixer(mixer):
     return spec["name"]
 
 
-def make_mega_mixer(spec, layer, layers, ragged, **arguments):
+def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
     """Make what `MegaBlock` takes as its mixer.
 
     Args:
         spec: What `check_mega_mixer` gives.
-        layer: 0-based index of the block among those of its model.
-        layers: Number of these.
+        layer_index: 0-based index of the block among those of its model.
+        num_layers: Number of these.
         ragged: Whether the last group of CSP may be shorter, where `spec` does not say.
         **arguments: Arguments that all mixers take, such as `dtype`.
 
@@ -34,4 +34,4 @@ def make_mega_mixer(spec, layer, layers, ragged, **arguments):
     if spec in FUNCTIONS:
         return spec
     arguments |= {"use_value_projection": False, "use_output_projection": False}
-    return make_mixer(spec, layer, layers, ragged=ragged, **arguments)
+    return make_mixer(spec, layer_index, num_layers, ragged=ragged, **arguments)

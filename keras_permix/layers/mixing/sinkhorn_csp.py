@@ -29,7 +29,7 @@ class SinkhornCSP(CSP):
     Args:
         temperature: Temperature to begin with, above 0, in units of a product of two values.
         iterations: How often Sinkhorn normalizes rows and columns.
-        group_size, shift, layer, layers, ragged: See `CSP`.
+        group_size, shift, layer_index, num_layers, ragged: See `CSP`.
         inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
 
     Raises:
@@ -59,8 +59,8 @@ class SinkhornCSP(CSP):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -77,8 +77,8 @@ class SinkhornCSP(CSP):
             use_value_bias=use_value_bias,
             use_output_projection=use_output_projection,
             dropout=dropout,
-            layer=layer,
-            layers=layers,
+            layer_index=layer_index,
+            num_layers=num_layers,
             ragged=ragged,
             **kwargs,
         )

@@ -20,7 +20,7 @@ HARMLESS = {"dtype", "name", "trainable"}
 # Those that a model fits its weights to, that only training knows, and that bring their meaning
 # with them; also within a `mixer`.
 FITTED = {
-    *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
+    *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
@@ -92,7 +92,7 @@ def load_preset(
 def _check_size(info, config):
     """Refuse a configuration of more layers than the file of weights can be of, before building."""
     size = info.files.metadata["files"].get(WEIGHTS_FILE, {"bytes": info.parameters})["bytes"]
-    layers = config.get("depth", 1)
+    layers = config.get("num_layers", 1)
     if info.parameters > 2 * size or isinstance(layers, int) and layers > info.parameters:
         raise ValueError(
             f"`{info.files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per "
@@ -112,7 +112,9 @@ def _check_overrides(cls, config, overrides):
 
 def _warn_of_other_meaning(config, changed):
     """Say which arguments the weights were not trained with, though they fit."""
-    units = {"mean", "std", "units"} if "targets" in config else set()  # of what a model answers
+    units = (
+        {"mean", "std", "target_units"} if "targets" in config else set()
+    )  # of what a model answers
     told = [
         key
         for key in changed
