@@ -7,8 +7,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
-from keras_permix.analysis.rank_residual import rank_residual, token_norm
-from keras_permix.analysis.singular_spectrum import singular_spectrum
+from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.model import ZooModel
 

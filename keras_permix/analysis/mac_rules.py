@@ -11,14 +11,11 @@ from typing import Any
 import keras
 
 from keras_permix import layers as ours
-from keras_permix.layers.embedding.pairs import SplitPairs
+from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
-from keras_permix.layers.mega.norms import ScaleNorm
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.embedding import Embedding
-from keras_permix.layers.parts.first_token import FirstToken
+from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward, ScaleNorm
+from keras_permix.layers.parts.projections import Dense, Embedding, FirstToken
 
 
 def _dense(layer, x, y):

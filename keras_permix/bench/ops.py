@@ -210,7 +210,8 @@ def _call(operator, x):
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
         "channel shift by power": (
-            ops.channel_shift, (ops.ShiftSchedule("power", x.shape[2]),),
+            ops.channel_shift,
+            (ops.ShiftSchedule("power", x.shape[2]),),
         ),
         "groups of 4": (ops.group_sort, (4,)),
         "groups of 8": (ops.group_sort, (8,)),
@@ -242,7 +243,7 @@ def _rivals(case, x):
 
     from keras_permix.bench.rivals import on_heads
     from keras_permix.layers.attention.linear_attention import linear_attention
-    from keras_permix.layers.mixing.fourier_mixer import fourier_transform
+    from keras_permix.layers.mixing.baselines import fourier_transform
 
     functions = {
         "attention": on_heads(keras.ops.dot_product_attention),

@@ -5,20 +5,19 @@ from typing import Any, NamedTuple
 
 from keras_permix._typing import Layer
 from keras_permix.checks import check_flags, check_named, check_names
-from keras_permix.layers.attention.linear_attention import LinearAttention
+from keras_permix.layers.attention.linear_attention import LinearAttention, PerformerAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention, root_block
-from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
+from keras_permix.layers.butterfly.butterfly_block import ButterflyAttention
 from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mixing.baselines import FourierMixer
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.composite import parameters_of
+from keras_permix.layers.parts.wrappers import parameters_of
 
 
 class Mixer(NamedTuple):

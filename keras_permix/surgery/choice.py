@@ -8,9 +8,8 @@ from keras_permix.checks import check_integer, is_index, plain
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.composite import parameters_of
-from keras_permix.layers.parts.one_tensor import OneTensor
-from keras_permix.layers.parts.projections import projections
+from keras_permix.layers.parts.wrappers import OneTensor, parameters_of
+from keras_permix.surgery.projections import projections
 
 # Arguments that make an attention more than a mixer of tokens, and what they are usually.
 BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}

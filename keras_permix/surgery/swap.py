@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
-from keras_permix.layers.parts.copies import assign_copy
-from keras_permix.layers.parts.one_tensor import OneTensor
-from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
+from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import OneTensor
 from keras_permix.surgery.choice import (
     check_swappable,
     fitting_arguments,
     indices,
     input_shape,
 )
+from keras_permix.surgery.projections import freeze_projections, projections, set_projections
 from keras_permix.surgery.remake import matched, rebuild, remake
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
@@ -39,7 +39,7 @@ def swap_mixer(
     `ButterflyViT` (whose mixers see a block of tokens), an `LRATransformer`, a `SimpleTRON`; a
     MEGA, with the mixers that it knows, its gates carried over; and a `Graphormer`, with those of
     graphs. (An MLP-Mixer has none.) What is frozen stays so, single weights as well.
-    `keras_permix.analysis.swap_report` compares both models in weights and multiply-adds; of your
+    `keras_permix.analysis.macs` compares both models in weights and multiply-adds; of your
     own models it needs `inputs`, one sample.
 
     A functional or sequential model in which the swapped attention is a layer of its own is saved

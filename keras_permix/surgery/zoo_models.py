@@ -7,11 +7,11 @@ from keras import ops
 
 from keras_permix.checks import check_named
 from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
-from keras_permix.layers.mega.mega_mixer import check_mega_mixer
+from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
-from keras_permix.layers.parts.copies import assign_copy
-from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
+from keras_permix.layers.parts.projections import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
+from keras_permix.surgery.projections import freeze_projections, projections, set_projections
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.presets.transfer import transfer_trainable

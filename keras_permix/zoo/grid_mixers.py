@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from keras_permix.layers.embedding.grids import resize_delays, resize_steps
 from keras_permix.layers.mixers import MIXERS, make_mixer, mixer_at
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 
 def mixer_on_grid(

@@ -11,7 +11,7 @@ from keras_permix._typing import StrPath
 from keras_permix.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.embedding.pairs import SplitPairs
+from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.grid_mixers import kept_steps
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
@@ -170,8 +170,7 @@ def check_tokens(tokens, mask, config):
         )
     if not tokens.shape[-1]:
         raise ValueError(
-            "`tokens` must hold one token or more per text. "
-            f"Received: tokens.shape={tokens.shape}"
+            f"`tokens` must hold one token or more per text. Received: tokens.shape={tokens.shape}"
         )
     if tokens.shape[-1] > config["max_length"]:
         raise ValueError(

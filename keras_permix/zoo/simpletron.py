@@ -12,7 +12,7 @@ from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
-from keras_permix.layers.parts.copies import assign_copy
+from keras_permix.layers.parts.projections import assign_copy
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.heads import pool_tokens

@@ -6,11 +6,9 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import tokens_shape
-from keras_permix.layers.parts.masks import ordinary_padding
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import ordinary_padding, tokens_shape
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import OneTensor
 
 
 class SelfAttention(OneTensor):

@@ -8,7 +8,7 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.checks import check_choice
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.maps import flatten_map, unflatten_map
+from keras_permix.layers.parts.masks import flatten_map, unflatten_map
 from keras_permix.ops.simple_attention import SCALES
 
 

@@ -8,10 +8,15 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import masked_softmax, visible_keys
-from keras_permix.layers.parts.one_tensor import broadcasts, shape_of
+from keras_permix.layers.parts.masks import (
+    flatten_map,
+    masked_softmax,
+    tokens_shape,
+    unflatten_map,
+    visible_keys,
+)
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import broadcasts, shape_of
 from keras_permix.ops.reference.precision import full_precision
 
 

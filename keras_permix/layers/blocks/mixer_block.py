@@ -7,12 +7,15 @@ import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.checks import check_choice, check_integer, check_positive, check_rate
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
-from keras_permix.layers.parts.maps import tokens_shape
-from keras_permix.layers.parts.serialize import serialize_unbuilt
+from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import (
+    Composite,
+    as_taken,
+    check_inner,
+    masks_taken,
+    serialize_unbuilt,
+)
 
 EXTRA_SKIPS = (None, "block", "attention")
 ACTIVATIONS = {

@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from keras_permix.checks import check_choice, check_integer, check_positive, check_positive_or_none
-from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
-from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
+from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.butterfly_stages import two_stage_block
 
 MLPS = ("dense", "butterfly", "butterfly_linear")

@@ -7,7 +7,7 @@ import keras
 from keras_permix.checks import check_choice
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.wrappers import Composite
 
 # From names to (use_output_projection, whether there is the extra skip).
 VARIANTS = {

@@ -10,8 +10,8 @@ import keras
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.checks import check_integer, check_positive
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import patchify, unpatchify
 
 

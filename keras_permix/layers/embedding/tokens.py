@@ -8,9 +8,26 @@ from keras import ops
 
 from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
-from keras_permix.layers.parts.composite import Composite, policy_at
-from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.projections import Embedding
+from keras_permix.layers.parts.wrappers import Composite, policy_at
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SplitPairs(keras.layers.Layer):
+    """From pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, the texts of a pair one by one.
+
+    Integers or booleans stay what they are. The number of tokens may be unknown.
+    """
+
+    def call(self, pairs):
+        batch, two, tokens = ops.shape(pairs)
+        return ops.reshape(pairs, (batch * two, tokens))
+
+    def compute_output_spec(self, pairs):
+        batch, two, tokens = pairs.shape
+        return keras.KerasTensor((batch and batch * two, tokens), pairs.dtype)
+
 
 POSITIONS = (None, "sinusoid", "learned")
 

@@ -4,12 +4,10 @@ import keras
 from keras import ops
 
 from keras_permix.checks import check_choice, check_integer, check_rate
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.masks import masked_softmax, ordinary_padding
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.layers.mixing.slice_sort import ORDERS, order_to_descending
+from keras_permix.layers.parts.masks import check_tokens, masked_softmax, ordinary_padding
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import slice_sort
 
 MODES = ("paper", "release")

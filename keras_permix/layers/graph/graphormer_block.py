@@ -14,8 +14,8 @@ from keras_permix.checks import (
     check_rate,
 )
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.composite import Composite, part_arguments
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite, part_arguments
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
 

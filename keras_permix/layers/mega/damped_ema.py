@@ -7,10 +7,14 @@ import keras
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import ordinary_padding
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import (
+    flatten_map,
+    ordinary_padding,
+    tokens_shape,
+    unflatten_map,
+)
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import OneTensor
 from keras_permix.ops.damped_ema import damped_ema_stream
 
 

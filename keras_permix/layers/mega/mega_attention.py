@@ -7,16 +7,18 @@ import numpy as np
 from keras import ops
 
 from keras_permix.checks import check_choice, check_positive_or_none, check_rate
-from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
-from keras_permix.layers.mega.position_bias import (
+from keras_permix.layers.mega.positions import (
+    key_places,
+    renewed,
     rotary_bias,
     rotary_bias_between,
+    seen_keys,
     simple_bias,
     simple_bias_between,
 )
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join

@@ -10,7 +10,7 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.layers.parts.masks import tokens_shape
 
 
 @keras.saving.register_keras_serializable("keras_permix")

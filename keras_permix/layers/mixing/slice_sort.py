@@ -1,4 +1,4 @@
-"""Sliceformer's sorting of channels as a layer."""
+"""Sort each channel along the tokens, as Sliceformer does."""
 
 from typing import Any
 
@@ -9,7 +9,21 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.checks import check_choice, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.ops import interleave_order
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
+
+
+def order_to_descending(order, channels, *, layer, layers, head_dim=None):
+    """Whether to sort descending: one bool, or a bool array `(channels,)`.
+
+    Args:
+        order: One of `ORDERS`.
+        channels, layer, layers, head_dim: See `keras_permix.ops.interleave_order`.
+    """
+    if order.startswith("interleave"):
+        return interleave_order(order, channels, layer=layer, layers=layers, head_dim=head_dim)
+    return order == "descend"
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -4,10 +4,9 @@ from typing import Any
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_positive_or_none, check_rate
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import OneTensor
 
 # Arguments of the constructor of `MultiHeadAttention`.
 OF_HEADS = ("num_heads", "key_dim", "value_dim")
