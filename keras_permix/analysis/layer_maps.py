@@ -297,9 +297,9 @@ def influence_maps(
     for token in range(tokens.shape[1]):
         moved = tokens.copy()
         moved[:, token] += step
-        taken = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
+        size = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
         change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
-        columns.append(change / taken[:, None])
+        columns.append(change / size[:, None])
     return np.stack(columns, axis=2)
 
 

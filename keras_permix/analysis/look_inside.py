@@ -129,8 +129,8 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     skip = product = np.eye(len(maps[0]))
     for matrix in maps:
         sums = abs(matrix).sum(axis=1, keepdims=True)
-        taken = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
-        product = (taken + skip) / 2 @ product
+        weights = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
+        product = (weights + skip) / 2 @ product
     return product
 
 

@@ -28,10 +28,10 @@ from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.masks import flatten_map
-from keras_permix.layers.parts.wrappers import OneTensor
+from keras_permix.layers.parts.wrappers import MixingLayer
 
 MIXING = (
-    keras.layers.MultiHeadAttention, OneTensor, ButterflyBlock, MLPMixerBlock, MegaAttention,
+    keras.layers.MultiHeadAttention, MixingLayer, ButterflyBlock, MLPMixerBlock, MegaAttention,
     GraphAttention,
 )  # fmt: skip
 
@@ -154,7 +154,7 @@ def _exact(layer, given, mask):
 
 def _mixes_tokens(butterfly, given):
     """Whether a butterfly is of a mixer along the tokens, with no map cut by a mask of its own."""
-    mixes = isinstance(butterfly.block, MixerBlock | OneTensor) and butterfly.axis == 1
+    mixes = isinstance(butterfly.block, MixerBlock | MixingLayer) and butterfly.axis == 1
     return mixes and given.get("attention_mask") is None
 
 

@@ -8,7 +8,7 @@ from keras_permix.checks import check_integer, is_index, plain
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import OneTensor, parameters_of
+from keras_permix.layers.parts.wrappers import MixingLayer, parameters_of
 from keras_permix.surgery.projections import projections
 
 # Arguments that make an attention more than a mixer of tokens, and what they are usually.
@@ -38,7 +38,7 @@ def indices(layers, names):
 
 def check_swappable(layer, spec):
     """Refuse an attention that is more than one over all tokens of one tensor."""
-    causal = isinstance(layer, OneTensor) and layer.does("use_causal_mask")
+    causal = isinstance(layer, MixingLayer) and layer.is_causal
     if causal and not is_causal(spec) and spec.get("bidirectional", True):
         raise TypeError(
             "A causal mixer is swapped for one that is causal as well, such as "

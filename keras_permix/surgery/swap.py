@@ -8,7 +8,7 @@ import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.parts.projections import assign_copy
-from keras_permix.layers.parts.wrappers import OneTensor
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.surgery.choice import (
     check_swappable,
     fitting_arguments,
@@ -20,7 +20,7 @@ from keras_permix.surgery.remake import matched, rebuild, remake
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
-MIXES = (keras.layers.MultiHeadAttention, OneTensor)
+MIXES = (keras.layers.MultiHeadAttention, MixingLayer)
 
 
 def swap_mixer(

@@ -87,11 +87,11 @@ def _carry_gates(old, new):
         return
     for ours, theirs in zip(new.gate_dense.weights, old.gate_dense.weights, strict=True):
         pieces = [_gates(weight, block) for weight, block in ((ours, new), (theirs, old))]
-        kept = [
+        merged = [
             after if tuple(before.shape) != tuple(after.shape) else before
             for after, before in zip(*pieces, strict=True)
         ]
-        assign_copy(ours, ops.concatenate(kept, axis=-1))
+        assign_copy(ours, ops.concatenate(merged, axis=-1))
         ours.trainable = theirs.trainable
 
 

@@ -139,8 +139,8 @@ def with_lora():
         (with_lora, ValueError, "`model` must not be quantized, nor have LoRA"),
         (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
         (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` need"),
-        (cross, TypeError, "`value` must be the first argument itself"),
-        (lambda: called(Crossing), TypeError, "`value` must be the first argument itself"),
+        (cross, TypeError, "`value` must be the same object"),
+        (lambda: called(Crossing), TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),
         (only_the_past, TypeError, "A causal mixer is swapped for one that is causal"),
         (quantized, ValueError, "`model` must not be quantized"),
@@ -162,5 +162,5 @@ def test_what_cannot_be_swapped(make, kind, message):
 def test_what_cannot_be_tried_says_so_when_it_is_called():
     with pytest.warns(UserWarning, match="Looking"):
         swapped = swap_mixer(called(Looking), "csp")
-    with pytest.raises(TypeError, match="`value` must be the first argument itself"):
+    with pytest.raises(TypeError, match="`value` must be the same object"):
         swapped(TOKENS)

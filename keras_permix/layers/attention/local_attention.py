@@ -8,11 +8,12 @@ from keras import ops
 from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.parts.masks import (
+    clean_padding,
     flatten_map,
-    ordinary_padding,
     tokens_shape,
     unflatten_map,
 )
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.ops.reference.chunks import cut, join
 
 
@@ -49,8 +50,6 @@ class LocalAttention(SoftmaxAttention):
     Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, section 4.2.3.
     """
 
-    takes: tuple[str, ...] = ()
-
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:
         super().__init__(num_heads, **kwargs)
         self.block_size = check_positive_or_none("block_size", block_size)
@@ -74,6 +73,8 @@ class LocalAttention(SoftmaxAttention):
         tokens, mask = flatten_map(inputs, mask)
         return self._samples(super().attention_maps(*self._cut(tokens, mask)), tokens)
 
+    _check_attention_mask = MixingLayer._check_attention_mask  # Refuse: no map of all tokens.
+
     def tokens_per_block(self, tokens: Any) -> int:
         """The size of a block of a sequence of so many tokens."""
         if self.block_size is None and tokens is None:
@@ -85,7 +86,7 @@ class LocalAttention(SoftmaxAttention):
 
     def _cut(self, inputs, mask):
         """The blocks as samples of a larger batch, and which of their tokens are attended to."""
-        size, inputs = self.tokens_per_block(inputs.shape[1]), ordinary_padding(inputs, mask)
+        size, inputs = self.tokens_per_block(inputs.shape[1]), clean_padding(inputs, mask)
         inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
         real = inside if mask is None else ops.cast(mask, "int32")
         pieces = (cut(x, size) for x in (inputs, real, inside))

@@ -78,8 +78,9 @@ class SimpleAttention(SelfAttention):
         attended = self.attend(*self.split_heads(tokens, mask), mask)
         return unflatten_map(self.merge_heads(attended), inputs)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask" and self.causal
+    @property
+    def is_causal(self) -> bool:
+        return self.causal
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""

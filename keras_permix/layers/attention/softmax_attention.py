@@ -63,8 +63,6 @@ class SoftmaxAttention(SelfAttention):
     Source: Vaswani et al., 2017; the variant of the CSP code's ViT.
     """
 
-    takes: tuple[str, ...] = ("attention_mask", "use_causal_mask")
-
     def __init__(
         self,
         num_heads: int = 8,

@@ -11,9 +11,9 @@ from keras_permix.layers.parts.masks import tokens_shape
 from keras_permix.layers.parts.projections import Dense, make_dropout
 from keras_permix.layers.parts.wrappers import (
     Composite,
-    as_taken,
     check_inner,
-    masks_taken,
+    input_arguments,
+    mask_arguments,
     serialize_unbuilt,
 )
 
@@ -105,13 +105,13 @@ class MixerBlock(Composite):
         for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(input_shape)
         if not self.mixer.built:
-            self.mixer.build(*as_taken(self.mixer, input_shape))
+            self.mixer.build(*input_arguments(self.mixer, input_shape))
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = masks_taken(self.mixer, mask, attention_mask)
+        masks = mask_arguments(self.mixer, mask, attention_mask)
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
-        tokens = inputs + self.drop_mixed(self.mixer(*as_taken(self.mixer, mixed), **masks))
+        tokens = inputs + self.drop_mixed(self.mixer(*input_arguments(self.mixer, mixed), **masks))
         if self.extra_skip == "attention":
             tokens = tokens + inputs
         if self.norm_first:

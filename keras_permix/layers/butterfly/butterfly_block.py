@@ -10,26 +10,26 @@ from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_layer_index
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.parts.masks import (
+    broadcast_mask,
     check_blocks,
     flatten_map,
-    of_each_sample,
     tokens_shape,
     unflatten_map,
 )
 from keras_permix.layers.parts.wrappers import (
-    OneTensor,
-    as_taken,
+    MixingLayer,
     broadcasts,
     check_inner,
     fits,
-    masks_taken,
+    input_arguments,
+    mask_arguments,
     shape_of,
 )
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ButterflyBlock(OneTensor):
+class ButterflyBlock(MixingLayer):
     """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
 
     An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
@@ -69,8 +69,6 @@ class ButterflyBlock(OneTensor):
     Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
 
-    takes = ("attention_mask",)
-
     def __init__(
         self, block: Layer, block_size: int, stage: int = 0, axis: int = 1, **kwargs: Any
     ) -> None:
@@ -86,17 +84,17 @@ class ButterflyBlock(OneTensor):
     def build(self, input_shape: Shape) -> None:
         shape, axis = self._block_shape(input_shape)
         if not self.block.built:
-            self.block.build(*as_taken(self.block, shape))
-        kept = self._block_output_shape(shape)
-        if len(kept) != len(shape) or kept[axis] not in (self.block_size, None):
+            self.block.build(*input_arguments(self.block, shape))
+        output_shape = self._block_output_shape(shape)
+        if len(output_shape) != len(shape) or output_shape[axis] not in (self.block_size, None):
             raise ValueError(
                 "`block` must keep the number of axes and the size of the one that is cut. "
-                f"Received: block={self.block.name}, which makes {kept} of {shape}"
+                f"Received: block={self.block.name}, which makes {output_shape} of {shape}"
             )
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
-        outputs = self.block(*as_taken(self.block, self.cut(inputs)), **masks)
+        outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)  # it has its own policy
 
     def cut(self, x: Tensor) -> Tensor:
@@ -131,9 +129,9 @@ class ButterflyBlock(OneTensor):
         axis = self.axis % len(shape)
         blocks = None if shape[axis] is None else shape[axis] // self.block_size
         size = (self.block_size, self.block_size)
-        taken = "attention_mask" in signature(self.block.call).parameters
+        supported = "attention_mask" in signature(self.block.call).parameters
         first, last = shape_of(mask)[:2], shape_of(mask)[2:]
-        if not (taken and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
+        if not (supported and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
                 "block_size), and `block` must take one. Received: attention_mask.shape="
@@ -144,15 +142,15 @@ class ButterflyBlock(OneTensor):
         """The masks as the layer takes them, by the names of its arguments."""
         axis = self.axis % len(inputs.shape)
         if mask is not None:
-            mask = of_each_sample(mask, inputs)
+            mask = broadcast_mask(mask, inputs)
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
             mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
         if attention_mask is not None:
-            attention_mask = of_each_sample(attention_mask, inputs)
+            attention_mask = broadcast_mask(attention_mask, inputs)
             shape = ops.shape(attention_mask)
             attention_mask = ops.reshape(attention_mask, (-1, *shape[2:]))
-        return masks_taken(self.block, mask, attention_mask)
+        return mask_arguments(self.block, mask, attention_mask)
 
     def _block_shape(self, input_shape):
         """What the layer sees of an input, and which axis of it is cut."""
@@ -170,12 +168,12 @@ class ButterflyBlock(OneTensor):
 
     def _block_output_shape(self, shape):
         spec = keras.KerasTensor(shape, self.compute_dtype)
-        return tuple(self.block.compute_output_spec(*as_taken(self.block, spec)).shape)
+        return tuple(self.block.compute_output_spec(*input_arguments(self.block, spec)).shape)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape, axis = self._block_shape(input_shape)
-        kept = self._block_output_shape(shape)
-        return (input_shape[0], *_replace(kept, axis, input_shape[axis])[1:])
+        output_shape = self._block_output_shape(shape)
+        return (input_shape[0], *_replace(output_shape, axis, input_shape[axis])[1:])
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -45,8 +45,8 @@ def check_image_range(images):
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
     if dtype == "object" or len(images.shape) not in (3, 4) or 0 in tuple(images.shape):
         return None
-    some = keras.ops.convert_to_numpy(images[:: -(-len(images) // IMAGES)])
-    low, high = float(np.min(some)), float(np.max(some))
+    values = keras.ops.convert_to_numpy(images[:: -(-len(images) // IMAGES)])
+    low, high = float(np.min(values)), float(np.max(values))
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
     if not np.isfinite(low + high):
         raise ValueError(f"`x` must hold images of 0–255, of finite numbers. {received}")
@@ -178,8 +178,8 @@ class ImagePreprocessor(keras.layers.Layer):
 
 def _is_plain(images):
     """Whether the first image has one value, as those with which Keras tries a model's shapes."""
-    some = ops.convert_to_numpy(images[:1])
-    return some.size == 0 or some.min() == some.max()
+    first = ops.convert_to_numpy(images[:1])
+    return first.size == 0 or first.min() == first.max()
 
 
 def _resize(images, size, align_corners):

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_permix.checks import check_choice, check_integer, check_rate
 from keras_permix.layers.mixing.slice_sort import ORDERS, order_to_descending
-from keras_permix.layers.parts.masks import check_tokens, masked_softmax, ordinary_padding
+from keras_permix.layers.parts.masks import check_tokens, clean_padding, masked_softmax
 from keras_permix.layers.parts.projections import Dense, make_dropout
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import slice_sort
@@ -72,7 +72,7 @@ class GraphAttention(Composite):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, tokens, bias, tokens_mask=None):
-        tokens = ordinary_padding(tokens, tokens_mask)
+        tokens = clean_padding(tokens, tokens_mask)
         values = self.value_dense(tokens)
         weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
         mixed = self.average(weights, values)

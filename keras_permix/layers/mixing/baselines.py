@@ -10,12 +10,12 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_integer, check_rate
 from keras_permix.layers.parts.masks import check_tokens, flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import OneTensor
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.ops.dispatch.require import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class FourierMixer(OneTensor):
+class FourierMixer(MixingLayer):
     """Mix tokens by the real part of a Fourier transform along tokens and channels.
 
     It has no weights, computes in float32 and costs O(tokens log tokens).

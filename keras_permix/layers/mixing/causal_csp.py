@@ -100,8 +100,9 @@ class CausalCSP(TokenMixer):
             )
         return tuple(self.delays)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask"
+    @property
+    def is_causal(self) -> bool:
+        return True
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         # The zeros behind wrap around to the front, and fill the last group.

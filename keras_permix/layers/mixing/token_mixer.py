@@ -6,13 +6,13 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.checks import check_positive_or_none, check_rate
 from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import OneTensor
+from keras_permix.layers.parts.wrappers import MixingLayer
 
 # Arguments of the constructor of `MultiHeadAttention`.
 OF_HEADS = ("num_heads", "key_dim", "value_dim")
 
 
-class TokenMixer(OneTensor):
+class TokenMixer(MixingLayer):
     """Project tokens to values, mix the values along the tokens, project back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.

@@ -46,7 +46,7 @@ def visible_keys(allowed, among=None):
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
 
 
-def ordinary_padding(x, mask):
+def clean_padding(x, mask):
     """Put zeros in place of padding that is NaN, infinite or above 1000.
 
     Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
@@ -57,11 +57,11 @@ def ordinary_padding(x, mask):
     """
     if mask is None:
         return x
-    kept = ops.logical_or(ops.cast(mask, "bool")[..., None], ops.abs(x) < 1000)
-    return ops.where(kept, x, ops.zeros_like(x))
+    keep = ops.logical_or(ops.cast(mask, "bool")[..., None], ops.abs(x) < 1000)
+    return ops.where(keep, x, ops.zeros_like(x))
 
 
-def of_each_sample(mask, inputs):
+def broadcast_mask(mask, inputs):
     """A mask of one sample, which stands for all, as that of every sample; another as it is."""
     if mask is None:
         return None
@@ -105,7 +105,7 @@ def tokens_shape(layer, shape):
 
 def flatten_map(inputs, mask=None):
     """Tokens as they are, those of a map with its rows after each other; and a mask of each."""
-    mask = of_each_sample(mask, inputs)
+    mask = broadcast_mask(mask, inputs)
     if len(inputs.shape) == 3:
         return inputs, mask
     batch, rows, columns, channels = ops.shape(inputs)

@@ -14,7 +14,7 @@ from keras_permix._typing import Layer, Mask, Tensor
 from keras_permix.checks import check_flags, check_names
 from keras_permix.layers.parts.masks import tokens_shape, visible_keys
 
-UNSIGNED = {"input_dim", "input_shape"}  # arguments of Keras' layers that no signature shows
+KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by Keras layers, in no signature
 
 
 def policy_of(layer: Any) -> Any:
@@ -75,7 +75,7 @@ class Composite(keras.layers.Layer):
 
     def __init__(self, **kwargs: Any) -> None:
         cls = type(self)
-        check_names(cls.__name__, kwargs.keys() - UNSIGNED, parameters_of(cls))
+        check_names(cls.__name__, kwargs.keys() - KERAS_ARGUMENTS, parameters_of(cls))
         super().__init__(**kwargs)
 
     def _post_build(self):
@@ -96,65 +96,55 @@ def serialize_unbuilt(layer):
     return config
 
 
-# Arguments of `MultiHeadAttention`, and what says of a layer that it does not take them.
-REFUSALS = {
-    "query_mask": "takes one `mask` (batch, tokens) in place of `query_mask`",
-    "value_mask": "takes one `mask` (batch, tokens) in place of `value_mask`",
-    "key_mask": "takes one `mask` (batch, tokens) in place of `key_mask`",
-    "attention_mask": "makes no map of queries by keys that an `attention_mask` could cut; "
-    "`mask` (batch, tokens) says which tokens are real",
-    "use_causal_mask": "as it was made hears all tokens, so `use_causal_mask` must be False; "
-    "`CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` and `DampedEMA` can hear the "
-    "past alone",
-    "return_attention_scores": "returns its result alone, so `return_attention_scores` must be "
-    "False; `keras_permix.analysis` looks inside",
-}
+class MixingLayer(Composite):
+    """Base of the layers that mix the tokens of one tensor, called as `MultiHeadAttention` is.
 
-
-class OneTensor(Composite):
-    """A layer of one tensor of tokens, which may be given again as `value` and as `key`.
-
-    So it stands where `MultiHeadAttention` attends to its own query; `query` is another name of the
-    first argument, and a tensor is the same one if it is the same object. Of the other arguments of
-    `MultiHeadAttention` it takes those that its class names in `takes`.
+    It stands where `MultiHeadAttention` attends to its own query: `value` and `key` may be given,
+    and must be the query itself. A subclass whose `call` has an argument `attention_mask` or
+    `use_causal_mask` supports it.
     """
 
-    takes: tuple[str, ...] = ()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        for name in ("query", "inputs"):
-            if not args and name in kwargs:
-                args = (kwargs.pop(name),)
-        if not args:
-            return super().__call__(**kwargs)  # which says what is missing
-        inputs, *others = args
-        for _ in ("value", "key"):
-            others = others[1:] if others and others[0] is inputs else others
-        if others and len(getattr(others[0], "shape", ())) == len(inputs.shape):  # unlike a mask
-            self._refuse_other("value", others[0])
-        for name in ("value", "key"):
-            given = kwargs.pop(name, None)
-            if given is not None and given is not inputs:
-                self._refuse_other(name, given)
-        for name in REFUSALS.keys() & kwargs.keys() - {*self.takes}:
-            given = kwargs.pop(name)
-            if given is not None and given is not False and not self.does(name):
-                raise TypeError(
-                    f"{type(self).__name__} {REFUSALS[name]}. Received: {name}={_shown(given)}"
-                )
-        given = {**dict(zip(("mask", "attention_mask"), others, strict=False)), **kwargs}
-        if given.get("mask") is not None:
-            self._check_mask(given["mask"], inputs.shape)
-        if "attention_mask" in self.takes and given.get("attention_mask") is not None:
-            self._check_attention_mask(given["attention_mask"], inputs.shape)
-        return super().__call__(inputs, *others, **kwargs)
-
-    def does(self, name: str) -> bool:
-        """Whether the layer does, as it was made, what an argument asks for."""
+    @property
+    def is_causal(self) -> bool:
+        """Whether no output token depends on a later input token."""
         return False
 
+    def __call__(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        attention_mask: Mask = None,
+        use_causal_mask: bool = False,
+        mask: Mask = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        # Keras converts arguments one by one, so `call` could not tell whether two were the same.
+        for name, given in (("value", value), ("key", key)):
+            if given is not None and given is not query:
+                raise TypeError(
+                    f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the "
+                    "same object as `query`, or None. Pass masks by name. "
+                    f"Received: {name}={_describe(given)}"
+                )
+        if mask is not None:
+            self._check_mask(mask, query.shape)
+            kwargs["mask"] = mask
+        if attention_mask is not None:
+            self._check_attention_mask(attention_mask, query.shape)
+            kwargs["attention_mask"] = attention_mask
+        if use_causal_mask and not self.is_causal:
+            if "use_causal_mask" not in signature(self.call).parameters:
+                raise TypeError(
+                    f"{type(self).__name__} is not causal, so `use_causal_mask` must be False. "
+                    "Use `CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` or "
+                    "`DampedEMA`. Received: use_causal_mask=True"
+                )
+            kwargs["use_causal_mask"] = True
+        return super().__call__(query, **kwargs)
+
+    # Checked before Keras calls `call`, since Keras rewrites what `call` raises.
     def _check_mask(self, mask, shape):
-        """Here, since Keras puts lines of its own around what `call` raises."""
         found = shape_of(mask)
         batch, tokens, _ = tokens_shape(type(self).__name__, shape)
         if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
@@ -164,12 +154,10 @@ class OneTensor(Composite):
             )
 
     def _check_attention_mask(self, mask, shape):
-        """The same, of a layer that takes one."""
-
-    def _refuse_other(self, name, given):
         raise TypeError(
-            f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the first "
-            f"argument itself. Received: {name}={_shown(given)}"
+            f"{type(self).__name__} does not support `attention_mask`, since it computes no "
+            "attention map. Use `mask` (batch, tokens) to mask padding. "
+            f"Received: attention_mask={_describe(mask)}"
         )
 
 
@@ -192,7 +180,7 @@ def broadcasts(found, expected):
     return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
 
 
-def _shown(given):
+def _describe(given):
     return f"a tensor of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)
 
 
@@ -213,7 +201,7 @@ def check_inner(argument: str, layer: Any) -> Layer:
     return layer
 
 
-def as_taken(layer: Layer, x: Any) -> tuple[Any, ...]:
+def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
     """The arguments of a layer for one tensor, or its shape: Keras' attention takes two.
 
     It is given no mask that Keras has put onto the tensor, by which its padding attends to nothing.
@@ -225,17 +213,17 @@ def as_taken(layer: Layer, x: Any) -> tuple[Any, ...]:
     return (x, x)
 
 
-def masks_taken(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
+def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
     """Masks of tokens, and of what they attend to, by the names that a layer has for them.
 
     Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
     that may attend to nothing: such a query attends to all. A layer that has no name for a mask of
     tokens is given none.
     """
-    taken = signature(layer.call).parameters
-    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in taken:
+    parameters = signature(layer.call).parameters
+    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:
         return _keys_of_keras(mask, attention_mask)
-    given = {"mask": mask} if mask is not None and "mask" in taken else {}
+    given = {"mask": mask} if mask is not None and "mask" in parameters else {}
     return given if attention_mask is None else {**given, "attention_mask": attention_mask}
 
 

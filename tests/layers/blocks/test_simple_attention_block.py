@@ -47,9 +47,7 @@ def block_of_numpy(attended, extra_skip):
 def test_simple_block_gives_the_golden_values():
     block = make(variant="simple")
     assert_close(to_numpy(block(X.astype("float32"))), GOLDEN["block_simple"])
-    assert_close(
-        block_of_numpy(GOLDEN["attention_2heads_noproj"], None), GOLDEN["block_simple"]
-    )
+    assert_close(block_of_numpy(GOLDEN["attention_2heads_noproj"], None), GOLDEN["block_simple"])
 
 
 @pytest.mark.parametrize("extra_skip", ["block", "attention"])
@@ -103,9 +101,7 @@ def test_each_dropout_acts_in_training_only(rate):
 
 def test_any_mixer_may_stand_in_the_block():
     still = CSP(1, shift=[0] * 8, use_output_projection=False)
-    block = fill(
-        MixerBlock(still, GOLDEN["fc1_bias"].size, norm_first=False, epsilon=1e-12)
-    )
+    block = fill(MixerBlock(still, GOLDEN["fc1_bias"].size, norm_first=False, epsilon=1e-12))
     still.set_weights([np.eye(8)])
     assert_close(to_numpy(block(X.astype("float32"))), block_of_numpy(X, None))
 
