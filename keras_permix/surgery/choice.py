@@ -6,7 +6,7 @@ import keras
 
 from keras_permix.checks import check_integer, is_index, plain
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.mixers import MIXERS, is_causal
+from keras_permix.layers.mixers import CUSTOM, MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.wrappers import MixingLayer, parameters_of
 from keras_permix.surgery.projections import projections
@@ -60,10 +60,10 @@ def check_swappable(layer, spec):
 
 def fitting_arguments(layer, spec):
     """Arguments with which a new mixer is as wide as `layer`, and has the same biases."""
-    kind = MIXERS[spec["name"]].layer
     parts = projections(layer)
-    if "value" not in parts:
+    if "value" not in parts or spec["name"] == CUSTOM:
         return {}
+    kind = MIXERS[spec["name"]].layer
     given: dict[str, Any] = {"use_output_projection": False}
     if "output" in parts:
         given = {"use_output_bias": parts["output"][1] is not None}

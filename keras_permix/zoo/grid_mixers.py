@@ -29,7 +29,8 @@ def mixer_on_grid(
         What `make_mixer` takes; another mixer as it is.
     """
     spec = mixer_at(config["mixer"], index)
-    layer = MIXERS[spec["name"]].layer if isinstance(spec, dict) else None
+    known = isinstance(spec, dict) and spec["name"] in MIXERS
+    layer = MIXERS[spec["name"]].layer if known else None
     if before == after or layer is None or not issubclass(layer, CSP | CausalCSP):
         return spec
     mixer = make_mixer(spec, index, config["depth"])

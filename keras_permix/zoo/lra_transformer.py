@@ -53,7 +53,9 @@ class LRATransformer(SequenceClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. (The last group of CSP in a text may be shorter.)
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. (The last group of CSP in a text may be
+            shorter.)
         use_bias: Whether the projections of the mixers have biases.
         activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize what is mixed, and the tokens after the last block

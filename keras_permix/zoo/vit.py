@@ -45,7 +45,8 @@ class ViT(ImageClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. `None`: the class's own.
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. `None`: the class's own.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the

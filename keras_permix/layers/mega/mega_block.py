@@ -18,7 +18,7 @@ from keras_permix.checks import (
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import NORMS, MegaFeedForward, make_norm, normalize
-from keras_permix.layers.mixers import MIXERS, check_mixer, make_mixer
+from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.masks import check_tokens
 from keras_permix.layers.parts.projections import Dense, make_dropout
@@ -287,8 +287,10 @@ PERMUTING = tuple(name for name in MIXERS if issubclass(MIXERS[name].layer, Toke
 
 def check_mega_mixer(mixer):
     """Return the name of an attention function, or the dict of a permutation."""
-    spec = check_named("mixer", mixer, (*FUNCTIONS, *PERMUTING))
-    if spec["name"] in PERMUTING:
+    if isinstance(mixer, keras.layers.Layer):
+        return check_mixer(mixer)
+    spec = check_named("mixer", mixer, (*FUNCTIONS, *PERMUTING, CUSTOM))
+    if spec["name"] not in FUNCTIONS:
         return check_mixer(spec)
     check_names(spec["name"], spec, ["name"])
     return spec["name"]
