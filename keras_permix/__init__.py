@@ -14,3 +14,7 @@ if not _command.runs():
     from keras_permix.surgery import swap_mixer
 
 __all__ = ["__version__", "layers", "ops", "swap_mixer", "zoo"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -59,6 +59,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
         An `Inside`.
 
     Raises:
+        ImportError: for a `picture` where Matplotlib is not installed.
         TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
         ValueError: for a sample that is all padding.
 
@@ -79,7 +80,13 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             f"Received: {type(model).__name__}"
         )
     if picture is not None:
-        from matplotlib.figure import Figure  # before all the work
+        try:
+            from matplotlib.figure import Figure  # before all the work
+        except ImportError as error:
+            raise ImportError(
+                'Pictures need Matplotlib: pip install "keras_permix[train]". '
+                f"Received: picture={picture!r}, and an environment without it"
+            ) from error
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)

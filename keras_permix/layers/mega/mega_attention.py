@@ -105,8 +105,9 @@ class MegaAttention(Composite):
             if not self.longest:
                 raise ValueError(
                     "A simple position bias needs `max_length` or `chunk_size` where the number "
-                    f"of tokens is not known, or none. Received: tokens={shared_shape[1]}, "
-                    f"max_length={self.max_length}"
+                    "of tokens is unknown or 0. For `MegaBlock`, pass "
+                    "`attention={'max_length': …}`. "
+                    f"Received: tokens={shared_shape[1]}, max_length={self.max_length}"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")

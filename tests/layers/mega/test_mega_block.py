@@ -328,7 +328,7 @@ def test_wrong_argument_is_named(arguments, message):
 
 @pytest.mark.parametrize("tokens", [None, 0])
 def test_a_length_that_says_nothing_needs_max_length(tokens):
-    with pytest.raises(ValueError, match=f"`max_length` or `chunk_size`.*: tokens={tokens}, "):
+    with pytest.raises(ValueError, match=f"`attention=.'max_length': .*: tokens={tokens}, "):
         functional(MegaBlock(**SMALL), (tokens, 6))
 
 
