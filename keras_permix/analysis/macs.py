@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_permix._typing import Model
-from keras_permix.analysis.mac_rules import FREE, FREE_OPERATIONS, RULES, RULES_OF_TWO
+from keras_permix.analysis.mac_rules import FREE, FREE_BY_NAME, FREE_OPERATIONS, RULES, RULES_OF_TWO
 from keras_permix.analysis.watch import watched
 from keras_permix.ops.backend import running
 
@@ -38,14 +38,16 @@ class MACs(NamedTuple):
 def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MACs:
     """Count the multiply-adds of one sample, as the Dimension Mixer paper does.
 
-    The model is called once (on JAX one of the zoo is traced), and each layer is asked for what it
-    did. Counted are: the multiply-adds of matrix products, those of attention's maps included; one
-    for each output of a normalization, that of images included, of an activation that is not
-    linear, and of a softmax, two of which are an iteration of Sinkhorn; of block-diagonal layers
-    one for each output that a bias is added to; of moving averages their recurrence, whatever
-    computes it; and of a Fourier transform two for each value and each halving of its axes. Not
-    counted are the biases of dense layers, resizing, sums, means, gates and other products element
-    by element, what is computed of weights alone, and what only moves or sorts.
+    The model is called once (on JAX one of the zoo is traced), and each layer reports its own work.
+
+    * Products of matrices count one per multiply-add, in dense layers, convolutions and attention
+      maps; block-diagonal layers count one more for each output with a bias.
+    * Normalizations, nonlinear activations and softmaxes count one per output. An iteration of
+      Sinkhorn has two softmaxes.
+    * A moving average counts its recurrence; a Fourier transform counts two for each value and each
+      halving of its axes.
+    * Other biases, poolings, resizing, sums, means, gates, elementwise products, sorting and what
+      is computed of weights only count nothing.
 
     Args:
         model: A model.
@@ -89,7 +91,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     def note(layer, given, outputs):
         of_two = type(layer) in RULES_OF_TWO and type(layer) not in rules
         rule = (RULES_OF_TWO if of_two else rules).get(type(layer))
-        if rule is None and not _is_graph(layer):
+        if rule is None and not _is_graph(layer) and _qualified_name(layer) not in FREE_BY_NAME:
             unknown[id(layer)] = type(layer).__name__
         if rule is None:
             return
@@ -115,6 +117,10 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
 
 def _nothing(layer, x, y):
     return 0
+
+
+def _qualified_name(layer):
+    return f"{type(layer).__module__.partition('.')[0]}.{type(layer).__name__}"
 
 
 def _is_graph(layer):
