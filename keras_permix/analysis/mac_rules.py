@@ -39,11 +39,9 @@ def _depthwise_convolution(layer, x, y):
 
 def _separable_convolution(layer, x, y):
     """A depthwise convolution, then a product at each position of its output."""
-    between = math.prod(y) // layer.filters * layer.pointwise_kernel.shape[-2]
-    products = (
-        between * math.prod(layer.kernel_size) + math.prod(y) * layer.pointwise_kernel.shape[-2]
-    )
-    return products + _activation(layer, x, y)
+    channels, filters = layer.pointwise_kernel.shape[-2:]
+    per_position = channels * (math.prod(layer.kernel_size) + filters)
+    return math.prod(y) // filters * per_position + _activation(layer, x, y)
 
 
 def _transposed_convolution(layer, x, y):
