@@ -39,7 +39,9 @@ class LinearAttention(SelfAttention):
     >>> tuple(LinearAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Katharopoulos et al., "Transformers are RNNs", 2020, equations (5) and (7).
+    Reference:
+        Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with Linear
+        Attention", 2020, arXiv:2006.16236, equations (5) and (7).
     """
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
@@ -127,8 +129,9 @@ class PerformerAttention(SelfAttention):
     >>> tuple(PerformerAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Choromanski et al., "Rethinking Attention with Performers", 2021, lemma 1 and
-    section 2.4.
+    Reference:
+        Choromanski et al., "Rethinking Attention with Performers", 2021, arXiv:2009.14794, lemma
+        1 and section 2.4.
     """
 
     def __init__(

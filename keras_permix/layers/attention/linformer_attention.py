@@ -42,7 +42,9 @@ class LinformerAttention(SelfAttention):
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Wang et al., "Linformer", 2020, equation (7), with headwise sharing.
+    Reference:
+        Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020, arXiv:2006.04768,
+        equation (7), with headwise sharing.
     """
 
     def __init__(

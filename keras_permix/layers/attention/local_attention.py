@@ -47,7 +47,9 @@ class LocalAttention(SoftmaxAttention):
     >>> tuple(layer(np.ones((2, 50, 32), "float32")).shape)
     (2, 50, 32)
 
-    Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, section 4.2.3.
+    Reference:
+        Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, arXiv:1801.10198,
+        section 4.2.3.
     """
 
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:

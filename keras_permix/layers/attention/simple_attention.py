@@ -48,7 +48,9 @@ class SimpleAttention(SelfAttention):
     >>> tuple(SimpleAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588.
     """
 
     def __init__(

@@ -60,7 +60,9 @@ class SoftmaxAttention(SelfAttention):
     >>> tuple(SoftmaxAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Vaswani et al., 2017; the variant of the CSP code's ViT.
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762; the variant of the
+        ViT in the released code of CSP.
     """
 
     def __init__(

@@ -44,8 +44,11 @@ class MLPMixerBlock(Composite):
     >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
     (2, 64, 121)
 
-    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
-    Table II.
+    Reference:
+        Tolstikhin et al., "MLP-Mixer: An all-MLP Architecture for Vision", 2021,
+        arXiv:2105.01601.
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(

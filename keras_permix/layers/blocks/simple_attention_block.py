@@ -55,7 +55,9 @@ class SimpleAttentionBlock(MixerBlock):
     >>> tuple(SimpleAttentionBlock(num_heads=4, mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588.
     """
 
     def __init__(

@@ -92,7 +92,9 @@ class ButterflyLinear(Butterfly):
     >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
     ((2, 64), 1024)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -131,7 +133,9 @@ class ButterflyMLP(Butterfly):
     >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
     ((2, 64), 4480)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
 
     def __init__(
@@ -190,7 +194,9 @@ class ButterflyLinearMLP(Composite):
     >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
     ((2, 64), 2176)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table II.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(self, expansion: int = 1, activation: Any = "elu", **kwargs: Any) -> None:

@@ -44,7 +44,9 @@ class PatchOnlyMixer(Composite):
     >>> tuple(PatchOnlyMixer((5, 7))(np.ones((2, 35, 70, 3), "float32")).shape)
     (2, 35, 70, 3)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table V.
     """
 
     def __init__(

@@ -276,7 +276,9 @@ class PatchEmbedding(Composite):
     >>> tuple(PatchEmbedding(patch_size=4, width=64)(np.ones((2, 32, 32, 3), "float32")).shape)
     (2, 64, 64)
 
-    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021.
+    Reference:
+        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+        Scale", 2021, arXiv:2010.11929.
     """
 
     def __init__(self, patch_size: int, width: int, **kwargs: Any) -> None:

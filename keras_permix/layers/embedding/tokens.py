@@ -60,8 +60,10 @@ class TokenEmbedding(Composite):
     >>> tuple(layer(np.ones((2, 64), "int32")).shape)
     (2, 65, 32)
 
-    Source: Vaswani et al., 2017, section 3.5; Tay et al., "Long Range Arena", 2020, and the
-    released code.
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762, section 3.5.
+        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
+        arXiv:2011.04006 and the released code.
     """
 
     def __init__(

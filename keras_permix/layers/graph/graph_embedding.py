@@ -42,8 +42,9 @@ class GraphEmbedding(Composite):
     >>> tuple(GraphEmbedding(width=16)(graphs).shape)
     (1, 4, 16)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    section 3.1.1, and the released code.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234, section 3.1.1, and the released code.
     """
 
     def __init__(self, width: int, **kwargs: Any) -> None:
@@ -126,8 +127,9 @@ class GraphormerBias(Composite):
     >>> tuple(GraphormerBias(num_heads=4, edges="single")(pair).shape)
     (1, 4, 3, 3)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    sections 3.1.2 and 3.1.3, and the released code.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234, sections 3.1.2 and 3.1.3, and the released code.
     """
 
     def __init__(

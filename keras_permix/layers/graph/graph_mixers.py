@@ -41,7 +41,9 @@ class GraphAttention(Composite):
     >>> tuple(GraphAttention(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234.
     """
 
     projections: tuple[str, ...] = ("query", "key", "value", "output")
@@ -142,7 +144,9 @@ class GraphSliceSort(GraphAttention):
     >>> tuple(GraphSliceSort(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, and the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
     """
 
     projections = ("value", "output")

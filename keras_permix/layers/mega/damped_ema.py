@@ -46,8 +46,9 @@ class DampedEMA(MixingLayer):
     >>> tuple(DampedEMA()(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1, and the
-    released code.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
+        section 3.1, and the released code.
     """
 
     def __init__(

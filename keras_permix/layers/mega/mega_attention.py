@@ -62,8 +62,10 @@ class MegaAttention(Composite):
     >>> tuple(MegaAttention(chunk_size=32)(shared, values).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, sections 3.2 to 3.5,
-    and the released code, which divides by the context where the paper does not.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
+        sections 3.2 to 3.5, and the released code, which divides by the context where the paper
+        does not.
     """
 
     def __init__(

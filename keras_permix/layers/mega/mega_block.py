@@ -77,8 +77,11 @@ class MegaBlock(Composite):
     >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
-    code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655 and the
+        released code.
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914 (CSP as the mixer).
     """
 
     def __init__(

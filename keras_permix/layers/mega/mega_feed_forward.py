@@ -28,8 +28,10 @@ class ScaleNorm(keras.layers.Layer):
     >>> outputs.round(3).tolist()
     [[1.0, -1.0]]
 
-    Source: Nguyen & Salazar, "Transformers without Tears", 2019; with the mean in place of the
-    sum, as in the released code of MEGA.
+    Reference:
+        Nguyen and Salazar, "Transformers without Tears: Improving the Normalization of
+        Self-Attention", 2019, arXiv:1910.05895, with the mean in place of the sum, as in the
+        released code of MEGA.
     """
 
     def __init__(self, epsilon=EPSILON, **kwargs):
@@ -100,7 +102,9 @@ class MegaFeedForward(Composite):
     >>> tuple(MegaFeedForward(mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: the released code of Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655, the
+        released code.
     """
 
     def __init__(

@@ -37,7 +37,9 @@ class FourierMixer(MixingLayer):
     >>> np.asarray(FourierMixer()(np.ones((1, 2, 3), "float32"))[0]).tolist()
     [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    Source: Lee-Thorp et al., "FNet", 2021, equation (3).
+    Reference:
+        Lee-Thorp et al., "FNet: Mixing Tokens with Fourier Transforms", 2021, arXiv:2105.03824,
+        equation (3).
     """
 
     def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
@@ -95,7 +97,9 @@ class RandomOrder(keras.layers.Layer):
     >>> RandomOrder(seed=1).order(6).tolist()
     [2, 1, 4, 0, 3, 5]
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table VII.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table VII.
     """
 
     def __init__(self, seed: int = 0, **kwargs: Any) -> None:

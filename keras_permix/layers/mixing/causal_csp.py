@@ -56,6 +56,10 @@ class CausalCSP(TokenMixer):
     >>> whole, beginning = layer(text), layer(text[:, :20])
     >>> bool(keras.ops.max(keras.ops.abs(whole[:, :20] - beginning)) < 1e-5)
     True
+
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914. The causal form is an extension of this package.
     """
 
     def __init__(

@@ -65,7 +65,9 @@ class CSP(TokenMixer):
     >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, equation (4).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (4).
     """
 
     def __init__(

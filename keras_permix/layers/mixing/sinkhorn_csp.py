@@ -45,8 +45,10 @@ class SinkhornCSP(CSP):
     (2, 64, 32)
     >>> layer.temperature.assign(0.1)  # doctest: +SKIP
 
-    Source: beyond the papers; from Yuan & Xu, "Channel-wise Sample Permutation", 2024,
-    equation (9) and Theorem 2.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an extension of this
+        package.
     """
 
     def __init__(

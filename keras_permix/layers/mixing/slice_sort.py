@@ -61,8 +61,10 @@ class SliceSort(TokenMixer):
     >>> tuple(SliceSort("interleave", layer=0, layers=6)(np.ones((2, 65, 32), "float32")).shape)
     (2, 65, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, equations (3), (5), (6); interleave_haar and
-    max_exchange as in the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683, equations (3), (5) and (6);
+        "interleave_haar" and "max_exchange" as in the released code.
     """
 
     def __init__(
