@@ -15,15 +15,15 @@ from keras_permix.ops.reference.precision import full_precision
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinearAttention(SelfAttention):
-    """Multi-head self-attention through `elu(x) + 1`, in time and memory linear in the tokens.
+    """Attend through the feature map `elu(x) + 1`, in time and memory linear in the tokens.
 
-    For every head `attended = f(query) @ (f(key)^T @ value)`, each query's row divided by
+    For every head `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
     `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The weights are those of
     `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. A sample without real tokens is attended to as if nothing
-    were masked.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to. A sample without real tokens is processed as if nothing were
+    masked.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;

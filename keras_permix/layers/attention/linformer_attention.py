@@ -13,16 +13,16 @@ from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinformerAttention(SelfAttention):
-    """Multi-head self-attention to mixtures of keys and of values, linear in the tokens.
+    """Attend to a fixed number of learned mixtures of the tokens, linear in the tokens.
 
-    Along the tokens keys are projected to `key_mixer^T @ key` and values to
-    `value_mixer^T @ value`, both `(mixtures, head_dim)`, and queries attend to these by a softmax.
-    The two projections `(max_length, mixtures)` are shared by the heads; of fewer tokens than
-    `max_length` they take their first rows. The other weights are those of `SoftmaxAttention`.
+    Along the tokens, keys are projected to `key_mixer^T @ key` and values to
+    `value_mixer^T @ value`, both `(mixtures, head_dim)`; queries attend to these with a softmax.
+    All heads share both projections `(max_length, mixtures)`. Shorter inputs use their first rows.
+    The other weights are those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others count as zeros in the mixtures. A sample without real tokens is attended to as if
-    nothing were masked.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
+    were masked.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;

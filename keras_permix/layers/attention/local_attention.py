@@ -19,14 +19,14 @@ from keras_permix.ops.reference.chunks import cut, join
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LocalAttention(SoftmaxAttention):
-    """Multi-head softmax self-attention within blocks, linear in the tokens.
+    """Attend with softmax attention within blocks of tokens, linear in the tokens.
 
-    The sequence is cut into blocks of `block_size` tokens, the last one filled up with padding,
-    and tokens attend to those of their own block alone: a class token in front to the first block.
+    The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
+    attend to those of their own block only; a class token at position 0 attends to the first block.
     The weights are those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. In a block without real tokens they attend as if nothing were
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
     masked.
 
     Args:

@@ -14,16 +14,15 @@ from keras_permix.ops.simple_attention import SCALES
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SimpleAttention(SelfAttention):
-    """Multi-head self-attention without softmax, in time and memory linear in the tokens.
+    """Attend to tokens without a softmax, in time and memory linear in the tokens.
 
-    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. Queries, keys and values
-    come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v side by side with the
-    heads contiguous inside each: the weights are those of `SoftmaxAttention`, and `set_weights`
-    moves them from one to the other. To train only the rest, set `qkv_dense.trainable = False`.
+    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights are those of
+    `SoftmaxAttention`, so `set_weights` copies them from one to the other. To train only the other
+    weights of a model, set `qkv_dense.trainable = False`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens; the others
-    are never attended to.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Padding is never attended to.
 
     Args:
         num_heads: Number of heads. It changes no weight.

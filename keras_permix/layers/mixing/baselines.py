@@ -18,11 +18,10 @@ from keras_permix.ops.dispatch.require import is_empty
 class FourierMixer(MixingLayer):
     """Mix tokens by the real part of a Fourier transform along tokens and channels.
 
-    It has no weights, computes in float32 and costs O(tokens log tokens).
+    The layer has no parameters, computes in float32 and costs O(tokens log tokens).
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    the others count as zeros. They are waves' places all the same, so what real tokens become
-    depends on how many others there are.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding counts as zeros, so the outputs still depend on the amount of padding.
 
     Args:
         dropout: Rate of the dropout of the outputs, in `[0, 1)`.
@@ -75,14 +74,14 @@ def fourier_transform(x: Any) -> Any:
 
 @keras.saving.register_keras_serializable("keras_permix")
 class RandomOrder(keras.layers.Layer):
-    """Bring the tokens into one random order, the same for all samples and channels.
+    """Reorder the tokens randomly, in the same way for all samples and channels.
 
-    The order depends on the seed and the number of tokens only, on every backend. Before a network
-    whose blocks hold neighbors, such as Butterfly Attention, it shows how much the neighborhood
-    matters.
+    The order depends on the seed and the number of tokens only, and is the same on every backend.
+    Placed before layers that mix neighboring tokens, it measures how much the neighborhood
+    contributes.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is ordered like the
-    tokens and handed on. The number of tokens must be known, also while TensorFlow traces.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is reordered like the
+    tokens and passed on. The number of tokens must be known, also while TensorFlow traces.
 
     Args:
         seed: An integer of at least 0.

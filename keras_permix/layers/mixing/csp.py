@@ -18,19 +18,18 @@ from keras_permix.ops.shift_steps import Shift, check_steps
 
 @keras.saving.register_keras_serializable("keras_permix")
 class CSP(TokenMixer):
-    """Mix tokens by shifting every channel and sorting it in groups of tokens.
+    """Shift each channel along the tokens, then sort it within groups of tokens.
 
-    `values = inputs @ Wv`; every channel is rolled along the tokens by its own fixed step and then
-    sorted ascending inside contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
-    weights and costs O(tokens) for groups of two.
+    `values = inputs @ Wv`; every channel is shifted cyclically by its own fixed step, then sorted
+    ascending within contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
+    parameters and costs O(tokens) for groups of two. CSP is bidirectional. For causal mixing, use
+    `CausalCSP`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are permuted, as if there were no others (a schedule is that for their number), and padded
-    values become zero before the output projection. The number of tokens may be unknown while
-    TensorFlow traces, except with a power schedule.
-
-    It hears later tokens as well as earlier ones; `CausalCSP` hears the earlier ones alone.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are permuted, as if the padding were absent, and padded values become zero
+    before the output projection. The number of tokens may be unknown while TensorFlow traces,
+    except with a power schedule.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens

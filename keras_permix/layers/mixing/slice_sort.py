@@ -28,13 +28,13 @@ def order_to_descending(order, channels, *, layer, layers, head_dim=None):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SliceSort(TokenMixer):
-    """Mix tokens by sorting every channel along all tokens.
+    """Sort each channel along all tokens.
 
-    `outputs = sort(inputs @ Wv) @ Wo + bo`, each channel on its own.
+    `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are sorted, padded values become zero before the output projection.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are sorted, and padded values become zero before the output projection.
 
     Args:
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),

@@ -13,10 +13,10 @@ OF_HEADS = ("num_heads", "key_dim", "value_dim")
 
 
 class TokenMixer(MixingLayer):
-    """Project tokens to values, mix the values along the tokens, project back.
+    """Project tokens to values, mix the values along the tokens, and project them back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.
-    Maps `(batch, rows, columns, channels)` are mixed as tokens in rows.
+    Maps `(batch, rows, columns, channels)` are mixed as tokens ordered by rows.
 
     Args:
         inner_dim: Width of the values. `None`: the width of the input.
