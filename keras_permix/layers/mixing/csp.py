@@ -98,8 +98,7 @@ class CSP(TokenMixer):
         elif _as_array(shift).ndim == 0:
             raise ValueError(
                 f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
-                "(`num_heads` and `key_dim`, with which `MultiHeadAttention` begins, are no "
-                "arguments of CSP: it has no heads and no keys.) "
+                "CSP has no `num_heads` and `key_dim`. "
                 f"Received: group_size={group_size!r}, shift={shift!r}"
             )
         else:

@@ -8,9 +8,6 @@ from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten
 from keras_permix.layers.parts.projections import Dense, make_dropout
 from keras_permix.layers.parts.wrappers import MixingLayer
 
-# Arguments of the constructor of `MultiHeadAttention`.
-OF_HEADS = ("num_heads", "key_dim", "value_dim")
-
 
 class TokenMixer(MixingLayer):
     """Project tokens to values, mix the values along the tokens, and project them back.
@@ -39,12 +36,6 @@ class TokenMixer(MixingLayer):
         use_output_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        if theirs := [f"{name}={kwargs[name]!r}" for name in OF_HEADS if name in kwargs]:
-            raise ValueError(
-                f"{type(self).__name__} takes no {', '.join(OF_HEADS)}, as `MultiHeadAttention` "
-                "does: it permutes tokens, and has no heads, queries and keys. Leave them out; "
-                f"`inner_dim` is the width of the values. Received: {', '.join(theirs)}"
-            )
         super().__init__(**kwargs)
         self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
