@@ -44,7 +44,7 @@ def main():
     out = Path(arguments.out).absolute()
     config = dict(
         recipe=arguments.recipe,
-        overrides=["model.depth=1", "model.width=16"] if arguments.smoke else [],
+        overrides=["model.num_layers=1", "model.hidden_dim=16"] if arguments.smoke else [],
         out=str(out),
         data_dir=arguments.data_dir,
         smoke=arguments.smoke,

@@ -31,7 +31,7 @@ def main():
 
     overrides = ["precision=mixed_bfloat16"]
     if arguments.smoke:
-        overrides += ["model.depth=1", "model.width=16"]
+        overrides += ["model.num_layers=1", "model.hidden_dim=16"]
     with distributed("auto") as here:
         if here.is_chief:
             print(f"{here.devices} devices in {here.count} processes", flush=True)

@@ -44,35 +44,15 @@ def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, A
     return named
 
 
-# What other packages, and other classes of this one, call an argument.
-OTHER_NAMES = {
-    "dropout_rate": "dropout",
-    "embed_dim": "width",
-    "heads": "num_heads",
-    "hidden_dim": "width",
-    "hidden_size": "width",
-    "img_size": "image_size",
-    "num_classes": "targets",
-    "num_layers": "depth",
-    "targets": "num_classes",
-}
-
-
 def check_names(taker, given, known):
     """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
     known, unknown = sorted(known), sorted(set(given) - set(known))
     if unknown:
-        near = [_nearest(name, known) for name in unknown]
+        near = (difflib.get_close_matches(name, known, n=1) for name in unknown)
         hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
         raise ValueError(
             f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
         )
-
-
-def _nearest(name, known):
-    """The name that is meant, if there is one like it, in a list."""
-    other = OTHER_NAMES.get(name)
-    return [other] if other in known else difflib.get_close_matches(name, known, n=1)
 
 
 def check_flags(given, parameters):
@@ -110,11 +90,13 @@ def check_positive_or_none(argument, value):
     return None if value is None else check_integer(argument, value, or_none=" or None")
 
 
-def check_layer_index(layer, layers):
+def check_layer_index(layer_index, num_layers):
     """Check a 0-based index of a layer against the number of layers."""
-    if check_integer("layer", layer, least=0) >= check_integer("layers", layers):
+    index = check_integer("layer_index", layer_index, least=0)
+    if index >= check_integer("num_layers", num_layers):
         raise ValueError(
-            f"`layer` must count from 0 to `layers` - 1. Received: layer={layer}, layers={layers}"
+            "`layer_index` must count from 0 to `num_layers` - 1. "
+            f"Received: layer_index={layer_index}, num_layers={num_layers}"
         )
 
 

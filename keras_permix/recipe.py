@@ -35,7 +35,7 @@ DEFAULTS = {
 }
 REQUIRED = ("model", "data")
 # Arguments of models that are looked for first, also where a preset's model has them.
-OF_MODELS = ("depth", "image_size", "num_classes", "patch_size", "width")
+OF_MODELS = ("num_layers", "image_size", "num_classes", "patch_size", "hidden_dim")
 
 
 def recipe_folders() -> list[Path]:
@@ -102,7 +102,7 @@ def load_recipe(
     Args:
         recipe: Name or path; a folder of images, or a CSV file of some, needs an `init` as well.
         option: Name of one of the recipe's options.
-        overrides: Strings `"epochs=2"` or `"model.width=64"`; values are Python literals.
+        overrides: Strings `"epochs=2"` or `"model.hidden_dim=64"`; values are Python literals.
 
     Returns:
         The recipe as a dict.
@@ -113,8 +113,8 @@ def load_recipe(
     Example:
 
     >>> from keras_permix.training import load_recipe
-    >>> recipe = load_recipe("cspvit/mnist", overrides=["epochs=2", "model.width=64"])
-    >>> recipe["epochs"], recipe["model"]["class_name"], recipe["model"]["width"]
+    >>> recipe = load_recipe("cspvit/mnist", overrides=["epochs=2", "model.hidden_dim=64"])
+    >>> recipe["epochs"], recipe["model"]["class_name"], recipe["model"]["hidden_dim"]
     (2, 'CSPViT', 64)
     """
     path = find_recipe(recipe)
@@ -135,7 +135,7 @@ def complete_recipe(
 
     Args:
         values: A dict with some keys of `DEFAULTS`.
-        overrides: Strings `"epochs=2"` or `"model.width=64"`.
+        overrides: Strings `"epochs=2"` or `"model.hidden_dim=64"`.
         source: Where the values come from, for errors.
 
     Raises:
@@ -163,7 +163,7 @@ def check_overrides(overrides: Iterable[str]) -> tuple[str, ...]:
 
 
 def merge_overrides(values: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A copy of the nested dict `values` with strings `"epochs=2"` or `"model.width=64"` applied.
+    """A copy of the nested dict `values` with strings such as `"model.hidden_dim=64"` applied.
 
     Raises:
         ValueError: for a string that does not read so.

@@ -37,7 +37,7 @@ import keras
 import numpy as np
 from keras_permix import analysis, cli, data, layers, ops, tasks, training, zoo
 
-model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
 model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), "uint8")
 batches = data.Pipeline(images, np.arange(6) % 3, batch_size=3, num_classes=3)

@@ -54,7 +54,12 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
         row = {"tokens": CASES[case], "mixer": name, "batch": batch}
         # A class token would be one token too many for blocks, and hears nothing where it stands
         # first and mixers are causal.
-        own = {"max_length": CASES[case], "mixer": mixer, "pooling": "mean", "dtype": policy}
+        own = {
+            "max_sequence_length": CASES[case],
+            "mixer": mixer,
+            "pooling": "mean",
+            "dtype": policy,
+        }
         try:
             yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
         except Exception as error:  # Each backend has exceptions of its own.

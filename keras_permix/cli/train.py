@@ -28,7 +28,9 @@ def add_parser(subparsers):
         "per class, perhaps in train/, val/ and test/, or a CSV file of path,label, perhaps split",
     )
     parser.add_argument("--option", help="one of the recipe's named options")
-    add_overrides(parser, "change a value of the recipe, e.g. --set epochs=2 --set model.width=64")
+    add_overrides(
+        parser, "change a value of the recipe, e.g. --set epochs=2 --set model.hidden_dim=64"
+    )
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
     parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")

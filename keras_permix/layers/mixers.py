@@ -25,7 +25,7 @@ from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
 class Mixer(NamedTuple):
     """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
 
-    Where `by_depth`, the layer takes its index among the layers of a model, `layer` of `layers`.
+    Where `by_depth`, the layer takes its index among the layers of a model, `layer_index` of `num_layers`.
     """
 
     layer: type[Any]
@@ -104,7 +104,7 @@ def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mix
         One where all are alike, else a list.
 
     Raises:
-        ValueError: for a list of another length than `depth`.
+        ValueError: for a list of another length than `num_layers`.
     """
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
         specs = [specs(index) for index in range(depth)]
@@ -113,7 +113,7 @@ def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mix
     if len(specs) != depth:
         raise ValueError(
             "`mixer` must be one for all blocks, or a list of one per block. "
-            f"Received: {len(specs)} in mixer={specs!r}, depth={depth}"
+            f"Received: {len(specs)} in mixer={specs!r}, num_layers={depth}"
         )
     specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
@@ -132,7 +132,7 @@ def is_causal(spec: dict[str, Any]) -> bool:
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
     """A mixer whose weights or blocks are for a longest sequence is made for that of its model."""
     if spec["name"] == "linformer":
-        return {"max_length": longest, **spec}
+        return {"max_sequence_length": longest, **spec}
     if spec["name"] == "butterfly_attention" and spec.get("block_size") is None:
         return {**spec, "block_size": root_block(longest)}
     return spec
@@ -140,8 +140,8 @@ def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
 
 def make_mixer(
     spec: str | dict[str, Any],
-    layer: int = 0,
-    layers: int = 1,
+    layer_index: int = 0,
+    num_layers: int = 1,
     inner_dim: int | None = None,
     use_bias: bool | None = None,
     ragged: bool = False,
@@ -152,8 +152,8 @@ def make_mixer(
     Args:
         spec: A name of `MIXERS`, a dict with that `"name"` and arguments of the layer, which go
             before all others; or a layer, of which a copy without its weights is made.
-        layer: 0-based index of the mixer among those of its model.
-        layers: Number of these.
+        layer_index: 0-based index of the mixer among those of its model.
+        num_layers: Number of these.
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
             `None`: as many as it is given.
         use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
@@ -169,7 +169,7 @@ def make_mixer(
     Example:
 
     >>> from keras_permix.layers.mixers import make_mixer
-    >>> make_mixer({"name": "csp", "group_size": 4}, layer=1, layers=6, dropout=0.1).group_size
+    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6, dropout=0.1).group_size
     4
     """
     spec = check_mixer(spec)
@@ -183,7 +183,7 @@ def make_mixer(
         arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
-    at = {"layer": layer, "layers": layers} if mixer.by_depth else {}
+    at = {"layer_index": layer_index, "num_layers": num_layers} if mixer.by_depth else {}
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
 
 

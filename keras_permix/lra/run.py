@@ -79,6 +79,6 @@ class LRARun(Run):
         if not self.smoke:
             return ()
         if self.recipe in TEXTS:
-            length = min(SMOKE_LENGTH, recipe["model"]["max_length"])
-            return (*SMOKE, f"model.max_length={length}")
+            length = min(SMOKE_LENGTH, recipe["model"]["max_sequence_length"])
+            return (*SMOKE, f"model.max_sequence_length={length}")
         return (*SMOKE, f"model.image_size={SMOKE_SIDE}")

@@ -30,7 +30,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
             "MLPs, whose weights are for so many tokens or pixels, and not by a layer in place of "
             f"attention. Received: {model.name}"
         )
-    depth = config["depth"]
+    depth = config["num_layers"]
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]
     if isinstance(model, MEGA):

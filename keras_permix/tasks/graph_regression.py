@@ -79,7 +79,9 @@ class GraphRegression(Task):
         scale: dict[str, list[Any]] = {
             "mean": [_as_exact(mean, std) for mean, std in zip(means, stds, strict=True)],
             "std": [_as_exact(std, std) for std in stds],
-            "units": [columns[label][2] if label in columns else "" for label in dataset.labels],
+            "target_units": [
+                columns[label][2] if label in columns else "" for label in dataset.labels
+            ],
         }
         return {
             name: values[0] if len(values) == 1 else values
@@ -146,7 +148,7 @@ class GraphRegression(Task):
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
-        units = self.config.get("units", "")
+        units = self.config.get("target_units", "")
         units = [units] * len(output) if isinstance(units, str) else units
         return [
             f"{f'{value:.6g} {unit}'.rstrip()}  {label}"

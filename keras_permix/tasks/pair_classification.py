@@ -20,7 +20,8 @@ class PairClassification(TextClassification):
 
     >>> from keras_permix.tasks import PairClassification
     >>> from keras_permix.zoo import MEGA
-    >>> task = PairClassification(MEGA(pairs=True, max_length=16, width=8, depth=1))
+    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
+    ...     num_layers=1))
     >>> task.read(["one text", "another"])["tokens"].shape
     (1, 2, 16)
     """

@@ -30,9 +30,9 @@ TOKENIZERS = (None, "bpe")
 class TextClassification(Classification):
     """Texts to logits.
 
-    A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
-    shape, True at real tokens; its configuration says `max_length` and `num_classes`, and its
-    method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
+    A model takes a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask", bool of the
+    same shape, True at real tokens; its configuration says `max_sequence_length` and `num_classes`,
+    and its method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
 
     Example:
 
@@ -97,12 +97,12 @@ class TextClassification(Classification):
         if self.model.tokenizer is None:
             self.model.tokenizer = listops_tokenizer()
         if check_choice("source", source, tuple(LISTOPS)) == "files":
-            return load_listops(self.config["max_length"], data_dir, **numbers)
-        return generated_listops(self.config["max_length"], **numbers)
+            return load_listops(self.config["max_sequence_length"], data_dir, **numbers)
+        return generated_listops(self.config["max_sequence_length"], **numbers)
 
     def _load_texts(self, load, data_dir, *name, tokenizer=None, **spec):
         """Load texts by `load` for the model, which gets a `tokenizer` if it is to have one."""
-        load = partial(load, *name, self.config["max_length"], data_dir, **spec)
+        load = partial(load, *name, self.config["max_sequence_length"], data_dir, **spec)
         if check_choice("tokenizer", tokenizer, TOKENIZERS) and self.model.tokenizer is None:
             texts = load().train[0].texts
             self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])

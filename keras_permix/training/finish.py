@@ -48,7 +48,7 @@ def finish(
 
     >>> from keras_permix.tasks import task_of
     >>> from keras_permix.training import Run, finish, make_model
-    >>> run = Run("cspvit/mnist", overrides=("model.depth=1",), smoke=True)
+    >>> run = Run("cspvit/mnist", overrides=("model.num_layers=1",), smoke=True)
     >>> model = make_model(run.values)
     >>> sorted(finish(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
     ['generated/test/top1', 'generated/test/top5']

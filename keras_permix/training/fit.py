@@ -59,7 +59,8 @@ def fit_recipe(
 
     >>> from keras_permix.tasks import task_of
     >>> from keras_permix.training import fit_recipe, load_recipe, make_model
-    >>> recipe = load_recipe("cspvit/mnist", None, ["epochs=1", "batch_size=8", "model.depth=1"])
+    >>> recipe = load_recipe("cspvit/mnist", None, ["epochs=1", "batch_size=8",
+    ...     "model.num_layers=1"])
     >>> model = make_model(recipe)
     >>> rows = fit_recipe(model, recipe, task_of(model).generate(8), "run", verbose=0)
     >>> [row["epoch"] for row in rows]

@@ -68,7 +68,7 @@ def train(
         recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, or of images; or a `Run`, which
             says the next two and `smoke` itself.
         option: One of the recipe's named options.
-        overrides: Strings that change values of the recipe: `["epochs=2", "model.width=64"]`.
+        overrides: Strings that change values of the recipe: `["epochs=2", "model.hidden_dim=64"]`.
         out: Folder of the run. `None`: `runs/` and the name of the preset.
         data_dir: Folder with data files.
         smoke: Whether to only try it out: two short epochs of generated data, or of a few images

@@ -17,28 +17,28 @@ from keras_permix.zoo.sequence_classifier import join_pairs
 def embed(inputs, tokens, mask, config, dtype):
     """From token ids to normalized vectors, and the mask of these. Adds an input if need be."""
     table = dict(
-        output_dim=config["width"],
+        output_dim=config["hidden_dim"],
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         dtype=dtype,
     )
     x = Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
-    if config["token_types"]:
+    if config["num_segments"]:
         types = ops.zeros_like(tokens)
-        if config["use_token_types"]:
-            types = keras.Input((None,), dtype="int32", name="token_types")
-            inputs["token_types"] = types
-        embedding = Embedding(config["token_types"], **table, name="type_embedding")
+        if config["use_segments"]:
+            types = keras.Input((None,), dtype="int32", name="segment_ids")
+            inputs["segment_ids"] = types
+        embedding = Embedding(config["num_segments"], **table, name="type_embedding")
         x = x + embedding(types)
     if config["use_class_token"]:
         mask = with_first(mask)
     position = PositionEmbedding(
         use_class_token=config["use_class_token"],
-        max_tokens=config["max_length"],
+        max_tokens=config["max_sequence_length"],
         dtype=dtype,
         name="position_embedding",
     )
     norm = keras.layers.LayerNormalization(
-        epsilon=config["epsilon"], dtype=dtype, name="embedding_norm"
+        epsilon=config["layer_norm_epsilon"], dtype=dtype, name="embedding_norm"
     )
     dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
     return dropout(norm(position(x))), mask
@@ -47,7 +47,7 @@ def embed(inputs, tokens, mask, config, dtype):
 def make_block(config, index, dtype):
     heads, mlp_dim, dropout = config["num_heads"], config["mlp_dim"], config["dropout"]
     name, spec = f"block_{index}", mixer_at(config["mixer"], index)
-    shared = dict(dropout=dropout, epsilon=config["epsilon"], dtype=dtype, name=name)
+    shared = dict(dropout=dropout, epsilon=config["layer_norm_epsilon"], dtype=dtype, name=name)
     if spec is None and config["attention"] == "simple":
         keys = ("variant", "extra_skip", "scale")
         return SimpleAttentionBlock(heads, mlp_dim, **{key: config[key] for key in keys}, **shared)
@@ -56,8 +56,8 @@ def make_block(config, index, dtype):
     if spec is None:
         mixer = SoftmaxAttention(heads, use_qkv_bias=True, use_output_projection=projects, **mixing)
     else:
-        longest = config["max_length"] + config["use_class_token"]
-        spec, at = sized(spec, longest), (index, config["depth"])
+        longest = config["max_sequence_length"] + config["use_class_token"]
+        spec, at = sized(spec, longest), (index, config["num_layers"])
         mixer = make_mixer(spec, *at, ragged=True, use_bias=True, **mixing)
         projects = getattr(mixer, "use_output_projection", True)
     return MixerBlock(
@@ -73,7 +73,7 @@ def make_block(config, index, dtype):
 def classify(first, config, dtype):
     """From token 0 to logits in float32."""
     if config["pooler"]:
-        pooler = keras.layers.Dense(config["width"], config["pooler"], dtype=dtype, name="pooler")
+        pooler = keras.layers.Dense(config["hidden_dim"], config["pooler"], dtype=dtype, name="pooler")
         first = pooler(first)
     if config["pairs"]:
         one, other = join_pairs(first)

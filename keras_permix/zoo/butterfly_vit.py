@@ -26,7 +26,7 @@ from keras_permix.zoo.image_classifier import (
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
-SIZES = ("patch_size", "num_classes", "channels", "width", "depth", "num_heads", "mlp_dim")
+SIZES = ("patch_size", "num_classes", "channels", "hidden_dim", "num_layers", "num_heads", "mlp_dim")
 
 
 @zoo_model
@@ -47,9 +47,9 @@ class ButterflyViT(ImageClassifier):
         patch_size: Side of a patch in pixels; it divides `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels per token.
-        depth: Number of layers.
-        num_heads: Heads of the attention; they divide `width`.
+        hidden_dim: Channels per token.
+        num_layers: Number of layers.
+        num_heads: Heads of the attention; they divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
         block_size: Tokens per block; it divides their number, and is that number for a plain
             Transformer. `None`: as many as patches along a side of the image, with which two
@@ -73,7 +73,7 @@ class ButterflyViT(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import ButterflyViT
-    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, width=128, depth=4)
+    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128, num_layers=4)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 618122)
 
@@ -86,8 +86,8 @@ class ButterflyViT(ImageClassifier):
         patch_size: int = 4,
         num_classes: int = 10,
         channels: int = 3,
-        width: int = 128,
-        depth: int = 4,
+        hidden_dim: int = 128,
+        num_layers: int = 4,
         num_heads: int = 8,
         mlp_dim: int = 256,
         block_size: int | None = None,
@@ -105,12 +105,12 @@ class ButterflyViT(ImageClassifier):
             "patch_size": patch_size,
             "num_classes": num_classes,
             "channels": channels,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "block_size": block_size,
-            "mixer": check_mixers(mixer, depth, check_mixer_or_none),
+            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
             "random_order": random_order,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
@@ -147,8 +147,8 @@ class ButterflyViT(ImageClassifier):
 def _embed(images, config, dtype):
     """From images to tokens in the order of the blocks."""
     x = preprocess(images, config, dtype)
-    patch_size, width = config["patch_size"], config["width"]
-    x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+    patch_size, hidden_dim = config["patch_size"], config["hidden_dim"]
+    x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
     if config["random_order"] is None:
         return x
     return RandomOrder(config["random_order"], dtype=dtype, name="random_order")(x)
@@ -159,7 +159,7 @@ def _encode(x, config, dtype):
     side = config["image_size"] // config["patch_size"]
     block_size = side if config["block_size"] is None else config["block_size"]
     feature_maps = []
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         block = MixerBlock(
             _make_mixer(config, index, dtype),
             config["mlp_dim"],
@@ -178,5 +178,5 @@ def _make_mixer(config, index, dtype):
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
     if config["block_size"] is not None or config["random_order"] is not None:
         before = after  # Blocks are as long as they were, or of patches from anywhere.
-    spec = mixer_on_grid(config, index, config["width"], (1, before), (1, after))
-    return make_mixer(spec, index, config["depth"], use_bias=True, dtype=dtype, name="mixer")
+    spec = mixer_on_grid(config, index, config["hidden_dim"], (1, before), (1, after))
+    return make_mixer(spec, index, config["num_layers"], use_bias=True, dtype=dtype, name="mixer")

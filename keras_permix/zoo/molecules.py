@@ -42,8 +42,8 @@ def check_units(units, targets):
     names = list(units) if isinstance(units, list | tuple) else []
     if len(names) != targets or not all(isinstance(unit, str) for unit in names):
         raise ValueError(
-            "`units` must be a str, or one for each target. "
-            f"Received: units={units!r}, targets={targets}"
+            "`target_units` must be a str, or one for each target. "
+            f"Received: target_units={units!r}, targets={targets}"
         )
     return names
 

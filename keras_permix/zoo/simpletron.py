@@ -23,11 +23,11 @@ from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_in
 
 ATTENTIONS = ("simple", "softmax")
 POOLERS = ("tanh", "relu", None)
-SIZES = ("vocabulary_size", "max_length", "num_classes", "width", "depth", "num_heads", "mlp_dim")
+SIZES = ("vocabulary_size", "max_sequence_length", "num_classes", "hidden_dim", "num_layers", "num_heads", "mlp_dim")
 # The default variant of an attention, and of a model without an output projection.
 PLAIN = {"simple": ("simple_resl", "simple"), "softmax": ("simple_l", "simple")}
 # What a BERT itself says.
-OF_BERT = ("vocabulary_size", "token_types", "width", "num_heads", "mlp_dim", "epsilon")
+OF_BERT = ("vocabulary_size", "num_segments", "hidden_dim", "num_heads", "mlp_dim", "layer_norm_epsilon")
 
 
 @zoo_model
@@ -40,19 +40,19 @@ class SimpleTRON(SequenceClassifier):
 
     Inputs are a dict of "tokens" and "mask", `(batch, tokens)`, or texts (see `encode`). Padding is
     never attended to. With softmax it does not change the logits; without, `scale` says
-    whether they depend on its length: texts are always padded to `max_length`.
+    whether they depend on its length: texts are always padded to `max_sequence_length`.
 
     A pair of texts is either two sequences that never meet (`pairs`), as for matching documents, or
-    one (`use_token_types`), as BERT reads a sentence and the next; elsewhere all tokens are of
+    one (`use_segments`), as BERT reads a sentence and the next; elsewhere all tokens are of
     type 0.
 
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
-        max_length: Largest number of tokens of a sequence, the class token not counted.
+        max_sequence_length: Largest number of tokens of a sequence, the class token not counted.
         num_classes: Number of logits.
-        width: Channels per token.
-        depth: Number of blocks.
-        num_heads: Number of heads, which divides `width`.
+        hidden_dim: Channels per token.
+        num_layers: Number of blocks.
+        num_heads: Number of heads, which divides `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
         attention: "simple" or "softmax".
         mixer: Another token mixer in place of the attention, a name of
@@ -64,9 +64,9 @@ class SimpleTRON(SequenceClassifier):
         extra_skip: Where an extra skip goes; see `SimpleAttentionBlock`.
         scale: What simple attention divides by: "length", the root of the padded length; "valid",
             that of the number of real tokens, so that padding does not matter; or `None`.
-        token_types: Rows of the table of token types; `None`: there is none.
-        use_token_types: Whether pairs of texts are joined in one sequence, and a third input
-            "token_types" tells them apart.
+        num_segments: Rows of the table of token types; `None`: there is none.
+        use_segments: Whether pairs of texts are joined in one sequence, and a third input
+            "segment_ids" tells them apart.
         pairs: Whether inputs are pairs `(batch, 2, tokens)` of sequences, each read for itself.
             The head has both vectors, their difference without its sign, and their product.
         use_class_token: Whether a learned class token is put before the others, for vocabularies
@@ -74,7 +74,7 @@ class SimpleTRON(SequenceClassifier):
         pooler: Activation of a dense layer on token 0, before the head: "tanh", or "relu" as in the
             Long Range Arena; `None`: there is no such layer.
         dropout: Rate of every dropout.
-        epsilon: Epsilon of the layer normalizations.
+        layer_norm_epsilon: Epsilon of the layer normalizations.
         tokenizer: Path of a `tokenizer.json`, or its text. A `.keras` file holds the text, a preset
             the file. `None`: texts are bytes, where the vocabulary is theirs.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
@@ -85,7 +85,7 @@ class SimpleTRON(SequenceClassifier):
     Example:
 
     >>> from keras_permix.zoo import SimpleTRON
-    >>> model = SimpleTRON(257, 64, width=32, depth=2, num_heads=4, mlp_dim=64)
+    >>> model = SimpleTRON(257, 64, hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=64)
     >>> model.predict(["a text", "another"], verbose=0).shape
     (2, 2)
 
@@ -96,10 +96,10 @@ class SimpleTRON(SequenceClassifier):
     def __init__(
         self,
         vocabulary_size: int = 30522,
-        max_length: int = 512,
+        max_sequence_length: int = 512,
         num_classes: int = 2,
-        width: int = 768,
-        depth: int = 12,
+        hidden_dim: int = 768,
+        num_layers: int = 12,
         num_heads: int = 12,
         mlp_dim: int = 3072,
         attention: str = "simple",
@@ -107,13 +107,13 @@ class SimpleTRON(SequenceClassifier):
         variant: str | None = None,
         extra_skip: str = "block",
         scale: str | None = "length",
-        token_types: int | None = 2,
-        use_token_types: bool = False,
+        num_segments: int | None = 2,
+        use_segments: bool = False,
         pairs: bool = False,
         use_class_token: bool = False,
         pooler: str | None = "tanh",
         dropout: float = 0.1,
-        epsilon: float = 1e-12,
+        layer_norm_epsilon: float = 1e-12,
         tokenizer: str | Path | None = None,
         dtype: Any = None,
         **kwargs: Any,
@@ -122,31 +122,31 @@ class SimpleTRON(SequenceClassifier):
         check_choice("attention", attention, ATTENTIONS)
         config = {
             "vocabulary_size": vocabulary_size,
-            "max_length": max_length,
+            "max_sequence_length": max_sequence_length,
             "num_classes": num_classes,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "attention": attention,
-            "mixer": check_mixers(mixer, check_integer("depth", depth), check_mixer_or_none),
+            "mixer": check_mixers(mixer, check_integer("num_layers", num_layers), check_mixer_or_none),
             "variant": check_choice("variant", variant or PLAIN[attention][0], VARIANTS),
             "extra_skip": check_choice("extra_skip", extra_skip, ("block", "attention")),
             "scale": check_choice("scale", scale, SCALES),
-            "token_types": check_positive_or_none("token_types", token_types),
-            "use_token_types": use_token_types,
+            "num_segments": check_positive_or_none("num_segments", num_segments),
+            "use_segments": use_segments,
             "pairs": pairs,
             "use_class_token": use_class_token,
             "pooler": check_choice("pooler", pooler, POOLERS),
             "dropout": check_rate("dropout", dropout),
-            "epsilon": epsilon,
+            "layer_norm_epsilon": layer_norm_epsilon,
             "tokenizer": tokenizer_text(tokenizer),
         }
         _check_config(config)
         inputs, tokens, mask = sequence_inputs({**config, "image_size": None}, dtype)
         x, mask = embed(inputs, tokens, mask, config, dtype)
         feature_maps = []
-        for index in range(depth):
+        for index in range(num_layers):
             x = make_block(config, index, dtype)(x, mask=mask)
             feature_maps.append(x)
         logits = classify(pool_tokens(x, "cls"), config, dtype)
@@ -159,8 +159,8 @@ class SimpleTRON(SequenceClassifier):
         num_classes: int = 2,
         attention: str = "simple",
         variant: str | None = None,
-        depth: int | None = None,
-        max_length: int | None = None,
+        num_layers: int | None = None,
+        max_sequence_length: int | None = None,
         **arguments: Any,
     ) -> Self:
         """A model with the weights of a BERT that somebody has trained.
@@ -175,8 +175,8 @@ class SimpleTRON(SequenceClassifier):
                 `special_tokens_map.json` and `added_tokens.json` say of these is followed.
             num_classes: Number of logits.
             attention, variant: As of the class.
-            depth: Number of layers, the first ones. `None`: all.
-            max_length: Largest number of tokens. `None`: all positions.
+            num_layers: Number of layers, the first ones. `None`: all.
+            max_sequence_length: Largest number of tokens. `None`: all positions.
             **arguments: Others of the class, but for the sizes of BERT, its class token and the
                 mixer, which `swap_mixer` exchanges afterwards.
 
@@ -197,7 +197,7 @@ class SimpleTRON(SequenceClassifier):
             )
         from keras_permix.zoo.convert.bert import read_bert
 
-        bert = read_bert(folder, depth, max_length)
+        bert = read_bert(folder, num_layers, max_sequence_length)
         arguments = {"attention": attention, "variant": variant, **arguments}
         model = cls(**{**bert.arguments, "num_classes": num_classes, **arguments})
         for weight in model.weights:
@@ -237,7 +237,7 @@ class SimpleTRON(SequenceClassifier):
         """
         check_choice("attention", attention, ATTENTIONS)
         config = self.get_config()
-        if all(mixer_at(config["mixer"], index) for index in range(config["depth"])):
+        if all(mixer_at(config["mixer"], index) for index in range(config["num_layers"])):
             raise ValueError(
                 "A block or more must have attention and no other `mixer`, in whose place "
                 "`swap_mixer` puts attention. "
@@ -265,18 +265,18 @@ class SimpleTRON(SequenceClassifier):
 
     def check_arrays(self, x: Any) -> None:
         super().check_arrays(x)
-        types = x.get("token_types") if isinstance(x, dict) else None
+        types = x.get("segment_ids") if isinstance(x, dict) else None
         if isinstance(types, np.ndarray):
-            _check_types(types, x["tokens"], self._zoo_config["token_types"])
+            _check_types(types, x["tokens"], self._zoo_config["num_segments"])
 
 
 def _check_config(config):
     for key in SIZES:
         check_integer(key, config[key])
-    if config["use_token_types"] and (config["pairs"] or not config["token_types"]):
+    if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
         raise ValueError(
-            "`use_token_types` is for pairs in one sequence, and needs `token_types` and no "
-            f"`pairs`. Received: use_token_types=True, token_types={config['token_types']}, "
+            "`use_segments` is for pairs in one sequence, and needs `num_segments` and no "
+            f"`pairs`. Received: use_segments=True, num_segments={config['num_segments']}, "
             f"pairs={config['pairs']}"
         )
 
@@ -284,7 +284,7 @@ def _check_config(config):
 def _check_types(types, tokens, count):
     if types.shape != tokens.shape or (types.size and not 0 <= types.min() <= types.max() < count):
         raise ValueError(
-            f"`token_types` must be of the shape of `tokens`, and from 0 to below {count}. "
+            f"`num_segments` must be of the shape of `tokens`, and from 0 to below {count}. "
             f"Received: token_types.shape={types.shape}, tokens.shape={tokens.shape}, "
             f"largest={types.max(initial=0)}"
         )

@@ -17,7 +17,7 @@ from keras_permix.zoo import MEGA, ButterflyViT, CSPViT, ViT
 from tests.zoo.models import TINY, tiny
 
 pytestmark = pytest.mark.once
-SIZES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2, mlp_dim=12)
+SIZES = dict(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=2, mlp_dim=12)
 IMAGE, PATCHES, EMBEDDING = 8 * 8 * 3, 16, 16 * (2 * 2 * 3) * 8
 
 
@@ -94,7 +94,7 @@ def test_rivals_of_attention():
     # 3 blocks of 4 tokens, the last filled up; 2 blocks of 5
     layer = layers.LocalAttention(2, 4, head_dim=2)
     assert macs_of(layer) == 3 * 2 * (4 * 4 * 2 + 4 * 4 + 4 * 4 * 2)
-    layer = layers.ButterflyAttention(2, 5, head_dim=2, layer=1, layers=2)
+    layer = layers.ButterflyAttention(2, 5, head_dim=2, layer_index=1, num_layers=2)
     assert macs_of(layer) == 2 * 2 * (5 * 5 * 2 + 5 * 5 + 5 * 5 * 2)
 
 
@@ -130,8 +130,8 @@ def test_a_moving_average(arguments, wanted):
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2", "csp"])
 def test_mega(mixer, position_bias):
     model = MEGA(
-        vocabulary_size=9, max_length=10, num_classes=3, width=4, inner_dim=6, shared_dim=2,
-        mlp_dim=5, classifier_dim=7, ema_dim=3, depth=2, mixer=mixer, position_bias=position_bias,
+        vocabulary_size=9, max_sequence_length=10, num_classes=3, hidden_dim=4, inner_dim=6, shared_dim=2,
+        mlp_dim=5, classifier_dim=7, ema_dim=3, num_layers=2, mixer=mixer, position_bias=position_bias,
         chunk_size=None if mixer == "csp" else 4,
     )  # fmt: skip
     tokens = {"tokens": np.ones((1, 10), "int32"), "mask": np.ones((1, 10), bool)}
@@ -150,7 +150,7 @@ def test_mega(mixer, position_bias):
 
 @pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
 def test_graphormer(mixer):
-    model = tiny("Graphormer", mixer=mixer, depth=1)
+    model = tiny("Graphormer", mixer=mixer, num_layers=1)
     macs = count_macs(model)
     nodes = macs.by_layer["head_norm"] // 8  # of a random graph, with the virtual one
     projections = (4 if mixer == "attention" else 2) * nodes * 8 * 8

@@ -40,9 +40,9 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_ops, "CASES", small)
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8, 64), "2x16": (2, 16, 64)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8, 64)})
-    size = dict(num_classes=10, image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
-    text = dict(width=8, depth=1, mlp_dim=8, max_length=7)
-    graph = dict(width=8, depth=1, mlp_dim=8, num_heads=2)
+    size = dict(num_classes=10, image_size=8, patch_size=4, hidden_dim=8, num_layers=1, mlp_dim=8)
+    text = dict(hidden_dim=8, num_layers=1, mlp_dim=8, max_sequence_length=7)
+    graph = dict(hidden_dim=8, num_layers=1, mlp_dim=8, num_heads=2)
     cases = {
         "tiny": (bench_models.VITS, size, 2),
         "text": (bench_models.ENCODERS, text, 2),
@@ -234,7 +234,7 @@ def test_peers_of_pytorch_are_refused_elsewhere(small, capsys):
 def short(monkeypatch):
     """Texts of eight tokens, and two mixers."""
     monkeypatch.setattr(bench_lra, "CASES", {"8": 8})
-    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    monkeypatch.setattr(bench_lra, "TEXT", dict(hidden_dim=8, num_layers=1, mlp_dim=8))
     mixers = {name: bench_lra.mixers()[name] for name in ("attention", "csp")}
     monkeypatch.setattr(bench_lra, "mixers", lambda: mixers)
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
@@ -268,7 +268,7 @@ def test_blocks_divide_long_texts():
 def test_long_texts_of_every_mixer(name, monkeypatch):
     mixer = bench_lra.mixers()[name]
     monkeypatch.setattr(bench_lra, "CASES", {"64": 64})
-    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    monkeypatch.setattr(bench_lra, "TEXT", dict(hidden_dim=8, num_layers=1, mlp_dim=8))
     monkeypatch.setattr(bench_lra, "mixers", lambda: {name: mixer})
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
     (row,) = bench_lra.measure("64", repeats=1, dtype="float32", batch=2)

@@ -272,7 +272,7 @@ def test_a_recipe_that_ends_the_process(tmp_path, capsys):
 
 @pytest.mark.once
 def test_more_memory_than_there_is(capsys):
-    error = error_of(["info", "CSPViT", "--set", f"width={10**12}"], capsys)
+    error = error_of(["info", "CSPViT", "--set", f"hidden_dim={10**12}"], capsys)
     assert error.startswith("permix: error: Memory must suffice for model and batch. Received: ")
 
 
@@ -326,10 +326,10 @@ def test_a_picture_is_no_recipe(capsys):
         ("optimizer.name=adamm", "Received: optimizer.name='adamm'"),
         ("schedule.name=cosin", "cosine_cycles, rsqrt. Received: schedule.name='cosin'"),
         ("augmentation.flip=3", "`flip` must be True or False. Received: flip=3"),
-        ("model.wdth=3", "Did you mean `width`? Received: ['wdth']"),
+        ("model.hiden_dim=3", "Did you mean `hidden_dim`? Received: ['hiden_dim']"),
         ("model.dropout=x", "`dropout` must be in [0, 1). Received: dropout='x'"),
         ("model.mixer=3", "`mixer` must be one of"),
-        ("model.width=x", "`width` must be a positive integer. Received: width='x'"),
+        ("model.hidden_dim=x", "`hidden_dim` must be a positive integer. Received: hidden_dim='x'"),
     ],
 )
 def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
@@ -369,7 +369,15 @@ def test_outputs_are_tested_before_the_work(arguments, tmp_path, monkeypatch, ca
 @pytest.mark.once
 def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(data, "load_images", None)
-    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2", "--smoke"]
+    small = [
+        "--set",
+        "model.hidden_dim=8",
+        "--set",
+        "model.num_layers=1",
+        "--verbose",
+        "2",
+        "--smoke",
+    ]
     arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out

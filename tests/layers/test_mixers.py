@@ -15,7 +15,7 @@ X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
 @pytest.mark.parametrize("name", MIXERS)
 def test_every_name_is_a_mixer_that_knows_its_depth(name):
-    layer = make_mixer(name, layer=1, layers=3, dropout=0.25, name="mixer")
+    layer = make_mixer(name, layer_index=1, num_layers=3, dropout=0.25, name="mixer")
     assert type(layer) is MIXERS[name].layer
     assert tuple(layer(X).shape) == X.shape
     config = layer.get_config()
@@ -73,7 +73,7 @@ def test_a_name_with_a_default_is_its_layer_with_that_argument():
 def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
     found = check_mixer({"name": "csp", "shift": given})["shift"]
     assert found == plain and type(found) is type(plain)
-    specs = check_mixers([{"name": "csp", "shift": given}] * 2, depth=2)
+    specs = check_mixers([{"name": "csp", "shift": given}] * 2, num_layers=2)
     assert specs == {"name": "csp", "shift": plain}
 
 

@@ -34,7 +34,7 @@ class Growing(PlainWithConfig):
 
     made = 0
 
-    def __init__(self, heads, width=3):
+    def __init__(self, heads, hidden_dim=3):
         super().__init__(heads, width)
         Growing.made += 1
         self.more = [layers.Dense(6) for _ in range(Growing.made)]
@@ -115,7 +115,7 @@ def without():
 
 
 def quantized():
-    model = tiny("ViT", width=32)
+    model = tiny("ViT", hidden_dim=32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of layers that stay as they are
         model.quantize("int8")

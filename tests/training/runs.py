@@ -1,6 +1,6 @@
 """A small run that tests train, and that kills itself when called as a script.
 
-    python runs.py OUT EPOCH
+python runs.py OUT EPOCH
 """
 
 import os
@@ -24,8 +24,8 @@ RECIPE = merge(
             image_size=8,
             patch_size=2,
             num_classes=3,
-            width=8,
-            depth=1,
+            hidden_dim=8,
+            num_layers=1,
             mlp_dim=8,
             dropout=0.1,
         ),

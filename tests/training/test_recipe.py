@@ -42,22 +42,22 @@ def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
 def test_base_and_options(tmp_path):
     base = write(
         tmp_path / "base",
-        MINIMAL + "options = dict(wide=dict(model=dict(width=64), epochs=7))\n",
+        MINIMAL + "options = dict(wide=dict(model=dict(hidden_dim=64), epochs=7))\n",
     )
     child = write(
         tmp_path / "child",
         f"base = {str(base)!r}\nseed = 5\noptions = dict(wide=dict(epochs=8))\n",
     )
     recipe = load_recipe(child, "wide")
-    assert (recipe["seed"], recipe["epochs"], recipe["model"]["width"]) == (5, 8, 64)
+    assert (recipe["seed"], recipe["epochs"], recipe["model"]["hidden_dim"]) == (5, 8, 64)
 
 
 def test_overrides_are_literals_or_words(tmp_path):
     path = write(tmp_path, MINIMAL)
-    overrides = ["epochs=2", "model.width=64", "precision=mixed_bfloat16"]
+    overrides = ["epochs=2", "model.hidden_dim=64", "precision=mixed_bfloat16"]
     recipe = load_recipe(path, overrides=overrides)
     assert recipe["epochs"] == 2
-    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2, "width": 64}
+    assert recipe["model"] == {"class_name": "ViT", "num_classes": 2, "hidden_dim": 64}
     assert recipe["precision"] == "mixed_bfloat16"
 
 
@@ -140,7 +140,9 @@ def test_every_recipe_and_option_names_a_model_that_builds():
     for name in list_recipes():
         options = [None, *load_options(name)]
         for option in options:
-            recipe = load_recipe(name, option, ["model.width=144", "model.depth=1", "init=None"])
+            recipe = load_recipe(
+                name, option, ["model.hidden_dim=144", "model.num_layers=1", "init=None"]
+            )
             outputs = recipe["model"].get("num_classes", 1)  # a graph's is one number
             assert make_model(recipe).output_shape == (None, outputs)
 
@@ -153,7 +155,7 @@ def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
     before, name = None, "lratransformer/pathx"
     for option, size in zip(STAGES, (32, 64, *[128] * 5), strict=True):
         start = [] if before is None else [f"init={tmp_path / str(before.stage)}"]
-        recipe = load_recipe(name, option, ["model.depth=1", *start])
+        recipe = load_recipe(name, option, ["model.num_layers=1", *start])
         model = make_model(recipe)
         config = model.get_config()
         assert (config["image_size"], config["mixer"]["block_size"]) == (size, size)
@@ -189,7 +191,7 @@ def load_options(name):
     ("wrong", "message"),
     [
         ("epochs=-2", "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
-        ("model.widht=64", "Did you mean `width`"),
+        ("model.hidden_dmi=64", "Did you mean `hidden_dim`"),
         ("model.dropout=2", "`dropout` must"),
         ("optimizer.learning_rat=1", "Did you mean `learning_rate`"),
         ("optimizer.name=adamw", "`optimizer.learning_rate` must be a number"),

@@ -22,13 +22,14 @@ from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
 
 RECIPE = """
-model = dict(class_name="CSPViT", image_size=8, patch_size=2, num_classes=3, width=8, depth=1,
+model = dict(class_name="CSPViT", image_size=8, patch_size=2, num_classes=3, hidden_dim=8,
+num_layers=1,
              mlp_dim=8)
 data = dict(name="made")
 batch_size = 16
 epochs = 2
 paper = dict(top1="12.34 %", note="A paper that says so.")
-options = dict(wide=dict(model=dict(width=16)), attention=dict(model=dict(class_name="ViT")))
+options = dict(wide=dict(model=dict(hidden_dim=16)), attention=dict(model=dict(class_name="ViT")))
 """
 
 
@@ -131,7 +132,7 @@ def test_absolute_recipe_writes_into_runs(recipe, made, tmp_path, monkeypatch):
     done = train(recipe, "wide", ["epochs=1"], verbose=0)
     assert done.folder == Path("runs/cspvit/mine_wide")
     assert sorted(path.name for path in recipe.parent.iterdir()) == ["recipe.py"]
-    assert done.model.get_config()["width"] == 16 and len(done.rows) == 1
+    assert done.model.get_config()["hidden_dim"] == 16 and len(done.rows) == 1
 
 
 def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, commit):
@@ -309,7 +310,7 @@ def test_current_commit(tmp_path, monkeypatch):
 def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(data, "load_images", None)
-    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2"]
+    small = ["--set", "model.hidden_dim=8", "--set", "model.num_layers=1", "--verbose", "2"]
     assert main(["train", "cspvit/cifar10_small", "--smoke", *small]) == 0
     out = tmp_path / "runs" / "cspvit" / "cifar10_small_smoke"
     assert not (out / "README.md").exists()

@@ -29,7 +29,7 @@ class MLPMixerBlock(Composite):
             of blocks of the root of the size, or else of the next greater divisor;
             "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
         expansion: Hidden units of an MLP for each of its tokens or channels.
-        token_units, channel_units: Hidden units of the dense MLP across tokens, and of that across
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLP across tokens, and of that across
             channels. `None`: as `expansion` has it.
         epsilon: Epsilon of the layer normalizations.
 
@@ -55,21 +55,21 @@ class MLPMixerBlock(Composite):
         self,
         mlp: str = "dense",
         expansion: int = 2,
-        token_units: int | None = None,
-        channel_units: int | None = None,
+        tokens_mlp_dim: int | None = None,
+        channels_mlp_dim: int | None = None,
         epsilon: float = 1e-5,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mlp = check_choice("mlp", mlp, MLPS)
         self.expansion = check_integer("expansion", expansion)
-        self.token_units = check_positive_or_none("token_units", token_units)
-        self.channel_units = check_positive_or_none("channel_units", channel_units)
-        if mlp != "dense" and (token_units or channel_units):
+        self.tokens_mlp_dim = check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim)
+        self.channels_mlp_dim = check_positive_or_none("channels_mlp_dim", channels_mlp_dim)
+        if mlp != "dense" and (tokens_mlp_dim or channels_mlp_dim):
             raise ValueError(
-                '`token_units` and `channel_units` are for `mlp="dense"`; butterflies have '
-                f"`expansion`. Received: mlp={mlp!r}, token_units={token_units}, "
-                f"channel_units={channel_units}"
+                '`tokens_mlp_dim` and `channels_mlp_dim` are for `mlp="dense"`; butterflies have '
+                f"`expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
+                f"channels_mlp_dim={channels_mlp_dim}"
             )
         self.epsilon = check_positive("epsilon", epsilon)
 
@@ -86,8 +86,8 @@ class MLPMixerBlock(Composite):
         self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
         for layer in (self.token_norm, self.channel_norm):
             layer.build(input_shape)
-        self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.token_units)
-        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channel_units)
+        self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.tokens_mlp_dim)
+        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channels_mlp_dim)
 
     def _make_mlp(self, name, shape, units):
         """Built layers that one after the other are an MLP of the last axis."""
@@ -130,7 +130,7 @@ class MLPMixerBlock(Composite):
             **super().get_config(),
             "mlp": self.mlp,
             "expansion": self.expansion,
-            "token_units": self.token_units,
-            "channel_units": self.channel_units,
+            "tokens_mlp_dim": self.tokens_mlp_dim,
+            "channels_mlp_dim": self.channels_mlp_dim,
             "epsilon": self.epsilon,
         }

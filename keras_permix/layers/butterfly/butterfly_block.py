@@ -209,7 +209,7 @@ class ButterflyAttention(LocalAttention):
             `SoftmaxAttention`.
         block_size: Tokens per block, at least 2; it divides their number. `None`: the power of two
             at or above the root of that number, which must be known.
-        layer: 0-based index of this layer, which is the butterfly's stage.
+        layer_index: 0-based index of this layer, which is the butterfly's stage.
         layers: Number of layers of the model.
 
     Raises:
@@ -220,7 +220,7 @@ class ButterflyAttention(LocalAttention):
 
     >>> import numpy as np
     >>> from keras_permix.layers import ButterflyAttention
-    >>> layer = ButterflyAttention(num_heads=4, layer=1, layers=2)
+    >>> layer = ButterflyAttention(num_heads=4, layer_index=1, num_layers=2)
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
@@ -233,14 +233,14 @@ class ButterflyAttention(LocalAttention):
         self,
         num_heads: int = 8,
         block_size: int | None = None,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, block_size, **kwargs)
         check_layer_index(layer, layers)
-        self.layer = layer
-        self.depth = layers
+        self.layer_index = layer
+        self.num_layers = layers
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -267,7 +267,7 @@ class ButterflyAttention(LocalAttention):
             return None
         order = butterfly_unpermute if back else butterfly_permute
         size = self.tokens_per_block(x.shape[1])
-        return order(x, size, self.layer, axis=1, cyclic=True)
+        return order(x, size, self.layer_index, axis=1, cyclic=True)
 
     def get_config(self) -> dict:
-        return {**super().get_config(), "layer": self.layer, "layers": self.depth}
+        return {**super().get_config(), "layer_index": self.layer_index, "num_layers": self.num_layers}

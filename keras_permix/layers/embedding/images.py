@@ -259,12 +259,12 @@ def _way_to_images(shape, channels):
 class PatchEmbedding(Composite):
     """Cut images into square patches and project each to a token.
 
-    Input: `(batch, height, width, channels)`. Output: `(batch, patches, width)`, the patches in
+    Input: `(batch, height, width, channels)`. Output: `(batch, patches, hidden_dim)`, the patches in
     rows; a patch is flattened in (row, column, channel) order, see `keras_permix.ops.patchify`.
 
     Args:
         patch_size: Side of a patch in pixels; it divides the sides of the image.
-        width: Channels per token.
+        hidden_dim: Channels per token.
 
     Raises:
         ValueError: for an argument below 1, or a size that does not divide the image.
@@ -273,7 +273,7 @@ class PatchEmbedding(Composite):
 
     >>> import numpy as np
     >>> from keras_permix.layers import PatchEmbedding
-    >>> tuple(PatchEmbedding(patch_size=4, width=64)(np.ones((2, 32, 32, 3), "float32")).shape)
+    >>> tuple(PatchEmbedding(patch_size=4, hidden_dim=64)(np.ones((2, 32, 32, 3), "float32")).shape)
     (2, 64, 64)
 
     Reference:
@@ -281,13 +281,13 @@ class PatchEmbedding(Composite):
         Scale", 2021, arXiv:2010.11929.
     """
 
-    def __init__(self, patch_size: int, width: int, **kwargs: Any) -> None:
+    def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.patch_size = check_integer("patch_size", patch_size)
-        self.width = check_integer("width", width)
+        self.hidden_dim = check_integer("hidden_dim", width)
 
     def build(self, input_shape: Shape) -> None:
-        self.dense = Dense(self.width, dtype=self.dtype_policy, name="projection")
+        self.dense = Dense(self.hidden_dim, dtype=self.dtype_policy, name="projection")
         self.dense.build((None, None, self.patch_size**2 * input_shape[-1]))
 
     def call(self, images: Tensor) -> Tensor:
@@ -297,7 +297,7 @@ class PatchEmbedding(Composite):
         batch, height, width, _ = input_shape
         known = height is not None and width is not None
         patches = height // self.patch_size * (width // self.patch_size) if known else None
-        return (batch, patches, self.width)
+        return (batch, patches, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "patch_size": self.patch_size, "width": self.width}
+        return {**super().get_config(), "patch_size": self.patch_size, "hidden_dim": self.hidden_dim}

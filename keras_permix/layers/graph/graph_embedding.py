@@ -28,7 +28,7 @@ class GraphEmbedding(Composite):
     real nodes and at the virtual one.
 
     Args:
-        width: Channels per token.
+        hidden_dim: Channels per token.
 
     Raises:
         ValueError: for an argument out of range, or arrays missing from the dict.
@@ -39,7 +39,7 @@ class GraphEmbedding(Composite):
     >>> from keras_permix.layers import GraphEmbedding
     >>> degree = np.array([[2, 2, 0]])
     >>> graphs = {"x": np.array([[[8], [3], [0]]]), "in_degree": degree, "out_degree": degree}
-    >>> tuple(GraphEmbedding(width=16)(graphs).shape)
+    >>> tuple(GraphEmbedding(hidden_dim=16)(graphs).shape)
     (1, 4, 16)
 
     Reference:
@@ -47,10 +47,10 @@ class GraphEmbedding(Composite):
         arXiv:2106.05234, section 3.1.1, and the released code.
     """
 
-    def __init__(self, width: int, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.width = check_integer("width", width)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 
     def build(self, input_shape: dict[str, Shape]) -> None:
         shapes = input_shape if isinstance(input_shape, dict) else {}
@@ -64,14 +64,14 @@ class GraphEmbedding(Composite):
         rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
-            shape = (count, self.width)
+            shape = (count, self.hidden_dim)
             setattr(self, name, self.add_weight(shape=shape, initializer=initializer, name=name))
 
     def call(self, graphs: dict[str, Tensor]) -> Tensor:
         nodes = ops.sum(look_up(self.feature_table, graphs["x"]), axis=2)
         nodes = nodes + look_up(self.in_degree_table, graphs["in_degree"])
         nodes = nodes + look_up(self.out_degree_table, graphs["out_degree"])
-        shape = (ops.shape(nodes)[0], 1, self.width)
+        shape = (ops.shape(nodes)[0], 1, self.hidden_dim)
         virtual = ops.broadcast_to(ops.cast(self.virtual_node, nodes.dtype), shape)
         return ops.concatenate([virtual, nodes], axis=1)
 
@@ -80,10 +80,10 @@ class GraphEmbedding(Composite):
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, nodes, _ = input_shape["x"]
-        return (batch, None if nodes is None else nodes + 1, self.width)
+        return (batch, None if nodes is None else nodes + 1, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "width": self.width}
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}

@@ -43,8 +43,8 @@ class GraphormerBlock(Composite):
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
         epsilon: Epsilon of the layer normalizations.
-        layer: 0-based index of this layer, used by the interleaved orders.
-        layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+        layer_index: 0-based index of this layer, used by the interleaved orders.
+        num_layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(num_layers)).
 
     Raises:
         ValueError: for an argument out of range, an unknown mixer, channels that `num_heads` does
@@ -73,8 +73,8 @@ class GraphormerBlock(Composite):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         epsilon: float = 1e-5,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -85,17 +85,17 @@ class GraphormerBlock(Composite):
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = check_positive("epsilon", epsilon)
-        check_layer_index(layer, layers)
-        self.layer = layer
-        self.depth = layers
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
         self.mixer = self._make_mixer()
 
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
         name = arguments.pop("name")
-        ours = dict(num_heads=self.num_heads, dropout=self.attention_dropout, layers=self.depth)
+        ours = dict(num_heads=self.num_heads, dropout=self.attention_dropout, num_layers=self.num_layers)
         if name == "slice_sort":
-            ours["layer"] = self.layer
+            ours["layer_index"] = self.layer_index
         mixer = MIXERS[name]
         check_names(f"The `mixer` {name}", arguments, part_arguments(mixer) - ours.keys())
         return mixer(**ours, **arguments, dtype=self.dtype_policy, name="mixer")
@@ -107,10 +107,10 @@ class GraphormerBlock(Composite):
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = make_dense(hidden, self.depth, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = make_dense(width, self.depth, dtype=policy, name="mlp_out")
-        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
-            layer.build(tokens_shape)
+        self.mlp_in = make_dense(hidden, self.num_layers, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = make_dense(width, self.num_layers, dtype=policy, name="mlp_out")
+        for layer_index in (self.mixer_norm, self.mlp_norm, self.mlp_in):
+            layer_index.build(tokens_shape)
         self.mlp_out.build((*tokens_shape[:-1], hidden))
         self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
         self.mlp_dropout = make_dropout(self.dropout, dtype=policy)
@@ -133,6 +133,6 @@ class GraphormerBlock(Composite):
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
             "epsilon": self.epsilon,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
         }

@@ -52,7 +52,7 @@ class MegaBlock(Composite):
         mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
         average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
             The average goes in both directions unless `causal` or this dict says otherwise.
-        attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_length`,
+        attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_sequence_length`,
             `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
         causal: Whether tokens see only those before them. It needs an attention function.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". All but "scalenorm" are Keras'
@@ -200,7 +200,7 @@ class MegaBlock(Composite):
         """Take some more tokens of a sequence, one or several, of a causal block.
 
         Nothing is dropped, and "batchnorm" takes its moving statistics. Time and memory of a token
-        are those of a chunk or, without chunks, of `max_length` tokens.
+        are those of a chunk or, without chunks, of `max_sequence_length` tokens.
 
         Args:
             inputs: Tokens `(batch, tokens, channels)`.
@@ -214,7 +214,7 @@ class MegaBlock(Composite):
 
         Raises:
             ValueError: for a block that is not causal or whose average is truncated; or for more
-                than `max_length` tokens without chunks.
+                than `max_sequence_length` tokens without chunks.
 
         Example:
 
@@ -299,12 +299,12 @@ def check_mega_mixer(mixer):
     return spec["name"]
 
 
-def make_mega_mixer(spec, layer, layers, ragged, **arguments):
+def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
     """Make what `MegaBlock` takes as its mixer.
 
     Args:
         spec: What `check_mega_mixer` gives.
-        layer: 0-based index of the block among those of its model.
+        layer_index: 0-based index of the block among those of its model.
         layers: Number of these.
         ragged: Whether the last group of CSP may be shorter, where `spec` does not say.
         **arguments: Arguments that all mixers take, such as `dtype`.
@@ -315,4 +315,4 @@ def make_mega_mixer(spec, layer, layers, ragged, **arguments):
     if spec in FUNCTIONS:
         return spec
     arguments |= {"use_value_projection": False, "use_output_projection": False}
-    return make_mixer(spec, layer, layers, ragged=ragged, **arguments)
+    return make_mixer(spec, layer_index, num_layers, ragged=ragged, **arguments)

@@ -47,8 +47,8 @@ class CSP(TokenMixer):
         use_output_projection: Whether to project back to the width of the input; without it
             `inner_dim` must be that, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer: 0-based index of this layer, used by the power schedules.
-        layers: Number of layers of the model, used by the power schedules.
+        layer_index: 0-based index of this layer, used by the power schedules.
+        num_layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.
         use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
             it is, without the second the output projection has no bias.
@@ -78,8 +78,8 @@ class CSP(TokenMixer):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -92,7 +92,7 @@ class CSP(TokenMixer):
         )
         self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
-        check_layer_index(layer, layers)
+        check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             self.shift = check_choice("shift", shift, SCHEDULES)
         elif _as_array(shift).ndim == 0:
@@ -103,8 +103,8 @@ class CSP(TokenMixer):
             )
         else:
             self.shift = _as_array(shift).tolist()
-        self.layer = layer
-        self.depth = layers  # Keras takes a `layers` for a list of those inside
+        self.layer_index = layer_index
+        self.num_layers = num_layers  # Keras takes a `layers` for a list of those inside
         self.ragged = ragged
         self._columns = None  # of the map that moves are on
 
@@ -165,7 +165,7 @@ class CSP(TokenMixer):
 
     def _facts(self):
         """What some schedules depend on besides tokens and channels."""
-        return dict(layer=self.layer, layers=self.depth, group_size=self.group_size or 1)
+        return dict(layer_index=self.layer_index, num_layers=self.num_layers, group_size=self.group_size or 1)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -173,8 +173,8 @@ class CSP(TokenMixer):
             "group_size": self.group_size,
             "shift": self.shift,
             "align": self.align,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
             "ragged": self.ragged,
         }
 

@@ -61,8 +61,8 @@ class SinkhornCSP(CSP):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -79,8 +79,8 @@ class SinkhornCSP(CSP):
             use_value_bias=use_value_bias,
             use_output_projection=use_output_projection,
             dropout=dropout,
-            layer=layer,
-            layers=layers,
+            layer_index=layer_index,
+            num_layers=num_layers,
             ragged=ragged,
             **kwargs,
         )

@@ -14,7 +14,7 @@ from keras_permix.ops import interleave_order
 ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 
 
-def order_to_descending(order, channels, *, layer, layers, head_dim=None):
+def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=None):
     """Whether to sort descending: one bool, or a bool array `(channels,)`.
 
     Args:
@@ -22,7 +22,7 @@ def order_to_descending(order, channels, *, layer, layers, head_dim=None):
         channels, layer, layers, head_dim: See `keras_permix.ops.interleave_order`.
     """
     if order.startswith("interleave"):
-        return interleave_order(order, channels, layer=layer, layers=layers, head_dim=head_dim)
+        return interleave_order(order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim)
     return order == "descend"
 
 
@@ -45,8 +45,8 @@ class SliceSort(TokenMixer):
         use_output_projection: Whether to project back to the width of the input; without it
             `inner_dim` must be that, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer: 0-based index of this layer, used by the interleaved orders.
-        layers: Number of layers of the model, used by the interleaved orders.
+        layer_index: 0-based index of this layer, used by the interleaved orders.
+        num_layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
         use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
             it is, without the second the output projection has no bias.
@@ -58,7 +58,7 @@ class SliceSort(TokenMixer):
 
     >>> import numpy as np
     >>> from keras_permix.layers import SliceSort
-    >>> tuple(SliceSort("interleave", layer=0, layers=6)(np.ones((2, 65, 32), "float32")).shape)
+    >>> tuple(SliceSort("interleave", layer_index=0, num_layers=6)(np.ones((2, 65, 32), "float32")).shape)
     (2, 65, 32)
 
     Reference:
@@ -74,8 +74,8 @@ class SliceSort(TokenMixer):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -87,14 +87,14 @@ class SliceSort(TokenMixer):
             **kwargs,
         )
         self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
-        check_layer_index(layer, layers)
-        self.layer = layer
-        self.depth = layers
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
         self.head_dim = head_dim
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        facts = dict(layer=self.layer, layers=self.depth, head_dim=self.head_dim)
+        facts = dict(layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim)
         return order_to_descending(self.order, channels, **facts)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
@@ -106,7 +106,7 @@ class SliceSort(TokenMixer):
         return {
             **super().get_config(),
             "order": self.order,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
             "head_dim": self.head_dim,
         }

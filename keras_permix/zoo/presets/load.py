@@ -20,7 +20,7 @@ HARMLESS = {"dtype", "name", "trainable"}
 # Those that a model fits its weights to, that only training knows, and that bring their meaning
 # with them; also within a `mixer`.
 FITTED = {
-    *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
+    *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
@@ -95,7 +95,9 @@ def _check_overrides(cls, config, overrides):
 
 def _warn_of_other_meaning(config, changed):
     """Say which arguments the weights were not trained with, though they fit."""
-    units = {"mean", "std", "units"} if "targets" in config else set()  # of what a model answers
+    units = (
+        {"mean", "std", "target_units"} if "targets" in config else set()
+    )  # of what a model answers
     told = [
         key
         for key in changed

@@ -30,7 +30,7 @@ class PresetInfo:
 
     >>> from keras_permix.zoo import preset_info
     >>> info = preset_info("cspvit/test")
-    >>> info.has_weights, info.parameters, info.config["depth"]
+    >>> info.has_weights, info.parameters, info.config["num_layers"]
     (True, 1187, 2)
     """
 

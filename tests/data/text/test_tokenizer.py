@@ -34,7 +34,8 @@ def test_vocabulary_must_hold_the_characters():
 ROWS = [{"text": word, "label": len(word) % 2} for word in ("good", "films", "bad", "fi")] * 4
 SPEC = dict(name="mine", train="a.jsonl", test="a.jsonl", tokenizer="bpe")
 RECIPE = f"""
-model = dict(class_name="LRATransformer", vocabulary_size=16, max_length=4, width=8, depth=1,
+model = dict(class_name="LRATransformer", vocabulary_size=16, max_sequence_length=4, hidden_dim=8,
+num_layers=1,
              mlp_dim=8)
 data = {SPEC}
 batch_size = 8

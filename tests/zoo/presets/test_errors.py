@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from tests.zoo.models import edit_json, list_anew, tiny
 
 
@@ -225,7 +225,7 @@ def test_model_of_another_class(tmp_path):
     class Mine(zoo.CSPViT):
         """A user's own."""
 
-    model = Mine(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+    model = Mine(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
     with pytest.raises(ValueError, match="A preset is of a class of keras_permix.zoo.*Mine"):
         model.save_to_preset(tmp_path / "preset")
 

@@ -193,7 +193,10 @@ def test_parameter_count_that_is_none(preset, count):
     [
         ({"patch_size": 0}, "`patch_size` must be a positive integer. Received: patch_size=0"),
         ({"image_size": -8}, "`image_size` must be a positive integer. Received: image_size=-8"),
-        ({"width": "wide"}, "`width` must be a positive integer. Received: width='wide'"),
+        (
+            {"hidden_dim": "wide"},
+            "`hidden_dim` must be a positive integer. Received: hidden_dim='wide'",
+        ),
         ({"std": [0.5, 0.0, 0.5]}, "`std` must hold positive numbers"),
         ({"std": 3}, "`std` must hold one value per channel"),
         ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
@@ -314,6 +317,6 @@ def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
 
 
 def test_no_trained_block_is_left_out(original):
-    refuses(original, r"depth': 1.*with which block_1 would be left out", depth=1)
-    fresh = zoo.CSPViT.from_preset(original, depth=1, load_weights=False)
-    assert fresh.get_config()["depth"] == 1
+    refuses(original, r"depth': 1.*with which block_1 would be left out", num_layers=1)
+    fresh = zoo.CSPViT.from_preset(original, num_layers=1, load_weights=False)
+    assert fresh.get_config()["num_layers"] == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix import preset_folders, zoo
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from keras_permix.zoo.presets import names
 from keras_permix.zoo.presets.probe import verify_probe
 from tests.harness import check_preset
@@ -151,7 +151,7 @@ def test_a_name_with_a_recipe_alone():
     assert info.parameters is None and info.scores is None
     with pytest.raises(ValueError, match="no weights yet.*permix train cspvit/imagenet.* Received"):
         zoo.CSPViT.from_preset("imagenet")
-    small = dict(width=8, depth=1, mlp_dim=8)
+    small = dict(hidden_dim=8, num_layers=1, mlp_dim=8)
     model = zoo.CSPViT.from_preset("imagenet", load_weights=False, **small)
     assert model.output_shape == (None, 1000) and model.get_config()["image_size"] == 224
 
