@@ -144,6 +144,7 @@ PUBLIC = {
         "SliceGraphormer",
         "SliceViT",
         "ViT",
+        "ZooModel",
         "list_presets",
         "preset_info",
     ],

@@ -25,7 +25,7 @@ from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
 class Mixer(NamedTuple):
     """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
 
-    Where `by_depth`, the layer takes its index among the layers of a model, `layer_index` of `num_layers`.
+    A layer `by_depth` takes `layer_index` and `num_layers`, its position in the model.
     """
 
     layer: type[Any]
@@ -91,13 +91,13 @@ def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
     return None if spec is None else check_mixer(spec)
 
 
-def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mixer) -> Any:
+def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
     """Return the mixers of a model in plain values.
 
     Args:
         specs: What `check` takes, for all blocks; a list or tuple of one per block; or a function
             from the 0-based index of a block to its mixer.
-        depth: Number of blocks.
+        num_layers: Number of blocks.
         check: Checks one, and gives it in plain values.
 
     Returns:
@@ -107,13 +107,13 @@ def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mix
         ValueError: for a list of another length than `num_layers`.
     """
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
-        specs = [specs(index) for index in range(depth)]
+        specs = [specs(index) for index in range(num_layers)]
     if not isinstance(specs, list | tuple):
         return check(specs)
-    if len(specs) != depth:
+    if len(specs) != num_layers:
         raise ValueError(
             "`mixer` must be one for all blocks, or a list of one per block. "
-            f"Received: {len(specs)} in mixer={specs!r}, num_layers={depth}"
+            f"Received: {len(specs)} in mixer={specs!r}, num_layers={num_layers}"
         )
     specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
@@ -169,7 +169,8 @@ def make_mixer(
     Example:
 
     >>> from keras_permix.layers.mixers import make_mixer
-    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6, dropout=0.1).group_size
+    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6,
+    ...     dropout=0.1).group_size
     4
     """
     spec = check_mixer(spec)

@@ -82,9 +82,7 @@ def _mixed(model):
 def _duration(seconds):
     """Minutes where there are two or more, else seconds."""
     minutes = round(seconds / 60)
-    return (
-        counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
-    )
+    return counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
 
 
 def _start(values):

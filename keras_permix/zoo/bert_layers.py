@@ -48,13 +48,14 @@ def make_block(config, index, dtype):
     heads, mlp_dim, dropout = config["num_heads"], config["mlp_dim"], config["dropout"]
     name, spec = f"block_{index}", mixer_at(config["mixer"], index)
     shared = dict(dropout=dropout, epsilon=config["layer_norm_epsilon"], dtype=dtype, name=name)
-    if spec is None and config["attention"] == "simple":
-        keys = ("variant", "extra_skip", "scale")
-        return SimpleAttentionBlock(heads, mlp_dim, **{key: config[key] for key in keys}, **shared)
-    projects, skips = VARIANTS[config["variant"]]
+    softmax = config["variant"] == "softmax"
+    if spec is None and not softmax:
+        simple = {key: config[key] for key in ("variant", "scale")}
+        return SimpleAttentionBlock(heads, mlp_dim, **simple, **shared)
+    skips, projects = not softmax and VARIANTS[config["variant"]][1], True
     mixing = dict(dropout=dropout, dtype=dtype, name="attention")
     if spec is None:
-        mixer = SoftmaxAttention(heads, use_qkv_bias=True, use_output_projection=projects, **mixing)
+        mixer = SoftmaxAttention(heads, use_qkv_bias=True, **mixing)
     else:
         longest = config["max_sequence_length"] + config["use_class_token"]
         spec, at = sized(spec, longest), (index, config["num_layers"])
@@ -64,7 +65,7 @@ def make_block(config, index, dtype):
         mixer,
         mlp_dim,
         norm_first=False,
-        extra_skip=config["extra_skip"] if skips else None,
+        extra_skip="block" if skips else None,
         mixer_dropout=0.0 if projects else dropout,  # With a projection, attention has its own.
         **shared,
     )
@@ -73,7 +74,9 @@ def make_block(config, index, dtype):
 def classify(first, config, dtype):
     """From token 0 to logits in float32."""
     if config["pooler"]:
-        pooler = keras.layers.Dense(config["hidden_dim"], config["pooler"], dtype=dtype, name="pooler")
+        pooler = keras.layers.Dense(
+            config["hidden_dim"], config["pooler"], dtype=dtype, name="pooler"
+        )
         first = pooler(first)
     if config["pairs"]:
         one, other = join_pairs(first)

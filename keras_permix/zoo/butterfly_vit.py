@@ -26,7 +26,15 @@ from keras_permix.zoo.image_classifier import (
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
-SIZES = ("patch_size", "num_classes", "channels", "hidden_dim", "num_layers", "num_heads", "mlp_dim")
+SIZES = (
+    "patch_size",
+    "num_classes",
+    "channels",
+    "hidden_dim",
+    "num_layers",
+    "num_heads",
+    "mlp_dim",
+)
 
 
 @zoo_model
@@ -73,7 +81,8 @@ class ButterflyViT(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import ButterflyViT
-    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128, num_layers=4)
+    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128,
+    ...     num_layers=4)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 618122)
 

@@ -60,8 +60,7 @@ class Graphormer(ZooModel):
         input_dropout: Rate of the dropout on the embedded nodes.
         mean, std: Of the targets that the model is trained on: it predicts `mean + std * output`
             and so in their units. Numbers, or one for each target.
-        target_units: What these units are called, such as "eV", for people to read: a str, or one for
-            each target.
+        target_units: Unit of the targets, such as "eV": a str, or one for each target.
         domain: The molecules that the model was trained on, a dict of `"elements"`, their atomic
             numbers, and `"max_atoms"`, the most atoms of any, as a SMILES writes them. Others warn
             where SMILES are read. `None`: none do.
@@ -131,7 +130,7 @@ class Graphormer(ZooModel):
             "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
-            "target_units": check_units(units, targets),
+            "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
             "keep_unused_params": keep_unused_params,
         }
@@ -256,8 +255,8 @@ def _read_out(tokens, config, dtype):
     """From tokens to values in float32, in the units of the targets."""
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
     head = make_dense(config["targets"], config["num_layers"], dtype=dtype, name="head")
-    units = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
-    return units(head(pool_tokens(x, "cls")))
+    rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
+    return rescale(head(pool_tokens(x, "cls")))
 
 
 def _random_graph(rng, config):

@@ -32,12 +32,12 @@ EPSILON = 1e-6
 class LRATransformer(SequenceClassifier):
     """A Transformer encoder of texts, pairs of texts, or pixels, whose token mixer is an argument.
 
-    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
-    Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each pixel is
-    a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is padded does
-    not change them, except with mixers whose answer depends on the number of tokens itself:
-    "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
+    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
+    tokens)`. Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each
+    pixel is a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is
+    padded does not change them, except with mixers whose answer depends on the number of tokens
+    itself: "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
 
     Args:
         vocabulary_size: Number of token ids; that of bytes counted from 1 is 257.
@@ -48,7 +48,8 @@ class LRATransformer(SequenceClassifier):
             another one repeats rows and columns of learned positions, as for Path-X, and keeps
             the `steps_image_size`.
         hidden_dim: Channels per token.
-        inner_dim: Channels of values, queries and keys, of all heads together. `None`: `hidden_dim`.
+        inner_dim: Channels of values, queries and keys, of all heads together. `None`:
+            `hidden_dim`.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
@@ -83,7 +84,8 @@ class LRATransformer(SequenceClassifier):
 
     >>> from keras_permix.data import encode_bytes, pad_tokens
     >>> from keras_permix.zoo import LRATransformer
-    >>> model = LRATransformer(max_sequence_length=16, hidden_dim=32, num_layers=2, mlp_dim=64, mixer="slice_sort")
+    >>> model = LRATransformer(max_sequence_length=16, hidden_dim=32, num_layers=2, mlp_dim=64,
+    ...     mixer="slice_sort")
     >>> tuple(model(pad_tokens([encode_bytes("a text")], max_sequence_length=16)).shape)
     (1, 2)
 
@@ -180,7 +182,10 @@ def _embed(tokens, mask, config, dtype):
 def _encode(x, mask, config, dtype):
     """The tokens after each block."""
     dropout, num_layers, feature_maps = config["dropout"], config["num_layers"], []
-    channels, class_token = config["inner_dim"] or config["hidden_dim"], int(config["pooling"] == "cls")
+    channels, class_token = (
+        config["inner_dim"] or config["hidden_dim"],
+        int(config["pooling"] == "cls"),
+    )
     for index in range(num_layers):
         spec = mixer_on_pixels(config, index, channels, class_token)
         mixer = make_mixer(

@@ -87,7 +87,8 @@ class MEGA(SequenceClassifier):
     >>> import numpy as np
     >>> from keras_permix.data import encode_bytes, pad_tokens
     >>> from keras_permix.zoo import MEGA
-    >>> model = MEGA(num_classes=3, max_sequence_length=64, hidden_dim=16, num_layers=2, mixer="laplace")
+    >>> model = MEGA(num_classes=3, max_sequence_length=64, hidden_dim=16, num_layers=2,
+    ...     mixer="laplace")
     >>> texts = pad_tokens([encode_bytes("a cat"), encode_bytes("a black cat")], 64)
     >>> tuple(model(texts).shape)
     (2, 3)
@@ -198,14 +199,16 @@ class MEGA(SequenceClassifier):
 
         Raises:
             ValueError: for a model of pairs or images, one that is not causal or whose average is
-                truncated, tokens out of range, more than `max_sequence_length` of them without chunks, or a
+                truncated, tokens out of range, more than `max_sequence_length` of them without
+                chunks, or a
             state of anything else or of another number of texts.
 
         Example:
 
         >>> import numpy as np
         >>> from keras_permix.zoo import MEGA
-        >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16, causal=True)
+        >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16,
+        ...     causal=True)
         >>> features, logits, state = model.stream(np.array([[72, 105]]))
         >>> features, logits, state = model.stream(np.array([[33]]), state)
         >>> tuple(features.shape), tuple(logits.shape), int(state["position"])
@@ -237,7 +240,9 @@ def _embed(tokens, mask, config, dtype):
         kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
         x = Dense(hidden_dim, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
     else:
-        table = dict(embeddings_initializer=normal(0, hidden_dim**-0.5), dtype=dtype, name="embedding")
+        table = dict(
+            embeddings_initializer=normal(0, hidden_dim**-0.5), dtype=dtype, name="embedding"
+        )
         x = Embedding(config["vocabulary_size"], hidden_dim, **table)(tokens)
     x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
     return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
@@ -256,7 +261,9 @@ def _make_block(config, index, dtype):
     at, ragged = (index, config["num_layers"]), not config["image_size"]
     inner = config["inner_dim"] or 2 * config["hidden_dim"]
     mixer = mixer_on_pixels(config, index, inner)
-    attention = {name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")}
+    attention = {
+        name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")
+    }
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
         attention["chunk_size"] = None  # of other blocks, which attend
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
@@ -281,10 +288,10 @@ def _pool(x, mask, config, dtype):
 
 def _make_head(config, dtype):
     """The layers from the mean to logits in float32, which are named as in `HEAD`."""
-    hidden_dim = config["classifier_dim"] or config["inner_dim"] or 2 * config["hidden_dim"]
+    width = config["classifier_dim"] or config["inner_dim"] or 2 * config["hidden_dim"]
     classifier, dropout, activation, head, logits = HEAD
     return (
-        Dense(hidden_dim, dtype=dtype, name=classifier),
+        Dense(width, dtype=dtype, name=classifier),
         make_dropout(config["dropout"], dtype=dtype, name=dropout),
         keras.layers.Activation("gelu", dtype=dtype, name=activation),
         keras.layers.Dense(config["num_classes"], use_bias=False, dtype=dtype, name=head),

@@ -52,8 +52,8 @@ class MLPMixer(ImageClassifier):
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         expansion: Hidden units of an MLP for each token, or channel, that it mixes.
-        tokens_mlp_dim, channels_mlp_dim: Hidden units of dense MLPs across tokens and across channels.
-            `None`: as `expansion` has it.
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of dense MLPs across tokens and across
+            channels. `None`: as `expansion` has it.
         pooling: What the head reads: "flatten", or "mean" over the tokens after a normalization.
         layer_norm_epsilon: Epsilon of the layer normalizations.
         mlp: "dense", "butterfly" or "butterfly_linear", see `keras_permix.layers.MLPMixerBlock`.
@@ -122,14 +122,17 @@ class MLPMixer(ImageClassifier):
         feature_maps = []
         for index in range(num_layers):
             x = MLPMixerBlock(
-                config["mlp"], expansion, tokens_mlp_dim, channels_mlp_dim, layer_norm_epsilon, dtype=dtype,
+                config["mlp"], expansion, tokens_mlp_dim, channels_mlp_dim, layer_norm_epsilon,
+                dtype=dtype,
                 name=f"block_{index}",
             )(x)  # fmt: skip
             feature_maps.append(x)
         if pooling == "flatten":
             x = _flatten(x, dtype)
         else:
-            norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=dtype, name="head_norm")
+            norm = keras.layers.LayerNormalization(
+                epsilon=layer_norm_epsilon, dtype=dtype, name="head_norm"
+            )
             x = pool_tokens(norm(x), pooling)
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
@@ -204,8 +207,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         patch_sizes: Sides of the patches in pixels, in their order, co-prime in pairs.
         num_classes: Number of logits.
         channels: Channels of an image.
-        hidden_dim: Channels that are mixed, to which a dense layer brings the pixels where they differ
-            from `channels`. `None`: `channels`.
+        hidden_dim: Channels that are mixed, to which a dense layer brings the pixels where they
+            differ from `channels`. `None`: `channels`.
         num_layers: Number of blocks, of an MLP for each patch size.
         expansion: Hidden units of an MLP for each feature of a patch.
         mean, std: Normalization per channel on the scale 0–1.

@@ -23,15 +23,15 @@ PIXEL_VALUES = 256
 class SequenceClassifier(Classifier):
     """A `Classifier` of token ids, or of gray pixels in their order.
 
-    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
-    `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
+    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
+    tokens)`. `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
     themselves.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
-    The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and `tokenizer`, of
-    which the last may be set later. It may take `use_segments`, whether pairs are joined in one
-    sequence, with "segment_ids" of 0 and 1 beside the others.
+    The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and
+    `tokenizer`, of which the last may be set later. It may take `use_segments`, whether pairs are
+    joined in one sequence, with "segment_ids" of 0 and 1 beside the others.
     """
 
     asset_files = {"tokenizer": TOKENIZER_FILE}
@@ -93,9 +93,9 @@ class SequenceClassifier(Classifier):
         """Texts as the arrays that the model takes.
 
         They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
-        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than `max_sequence_length`
-        tokens, in the model's own sub-words or bytes, is cut at its end, and the first that is cut
-        warns, here as in `predict` and `classify`.
+        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than
+        `max_sequence_length` tokens, in the model's own sub-words or bytes, is cut at its end, and
+        the first that is cut warns, here as in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
@@ -175,7 +175,8 @@ def check_tokens(tokens, mask, config):
     if tokens.shape[-1] > config["max_sequence_length"]:
         raise ValueError(
             "There must be no more `tokens` than the model's `max_sequence_length`. "
-            f"Received: tokens.shape={tokens.shape}, max_sequence_length={config['max_sequence_length']}"
+            f"Received: tokens.shape={tokens.shape}, "
+            f"max_sequence_length={config['max_sequence_length']}"
         )
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < config["vocabulary_size"]:
         raise ValueError(

@@ -24,7 +24,15 @@ from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
-SIZES = ("image_size", "patch_size", "num_classes", "channels", "hidden_dim", "num_layers", "mlp_dim")
+SIZES = (
+    "image_size",
+    "patch_size",
+    "num_classes",
+    "channels",
+    "hidden_dim",
+    "num_layers",
+    "mlp_dim",
+)
 
 
 @zoo_model
@@ -68,7 +76,8 @@ class ViT(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import CSPViT
-    >>> model = CSPViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=64, num_layers=2, mlp_dim=64)
+    >>> model = CSPViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=64, num_layers=2,
+    ...     mlp_dim=64)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape)
     (1, 10)
 

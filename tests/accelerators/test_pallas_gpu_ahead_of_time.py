@@ -23,8 +23,7 @@ REGISTERS = {"shift": 64, "sort_pairs": 64, "unsort_pairs": 64, "unsort": 80}
 REGISTERS |= {"sort": 128, "sort_with_places": 128}
 # Bytes of stack at most, where there are any: room for one number of 64 bits.
 STACK = {
-    (case, "float32", "sort_with_places"): 8
-    for case in ("groups of 2048", "no power of two, 4095")
+    (case, "float32", "sort_with_places"): 8 for case in ("groups of 2048", "no power of two, 4095")
 }
 # case -> the kernels of the value and of its gradient
 SORT = {"sort"}, {"sort_with_places", "unsort"}

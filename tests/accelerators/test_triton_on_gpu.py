@@ -43,7 +43,9 @@ LARGE = {
     "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
     "one group of 8192": ("group_sort", (1, 8192, 12), {}),
     "a circle of 4096": (
-        "csp", (1, 4096, 12), dict(steps=tuple(range(0, 4096, 342)), group_size=2)
+        "csp",
+        (1, 4096, 12),
+        dict(steps=tuple(range(0, 4096, 342)), group_size=2),
     ),
     "fetched": ("csp", (1, 9000, 40), dict(steps=tuple(range(0, 9000, 225)), group_size=2)),
 }

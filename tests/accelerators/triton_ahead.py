@@ -77,9 +77,7 @@ def shifts(dtype):
         words = shift_pairs.empty_swaps(x)
         steps = tuple(step * channel for channel in range(64))
         plan = Plan(steps, group_size=1).at(tokens)
-        reads, back = (
-            reads_with(tables_for(x, plan, way), x, plan, way) for way in (False, True)
-        )
+        reads, back = (reads_with(tables_for(x, plan, way), x, plan, way) for way in (False, True))
         yield f"shift, {name}", lambda x=x, r=reads: channel_shift.shift(x, r)
         yield f"pairs, {name}", lambda x=x, r=reads: shift_pairs.order_pairs(x, r, **MOST)
         yield (

@@ -130,8 +130,10 @@ def test_a_moving_average(arguments, wanted):
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2", "csp"])
 def test_mega(mixer, position_bias):
     model = MEGA(
-        vocabulary_size=9, max_sequence_length=10, num_classes=3, hidden_dim=4, inner_dim=6, shared_dim=2,
-        mlp_dim=5, classifier_dim=7, ema_dim=3, num_layers=2, mixer=mixer, position_bias=position_bias,
+        vocabulary_size=9, max_sequence_length=10, num_classes=3, hidden_dim=4, inner_dim=6,
+        shared_dim=2,
+        mlp_dim=5, classifier_dim=7, ema_dim=3, num_layers=2, mixer=mixer,
+        position_bias=position_bias,
         chunk_size=None if mixer == "csp" else 4,
     )  # fmt: skip
     tokens = {"tokens": np.ones((1, 10), "int32"), "mask": np.ones((1, 10), bool)}

@@ -21,9 +21,9 @@ def test_every_name_is_a_mixer_that_knows_its_depth(name):
     config = layer.get_config()
     wanted = {"name": "mixer", "dropout": 0.25, **MIXERS[name].defaults}
     assert wanted.items() <= config.items()
-    assert MIXERS[name].by_depth == ("layers" in config)
+    assert MIXERS[name].by_depth == ("num_layers" in config)
     if MIXERS[name].by_depth:
-        assert (config["layer"], config["layers"]) == (1, 3)
+        assert (config["layer_index"], config["num_layers"]) == (1, 3)
 
 
 def test_what_a_dict_says_goes_first():

@@ -34,7 +34,7 @@ class Growing(PlainWithConfig):
 
     made = 0
 
-    def __init__(self, heads, hidden_dim=3):
+    def __init__(self, heads, width=3):
         super().__init__(heads, width)
         Growing.made += 1
         self.more = [layers.Dense(6) for _ in range(Growing.made)]

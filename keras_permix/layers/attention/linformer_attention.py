@@ -17,8 +17,8 @@ class LinformerAttention(SelfAttention):
 
     Along the tokens, keys are projected to `key_mixer^T @ key` and values to
     `value_mixer^T @ value`, both `(mixtures, head_dim)`; queries attend to these with a softmax.
-    All heads share both projections `(max_sequence_length, mixtures)`. Shorter inputs use their first rows.
-    The other weights are those of `SoftmaxAttention`.
+    All heads share both projections `(max_sequence_length, mixtures)`. Shorter inputs use their
+    first rows. The other weights are those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
@@ -28,7 +28,8 @@ class LinformerAttention(SelfAttention):
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no dropout on the map.
         mixtures: Number of mixtures that a query attends to.
-        max_sequence_length: The most tokens that the layer can take. `None`: as many as it is built for.
+        max_sequence_length: The most tokens that the layer can take. `None`: as many as it is built
+            for.
 
     Raises:
         ValueError: for an argument out of range, a width that the heads do not fit, more tokens
@@ -56,7 +57,9 @@ class LinformerAttention(SelfAttention):
     ) -> None:
         super().__init__(num_heads, **kwargs)
         self.mixtures = check_integer("mixtures", mixtures)
-        self.max_sequence_length = check_positive_or_none("max_sequence_length", max_sequence_length)
+        self.max_sequence_length = check_positive_or_none(
+            "max_sequence_length", max_sequence_length
+        )
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)

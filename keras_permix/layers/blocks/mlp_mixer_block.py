@@ -29,8 +29,8 @@ class MLPMixerBlock(Composite):
             of blocks of the root of the size, or else of the next greater divisor;
             "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
         expansion: Hidden units of an MLP for each of its tokens or channels.
-        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLP across tokens, and of that across
-            channels. `None`: as `expansion` has it.
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLP across tokens, and of that
+            across channels. `None`: as `expansion` has it.
         epsilon: Epsilon of the layer normalizations.
 
     Raises:

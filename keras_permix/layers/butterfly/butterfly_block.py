@@ -210,7 +210,7 @@ class ButterflyAttention(LocalAttention):
         block_size: Tokens per block, at least 2; it divides their number. `None`: the power of two
             at or above the root of that number, which must be known.
         layer_index: 0-based index of this layer, which is the butterfly's stage.
-        layers: Number of layers of the model.
+        num_layers: Number of layers of the model.
 
     Raises:
         ValueError: for an argument out of range, a width that the heads do not fit, or blocks that
@@ -238,9 +238,9 @@ class ButterflyAttention(LocalAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, block_size, **kwargs)
-        check_layer_index(layer, layers)
-        self.layer_index = layer
-        self.num_layers = layers
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -270,4 +270,8 @@ class ButterflyAttention(LocalAttention):
         return order(x, size, self.layer_index, axis=1, cyclic=True)
 
     def get_config(self) -> dict:
-        return {**super().get_config(), "layer_index": self.layer_index, "num_layers": self.num_layers}
+        return {
+            **super().get_config(),
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
+        }

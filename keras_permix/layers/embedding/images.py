@@ -259,7 +259,8 @@ def _way_to_images(shape, channels):
 class PatchEmbedding(Composite):
     """Cut images into square patches and project each to a token.
 
-    Input: `(batch, height, width, channels)`. Output: `(batch, patches, hidden_dim)`, the patches in
+    Input: `(batch, height, width, channels)`.
+    Output: `(batch, patches, hidden_dim)`, the patches in
     rows; a patch is flattened in (row, column, channel) order, see `keras_permix.ops.patchify`.
 
     Args:
@@ -284,7 +285,7 @@ class PatchEmbedding(Composite):
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.patch_size = check_integer("patch_size", patch_size)
-        self.hidden_dim = check_integer("hidden_dim", width)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 
     def build(self, input_shape: Shape) -> None:
         self.dense = Dense(self.hidden_dim, dtype=self.dtype_policy, name="projection")
@@ -300,4 +301,8 @@ class PatchEmbedding(Composite):
         return (batch, patches, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "patch_size": self.patch_size, "hidden_dim": self.hidden_dim}
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "hidden_dim": self.hidden_dim,
+        }

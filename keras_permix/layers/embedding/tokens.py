@@ -101,15 +101,20 @@ class TokenEmbedding(Composite):
             self.class_token = self.add_weight((1, 1, self.hidden_dim), "zeros", name="class_token")
         rows = self.max_sequence_length + self.use_class_token
         if self.positions == "learned":
-            self.table = self.add_weight((rows, self.hidden_dim), normal(stddev=0.02), name="positions")
+            self.table = self.add_weight(
+                (rows, self.hidden_dim), normal(stddev=0.02), name="positions"
+            )
         elif self.positions == "sinusoid":
-            self.table = sinusoid(self.max_sequence_length + 1, self.hidden_dim)[-rows:].astype("float32")
+            self.table = sinusoid(self.max_sequence_length + 1, self.hidden_dim)[-rows:].astype(
+                "float32"
+            )
 
     def call(self, tokens: Any) -> Any:
         if tokens.shape[1] is not None and tokens.shape[1] > self.max_sequence_length:
             raise ValueError(
                 "There must be no more tokens than `max_sequence_length`. "
-                f"Received: tokens.shape={tuple(tokens.shape)}, max_sequence_length={self.max_sequence_length}"
+                f"Received: tokens.shape={tuple(tokens.shape)}, "
+                f"max_sequence_length={self.max_sequence_length}"
             )
         x = self.embedding(tokens)
         if self.use_class_token:

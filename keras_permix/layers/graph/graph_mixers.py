@@ -111,7 +111,11 @@ class GraphAttention(Composite):
         return tuple(tokens_shape)
 
     def get_config(self):
-        config = {"num_heads": self.num_heads, "dropout": self.dropout, "num_layers": self.num_layers}
+        config = {
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "num_layers": self.num_layers,
+        }
         return {**super().get_config(), **config}
 
 
@@ -183,7 +187,11 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        facts = dict(layer_index=self.layer_index, num_layers=self.num_layers, head_dim=channels // self.num_heads)
+        facts = dict(
+            layer_index=self.layer_index,
+            num_layers=self.num_layers,
+            head_dim=channels // self.num_heads,
+        )
         return order_to_descending(self.order, channels, **facts)
 
     def get_config(self):

@@ -93,7 +93,9 @@ class GraphormerBlock(Composite):
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
         name = arguments.pop("name")
-        ours = dict(num_heads=self.num_heads, dropout=self.attention_dropout, num_layers=self.num_layers)
+        ours = dict(
+            num_heads=self.num_heads, dropout=self.attention_dropout, num_layers=self.num_layers
+        )
         if name == "slice_sort":
             ours["layer_index"] = self.layer_index
         mixer = MIXERS[name]
@@ -109,8 +111,8 @@ class GraphormerBlock(Composite):
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
         self.mlp_in = make_dense(hidden, self.num_layers, "gelu", dtype=policy, name="mlp_in")
         self.mlp_out = make_dense(width, self.num_layers, dtype=policy, name="mlp_out")
-        for layer_index in (self.mixer_norm, self.mlp_norm, self.mlp_in):
-            layer_index.build(tokens_shape)
+        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
+            layer.build(tokens_shape)
         self.mlp_out.build((*tokens_shape[:-1], hidden))
         self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
         self.mlp_dropout = make_dropout(self.dropout, dtype=policy)

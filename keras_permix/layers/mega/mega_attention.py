@@ -43,8 +43,8 @@ class MegaAttention(Composite):
             `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
         position_bias: "simple", one bias per distance, or "rotary", products of two vectors that
             are rotated by their places (`shared_dim` must be even).
-        max_sequence_length: The most tokens that "simple" can tell apart. `None`: as many as `build` sees.
-            In chunks, the size of a chunk stands in its place.
+        max_sequence_length: The most tokens that "simple" can tell apart. `None`: as many as
+            `build` sees. In chunks, the size of a chunk stands in its place.
         chunk_size: Tokens attend within chunks of this many; `None`: to all. It must divide the
             number of tokens where there are more than one chunk.
         ragged: Allow a last chunk that is shorter; it counts as padded.
@@ -83,7 +83,9 @@ class MegaAttention(Composite):
         self.supports_masking = True
         self.function = check_choice("function", function, FUNCTIONS)
         self.position_bias = check_choice("position_bias", position_bias, BIASES)
-        self.max_sequence_length = check_positive_or_none("max_sequence_length", max_sequence_length)
+        self.max_sequence_length = check_positive_or_none(
+            "max_sequence_length", max_sequence_length
+        )
         self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
         self.ragged = ragged
         self.causal = causal
@@ -106,10 +108,10 @@ class MegaAttention(Composite):
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
                 raise ValueError(
-                    "A simple position bias needs `max_sequence_length` or `chunk_size` where the number "
-                    "of tokens is unknown or 0. For `MegaBlock`, pass "
-                    "`attention={'max_sequence_length': …}`. "
-                    f"Received: tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
+                    "A simple position bias needs `max_sequence_length` or `chunk_size` where the "
+                    "number of tokens is unknown or 0. For `MegaBlock`, pass "
+                    "`attention={'max_sequence_length': …}`. Received: "
+                    f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")
@@ -143,18 +145,21 @@ class MegaAttention(Composite):
         Returns:
             `(outputs, state)`: what the layer gives for these tokens as part of the whole
             sequence, and a dict for the next call: "keys" and "values" `(batch, size, width)` of
-            the present chunk, or of all of `max_sequence_length` tokens where there are no chunks, and
-            "position", how many tokens came, an integer.
+            the present chunk, or of all of `max_sequence_length` tokens where there are no chunks,
+            and "position", how many tokens came, an integer.
 
         Raises:
-            ValueError: for a layer that is not causal, or more than `max_sequence_length` tokens without
+            ValueError: for a layer that is not causal, or more than `max_sequence_length` tokens
+            without
                 chunks. (What a compiler traces, it does not count.)
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if not self.causal or size is None:
             raise ValueError(
-                "`stream` needs a layer with causal=True, and with `max_sequence_length` or `chunk_size`. "
-                f"Received: causal={self.causal}, max_sequence_length={self.max_sequence_length}, chunk_size=None"
+                "`stream` needs a layer with causal=True, and with `max_sequence_length` or "
+                "`chunk_size`. "
+                f"Received: causal={self.causal}, "
+                f"max_sequence_length={self.max_sequence_length}, chunk_size=None"
             )
         if state is None:
             state = {"position": np.int32(0)}

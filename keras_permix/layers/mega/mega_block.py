@@ -305,7 +305,7 @@ def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
     Args:
         spec: What `check_mega_mixer` gives.
         layer_index: 0-based index of the block among those of its model.
-        layers: Number of these.
+        num_layers: Number of these.
         ragged: Whether the last group of CSP may be shorter, where `spec` does not say.
         **arguments: Arguments that all mixers take, such as `dtype`.
 

@@ -165,7 +165,11 @@ class CSP(TokenMixer):
 
     def _facts(self):
         """What some schedules depend on besides tokens and channels."""
-        return dict(layer_index=self.layer_index, num_layers=self.num_layers, group_size=self.group_size or 1)
+        return dict(
+            layer_index=self.layer_index,
+            num_layers=self.num_layers,
+            group_size=self.group_size or 1,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -29,7 +29,7 @@ class SinkhornCSP(CSP):
     Args:
         temperature: Temperature to begin with, above 0, in units of a product of two values.
         iterations: How often Sinkhorn normalizes rows and columns.
-        group_size, shift, layer, layers, ragged: See `CSP`.
+        group_size, shift, layer_index, num_layers, ragged: See `CSP`.
         inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
 
     Raises:

@@ -19,10 +19,12 @@ def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=No
 
     Args:
         order: One of `ORDERS`.
-        channels, layer, layers, head_dim: See `keras_permix.ops.interleave_order`.
+        channels, layer_index, num_layers, head_dim: See `keras_permix.ops.interleave_order`.
     """
     if order.startswith("interleave"):
-        return interleave_order(order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim)
+        return interleave_order(
+            order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim
+        )
     return order == "descend"
 
 
@@ -58,7 +60,8 @@ class SliceSort(TokenMixer):
 
     >>> import numpy as np
     >>> from keras_permix.layers import SliceSort
-    >>> tuple(SliceSort("interleave", layer_index=0, num_layers=6)(np.ones((2, 65, 32), "float32")).shape)
+    >>> layer = SliceSort("interleave", layer_index=0, num_layers=6)
+    >>> tuple(layer(np.ones((2, 65, 32), "float32")).shape)
     (2, 65, 32)
 
     Reference:
@@ -94,7 +97,9 @@ class SliceSort(TokenMixer):
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        facts = dict(layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim)
+        facts = dict(
+            layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim
+        )
         return order_to_descending(self.order, channels, **facts)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:

@@ -132,12 +132,18 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     if num_heads is None and hidden_dim not in HEADS:
         raise ValueError(
             f"`num_heads` must be given where the width is none of {', '.join(map(str, HEADS))}. "
-            f"Received: num_heads=None, and a width of {width} in {file}"
+            f"Received: num_heads=None, and a width of {hidden_dim} in {file}"
         )
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
-    mixer = {"name": "attention", "num_heads": num_heads or HEADS[hidden_dim], "use_qkv_bias": qkv_bias}
+    mixer = {
+        "name": "attention",
+        "num_heads": num_heads or HEADS[hidden_dim],
+        "use_qkv_bias": qkv_bias,
+    }
     patches = tensors["pos_embed"].shape[1] - has_token
-    about = dict(num_layers=sizes["num_layers"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias)
+    about = dict(
+        depth=sizes["num_layers"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias
+    )
     images = _images(config, sizes, patches, file, {**about, "mlp_ratio": mlp_dim / hidden_dim})
     pooling = "cls" if has_token else "mean"
     return Timm(
@@ -152,7 +158,12 @@ def read_mixer(path: StrPath) -> Timm:
     sizes = _sizes(tensors, file, "stem.proj.weight", *names)
     weights = _weights(tensors, file, MIXER, MIXER_BLOCK, {})
     (tokens_mlp_dim, patches), (channels_mlp_dim, _) = (tensors[name].shape for name in names)
-    own = dict(tokens_mlp_dim=tokens_mlp_dim, channels_mlp_dim=channels_mlp_dim, mlp="dense", pooling="mean")
+    own = dict(
+        tokens_mlp_dim=tokens_mlp_dim,
+        channels_mlp_dim=channels_mlp_dim,
+        mlp="dense",
+        pooling="mean",
+    )
     ratios = [tokens_mlp_dim / sizes["hidden_dim"], channels_mlp_dim / sizes["hidden_dim"]]
     about = dict(num_blocks=sizes["num_layers"], global_pool="avg", mlp_ratio=ratios)
     images = _images(config, sizes, patches, file, about)
@@ -233,7 +244,9 @@ def _agrees(value, built, hidden_dim):
         return set(value) == {built}
     if isinstance(built, float | list):  # ratios of the width
         values, found = np.atleast_1d(value), np.atleast_1d(built)
-        return (hidden_dim * values).astype(int).tolist() == np.rint(hidden_dim * found).astype(int).tolist()
+        return (hidden_dim * values).astype(int).tolist() == np.rint(hidden_dim * found).astype(
+            int
+        ).tolist()
     return value == built
 
 

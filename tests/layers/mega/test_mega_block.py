@@ -119,7 +119,9 @@ def expected(block, inputs, mix, mask=None):
 
 
 GOLDEN_CSP = load_golden("mega_csp_layer")
-DEPTH = dict(layer=int(GOLDEN_CSP["exp_layer_index"]), layers=int(GOLDEN_CSP["exp_num_layers"]))
+DEPTH = dict(
+    layer_index=int(GOLDEN_CSP["exp_layer_index"]), num_layers=int(GOLDEN_CSP["exp_num_layers"])
+)
 GOLDEN_BLOCKS = {
     "softmax": ("mega_layer", "s_", "softmax_out", "softmax"),
     "laplace": ("mega_layer", "l_", "laplace_out", "laplace"),
@@ -138,7 +140,9 @@ def test_gated_half_gives_the_authors_values(name):
     """A last kernel of zeros leaves the feed-forward layer nothing to add."""
     file, prefix, wanted, mixer = GOLDEN_BLOCKS[name]
     golden = load_golden(file)
-    block = MegaBlock(mixer=mixer, **SMALL, attention=dict(max_sequence_length=16), drop_unused=False)
+    block = MegaBlock(
+        mixer=mixer, **SMALL, attention=dict(max_sequence_length=16), drop_unused=False
+    )
     block.build(golden["x"].shape)
     for weight in block.weights:
         if "feed_forward" not in weight.path:
@@ -298,7 +302,10 @@ def test_scalenorm_is_the_authors(dtype):
         (dict(average=dict(truncation=0)), "`truncation` must be a positive integer.*0"),
         (dict(attention=dict(position_bias="sine")), "`position_bias` must be one of.*'sine'"),
         (dict(attention=ROTARY, shared_dim=5), "even `shared_dim`.*shared_dim=5"),
-        (dict(attention=dict(max_sequence_length=0)), "`max_sequence_length` must be a positive integer.*0"),
+        (
+            dict(attention=dict(max_sequence_length=0)),
+            "`max_sequence_length` must be a positive integer.*0",
+        ),
         (
             dict(attention=dict(max_sequence_length=8)),
             "at most `max_sequence_length` tokens.*max_sequence_length=8, tokens=12",
@@ -328,7 +335,8 @@ def test_wrong_argument_is_named(arguments, message):
 
 @pytest.mark.parametrize("tokens", [None, 0])
 def test_a_length_that_says_nothing_needs_max_length(tokens):
-    with pytest.raises(ValueError, match=f"`attention=.'max_sequence_length': .*: tokens={tokens}, "):
+    message = f"`attention=.'max_sequence_length': .*: tokens={tokens}, "
+    with pytest.raises(ValueError, match=message):
         functional(MegaBlock(**SMALL), (tokens, 6))
 
 
@@ -361,7 +369,10 @@ def test_block_takes_any_length(make_block):
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        (dict(max_sequence_length=10), "at most `max_sequence_length` tokens.*max_sequence_length=10, tokens=.*12"),
+        (
+            dict(max_sequence_length=10),
+            "at most `max_sequence_length` tokens.*max_sequence_length=10, tokens=.*12",
+        ),
         (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=.*12"),
     ],
 )

@@ -9,14 +9,14 @@ paper's have 500 to 2,000. The data and the training are those of `lratransforme
 model = dict(
     class_name="CSPMEGA",
     vocabulary_size=16,
-    max_length=128,
+    max_sequence_length=128,
     num_classes=10,
-    width=64,
+    hidden_dim=64,
     inner_dim=64,
     shared_dim=16,
     mlp_dim=128,
     ema_dim=4,
-    depth=4,
+    num_layers=4,
     mixer=dict(name="csp", group_size=2),
 )
 data = dict(

@@ -23,8 +23,8 @@ model = dict(
     image_size=64,
     patch_size=8,
     num_classes=200,
-    width=256,
-    depth=8,
+    hidden_dim=256,
+    num_layers=8,
     mlp_dim=512,
     mixer=dict(name="csp", group_size=2, shift="linear_code"),
     pooling="mean",
@@ -66,7 +66,7 @@ _first = dict(
 )
 _larger = dict(
     init=None,
-    model=dict(patch_size=4, width=192, mlp_dim=768),
+    model=dict(patch_size=4, hidden_dim=192, mlp_dim=768),
     augmentation=_augmentation,
     optimizer=dict(name="adamw", learning_rate=1e-3, weight_decay=0.05, beta_2=0.99),
     schedule=dict(warmup_epochs=5),

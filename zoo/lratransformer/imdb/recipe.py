@@ -10,10 +10,10 @@ training texts before the first epoch, 8,000 sub-words, and is part of the prese
 model = dict(
     class_name="LRATransformer",
     vocabulary_size=8000,
-    max_length=256,
+    max_sequence_length=256,
     num_classes=2,
-    width=96,
-    depth=2,
+    hidden_dim=96,
+    num_layers=2,
     mlp_dim=192,
     mixer="slice_sort",
     use_bias=True,

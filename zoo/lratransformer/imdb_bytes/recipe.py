@@ -10,10 +10,10 @@ Range Arena reads them, byte by byte, but no further than 1,024 bytes.
 model = dict(
     class_name="LRATransformer",
     vocabulary_size=257,
-    max_length=1024,
+    max_sequence_length=1024,
     num_classes=2,
-    width=64,
-    depth=2,
+    hidden_dim=64,
+    num_layers=2,
     mlp_dim=128,
     mixer=dict(name="butterfly_attention", num_heads=4, block_size=32),
     positions="learned",

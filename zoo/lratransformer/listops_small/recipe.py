@@ -10,10 +10,10 @@ are generated, those of `permix lra listops --scale small`; the paper's have 500
 model = dict(
     class_name="LRATransformer",
     vocabulary_size=16,
-    max_length=128,
+    max_sequence_length=128,
     num_classes=10,
-    width=64,
-    depth=4,
+    hidden_dim=64,
+    num_layers=4,
     mlp_dim=128,
     mixer=dict(name="butterfly_attention", num_heads=4, block_size=16),
     positions="learned",

@@ -15,7 +15,7 @@ model = dict(
     image_size=35,
     patch_sizes=(5, 7),
     num_classes=10,
-    depth=7,
+    num_layers=7,
     expansion=2,
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),
@@ -57,5 +57,5 @@ _published = dict(
 options = dict(
     first=dict(init=None, optimizer=dict(learning_rate=5e-3), epochs=60),
     paper=_published,
-    deep=dict(model=dict(depth=10), paper=dict(top1="85.49 %"), **_published),
+    deep=dict(model=dict(num_layers=10), paper=dict(top1="85.49 %"), **_published),
 )

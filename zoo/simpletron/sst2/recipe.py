@@ -15,13 +15,12 @@ without the sentences, 87.04 %.
 model = dict(
     class_name="SimpleTRON",
     vocabulary_size=6000,
-    max_length=64,
+    max_sequence_length=64,
     num_classes=2,
-    width=384,
-    depth=3,
+    hidden_dim=384,
+    num_layers=3,
     num_heads=12,
     mlp_dim=1536,
-    attention="simple",
     variant="simple_l",
     scale="valid",
 )
@@ -36,7 +35,9 @@ precision = "float32"
 
 options = dict(
     softmax=dict(
-        model=dict(attention="softmax"), optimizer=dict(learning_rate=1e-4), epochs=3,
+        model=dict(variant="softmax"),
+        optimizer=dict(learning_rate=1e-4),
+        epochs=3,
         init="runs/simpletron/minilm",
     )
 )

@@ -9,8 +9,8 @@ Its twin `graphormer/qm9_gap` attends with queries and keys, and changes nothing
 
 model = dict(
     class_name="SliceGraphormer",
-    width=96,
-    depth=4,
+    hidden_dim=96,
+    num_layers=4,
     num_heads=8,
     mlp_dim=192,
     dropout=0.0,

@@ -1,6 +1,6 @@
 """SliceViT on CIFAR-10: the sorting twin of `cspvit/cifar10_small`.
 
-    permix train slicevit/cifar10_small
+permix train slicevit/cifar10_small
 """
 
 base = "cspvit/cifar10_small"

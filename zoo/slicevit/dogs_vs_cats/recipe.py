@@ -13,7 +13,7 @@ model = dict(
     image_size=224,
     patch_size=16,
     num_classes=2,
-    width=128,
+    hidden_dim=128,
     mlp_dim=128,
     mixer=dict(inner_dim=512),
     dropout=0.0,

@@ -1,6 +1,6 @@
 """ViT on CIFAR-10: the attention twin of `cspvit/cifar10_small`.
 
-    permix train vit/cifar10_small
+permix train vit/cifar10_small
 """
 
 base = "cspvit/cifar10_small"

@@ -1,8 +1,8 @@
 """ViT on Tiny-ImageNet: the attention twin of `cspvit/tiny_imagenet`. Not trained here yet.
 
-    permix train vit/tiny_imagenet --data-dir FOLDER --option first
-    permix train vit/tiny_imagenet --data-dir FOLDER
-    permix train vit/tiny_imagenet --data-dir FOLDER --option larger
+permix train vit/tiny_imagenet --data-dir FOLDER --option first
+permix train vit/tiny_imagenet --data-dir FOLDER
+permix train vit/tiny_imagenet --data-dir FOLDER --option larger
 """
 
 base = "cspvit/tiny_imagenet"
