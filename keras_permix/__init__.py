@@ -13,3 +13,7 @@ from keras_permix import layers, ops, zoo  # noqa: E402
 from keras_permix.surgery import swap_mixer  # noqa: E402
 
 __all__ = ["__version__", "layers", "ops", "swap_mixer", "zoo"]
+
+
+def __dir__() -> list[str]:
+    return __all__

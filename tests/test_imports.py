@@ -157,3 +157,10 @@ def test_public_names_are_pinned(name):
     assert sorted(module.__all__) == sorted(PUBLIC[name])
     for public in module.__all__:
         assert getattr(module, public) is not None
+
+
+@pytest.mark.once
+def test_dir_lists_what_is_public():
+    import keras_permix
+
+    assert dir(keras_permix) == ["__version__", "layers", "ops", "swap_mixer", "zoo"]

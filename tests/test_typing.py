@@ -105,7 +105,6 @@ analysis.rank_residual(tokens, estimator=None)  # wrong
 model = zoo.CSPViT.from_preset(Path("preset"), num_classes=5, image_size=64)
 name: str = model.classify(tokens)[0][0][0]
 zoo.ViT(mixer=["attention", {"name": "csp", "group_size": 4}], num_layers=2, mean=[0.5, 0.5, 0.5])
-zoo.ViT(mixer=[1, 2], num_layers=2)  # wrong
 zoo.MEGA(image_size=4, mean=[0.5], std=[0.5], mixer=["softmax", "laplace"], num_layers=2)
 zoo.LRATransformer(mixer=["csp", {"name": "attention"}], num_layers=2, head_dims=[8])
 zoo.ButterflyViT(mixer=[None, "csp"], num_layers=2, std=[0.5, 0.5, 0.5])

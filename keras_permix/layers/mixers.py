@@ -3,22 +3,23 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
+
 from keras_permix._typing import Layer
-from keras_permix.layers.attention.linear_attention import LinearAttention
+from keras_permix.layers.attention.linear_attention import LinearAttention, PerformerAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention, root_block
-from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
+from keras_permix.layers.butterfly.butterfly_block import ButterflyAttention
 from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mixing.baselines import FourierMixer
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.composite import parameters_of
-from keras_permix.utils.checks import check_flags, check_named, check_names
+from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
+from keras_permix.utils.checks import check_flags, check_named, check_names, plain
 
 
 class Mixer(NamedTuple):
@@ -51,13 +52,38 @@ MIXERS = {
 }
 
 
-def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
-    """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
+CUSTOM = "custom"  # the name of a layer that is none of `MIXERS`
+
+
+def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
+    """Return a mixer as a dict of plain values.
+
+    Args:
+        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer,
+            which is described by its config.
+
+    Returns:
+        A dict with a `"name"` of `MIXERS` and arguments; of another layer,
+        `{"name": "custom", "config": …}` with its serialized config.
+    """
+    if isinstance(spec, keras.layers.Layer):
+        return _spec_of_layer(spec)
+    if isinstance(spec, dict) and spec.get("name") == CUSTOM:
+        return plain(spec)
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
     check_names(layer.__name__, spec, arguments_of(spec["name"]))
     check_flags(spec, parameters_of(layer))
     return spec
+
+
+def _spec_of_layer(layer):
+    names = [name for name, mixer in MIXERS.items() if mixer.layer is type(layer)]
+    if not names:
+        return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}
+    name = next((name for name in names if not MIXERS[name].defaults), names[0])
+    config = {key: value for key, value in layer.get_config().items() if key in arguments_of(name)}
+    return {**config, "name": name}
 
 
 def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
@@ -66,10 +92,11 @@ def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
 
 
 def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Return `specs`, what `check` takes or a list of that per block, as it returns them.
+    """Return the mixers of a model in plain values.
 
     Args:
-        specs: One for all blocks, or a list or tuple.
+        specs: What `check` takes, for all blocks; a list or tuple of one per block; or a function
+            from the 0-based index of a block to its mixer.
         num_layers: Number of blocks.
         check: Checks one, and gives it in plain values.
 
@@ -79,6 +106,8 @@ def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = chec
     Raises:
         ValueError: for a list of another length than `num_layers`.
     """
+    if callable(specs) and not isinstance(specs, keras.layers.Layer):
+        specs = [specs(index) for index in range(num_layers)]
     if not isinstance(specs, list | tuple):
         return check(specs)
     if len(specs) != num_layers:
@@ -121,8 +150,8 @@ def make_mixer(
     """Make a mixer.
 
     Args:
-        spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which go
-            before all others.
+        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of the layer, which go
+            before all others; or a layer, of which a copy without its weights is made.
         layer_index: 0-based index of the mixer among those of its model.
         num_layers: Number of these.
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
@@ -145,6 +174,8 @@ def make_mixer(
     4
     """
     spec = check_mixer(spec)
+    if spec["name"] == CUSTOM:
+        return _make_custom(spec["config"], arguments)
     mixer = MIXERS[spec.pop("name")]
     known = parameters_of(mixer.layer)
     if use_bias is not None:
@@ -155,6 +186,11 @@ def make_mixer(
         arguments |= _inner(inner_dim, known, spec)
     at = {"layer_index": layer_index, "num_layers": num_layers} if mixer.by_depth else {}
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
+
+
+def _make_custom(config, arguments):
+    given = {name: arguments[name] for name in ("name", "dtype") if arguments.get(name)}
+    return keras.layers.deserialize({**config, "config": {**config["config"], **given}})
 
 
 def arguments_of(name: str) -> set[str]:

@@ -8,9 +8,8 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAttentionBlock
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.projections import Embedding, make_dropout
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 

@@ -10,9 +10,9 @@ from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.grids import resize_head
-from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
-from keras_permix.layers.mixing.random_order import RandomOrder
+from keras_permix.layers.mixing.baselines import RandomOrder
 from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
@@ -70,7 +70,7 @@ class ButterflyViT(ImageClassifier):
         mean, std: Normalization per channel on the scale 0–1.
         steps_image_size: The `image_size` that the shift steps of mixers are made for, with blocks
             as long as a side of the image. `None`: that of the model. Else they are moves along the
-            blocks there, and scaled to those here; see `layers.mixing.resize_steps`.
+            blocks there, and scaled to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:

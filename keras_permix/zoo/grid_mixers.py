@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from keras_permix.layers.embedding.grids import resize_delays, resize_steps
 from keras_permix.layers.mixers import MIXERS, make_mixer, mixer_at
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 
 def mixer_on_grid(
@@ -29,7 +29,8 @@ def mixer_on_grid(
         What `make_mixer` takes; another mixer as it is.
     """
     spec = mixer_at(config["mixer"], index)
-    layer = MIXERS[spec["name"]].layer if isinstance(spec, dict) else None
+    known = isinstance(spec, dict) and spec["name"] in MIXERS
+    layer = MIXERS[spec["name"]].layer if known else None
     if before == after or layer is None or not issubclass(layer, CSP | CausalCSP):
         return spec
     mixer = make_mixer(spec, index, config["num_layers"])

@@ -11,7 +11,7 @@ from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.utils.checks import (
     check_choice,
     check_integer,
@@ -59,7 +59,9 @@ class LRATransformer(SequenceClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. (The last group of CSP in a text may be shorter.)
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. (The last group of CSP in a text may be
+            shorter.)
         use_bias: Whether the projections of the mixers have biases.
         activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize what is mixed, and the tokens after the last block
@@ -77,7 +79,7 @@ class LRATransformer(SequenceClassifier):
             are bytes, where the vocabulary is theirs.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.mixing.resize_steps`.
+            to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:

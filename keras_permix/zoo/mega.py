@@ -7,14 +7,11 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
-from keras_permix.layers.mega.mega_block import MegaBlock
-from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
-from keras_permix.layers.mega.norms import make_norm, normalize
+from keras_permix.layers.embedding.grids import resize_distances
+from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
+from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
-from keras_permix.layers.mixing.resize_steps import resize_distances
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.embedding import Embedding
+from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.precision import full_precision
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
@@ -79,7 +76,7 @@ class MEGA(SequenceClassifier):
             are bytes, where the vocabulary is theirs.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.mixing.resize_steps`.
+            to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:

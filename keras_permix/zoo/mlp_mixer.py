@@ -9,8 +9,8 @@ from keras_permix._typing import StrPath, Tensor
 from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
-from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.embedding.images import PatchEmbedding
+from keras_permix.layers.parts.projections import Dense
 from keras_permix.utils.checks import (
     check_choice,
     check_floats,

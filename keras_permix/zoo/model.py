@@ -7,7 +7,7 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
-from keras_permix.layers.parts.composite import policy_at, policy_of
+from keras_permix.layers.parts.wrappers import policy_at, policy_of
 from keras_permix.utils.checks import check_flags, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays

@@ -10,7 +10,7 @@ from keras import ops
 from keras_permix._typing import StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.embedding.pairs import SplitPairs
+from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.utils.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.grid_mixers import kept_steps

@@ -7,10 +7,10 @@ import keras
 
 from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.utils.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
@@ -53,7 +53,8 @@ class ViT(ImageClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. `None`: the class's own.
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. `None`: the class's own.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
@@ -61,7 +62,7 @@ class ViT(ImageClassifier):
         mean, std: Normalization per channel on the scale 0–1.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves on the grid of patches there, and scaled to the
-            grid here as the position table is; see `layers.mixing.resize_steps`.
+            grid here as the position table is; see `layers.embedding.grids`.
         layer_norm_epsilon: Epsilon of the layer normalizations.
         position_resizing: How the position table is resized where weights for another `image_size`
             are loaded: "bicubic", or "nearest", which repeats rows and columns.

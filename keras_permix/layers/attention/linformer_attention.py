@@ -7,24 +7,22 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map, visible_keys
 from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinformerAttention(SelfAttention):
-    """Multi-head self-attention to mixtures of keys and of values, linear in the tokens.
+    """Attend to a fixed number of learned mixtures of the tokens, linear in the tokens.
 
-    Along the tokens keys are projected to `key_mixer^T @ key` and values to
-    `value_mixer^T @ value`, both `(mixtures, head_dim)`, and queries attend to these by a softmax.
-    The two projections `(max_sequence_length, mixtures)` are shared by the heads; of fewer tokens
-    than `max_sequence_length` they take their first rows. The other weights are those of
-    `SoftmaxAttention`.
+    Along the tokens, keys are projected to `key_mixer^T @ key` and values to
+    `value_mixer^T @ value`, both `(mixtures, head_dim)`; queries attend to these with a softmax.
+    All heads share both projections `(max_sequence_length, mixtures)`. Shorter inputs use their
+    first rows. The other weights are those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others count as zeros in the mixtures. A sample without real tokens is attended to as if
-    nothing were masked.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
+    were masked.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
@@ -45,7 +43,9 @@ class LinformerAttention(SelfAttention):
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Wang et al., "Linformer", 2020, equation (7), with headwise sharing.
+    Reference:
+        Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020, arXiv:2006.04768,
+        equation (7), with headwise sharing.
     """
 
     def __init__(

@@ -5,11 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
-from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
+from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.butterfly_stages import two_stage_block
 from keras_permix.utils.checks import (
     check_choice,
@@ -50,8 +49,11 @@ class MLPMixerBlock(Composite):
     >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
     (2, 64, 121)
 
-    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
-    Table II.
+    Reference:
+        Tolstikhin et al., "MLP-Mixer: An all-MLP Architecture for Vision", 2021,
+        arXiv:2105.01601.
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(

@@ -53,7 +53,9 @@ class BlockDense(keras.layers.Layer):
     >>> tuple(BlockDense(blocks=4, units=6)(np.ones((2, 5, 32), "float32")).shape)
     (2, 5, 24)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
 
     def __init__(

@@ -7,10 +7,27 @@ import numpy as np
 from keras import ops
 
 from keras_permix.layers.embedding.positions import prepend
-from keras_permix.layers.parts.composite import Composite, policy_at
-from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.projections import Embedding
+from keras_permix.layers.parts.wrappers import Composite, policy_at
 from keras_permix.utils.checks import check_choice, check_integer
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SplitPairs(keras.layers.Layer):
+    """From pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, the texts of a pair one by one.
+
+    Integers or booleans stay what they are. The number of tokens may be unknown.
+    """
+
+    def call(self, pairs):
+        batch, two, tokens = ops.shape(pairs)
+        return ops.reshape(pairs, (batch * two, tokens))
+
+    def compute_output_spec(self, pairs):
+        batch, two, tokens = pairs.shape
+        return keras.KerasTensor((batch and batch * two, tokens), pairs.dtype)
+
 
 POSITIONS = (None, "sinusoid", "learned")
 
@@ -43,8 +60,10 @@ class TokenEmbedding(Composite):
     >>> tuple(layer(np.ones((2, 64), "int32")).shape)
     (2, 65, 32)
 
-    Source: Vaswani et al., 2017, section 3.5; Tay et al., "Long Range Arena", 2020, and the
-    released code.
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762, section 3.5.
+        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
+        arXiv:2011.04006 and the released code.
     """
 
     def __init__(

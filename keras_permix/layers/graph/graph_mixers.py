@@ -3,12 +3,10 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.masks import masked_softmax, ordinary_padding
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.layers.mixing.slice_sort import ORDERS, order_to_descending
+from keras_permix.layers.parts.masks import check_tokens, clean_padding, masked_softmax
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import slice_sort
 from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
@@ -43,7 +41,9 @@ class GraphAttention(Composite):
     >>> tuple(GraphAttention(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234.
     """
 
     projections: tuple[str, ...] = ("query", "key", "value", "output")
@@ -74,7 +74,7 @@ class GraphAttention(Composite):
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, tokens, bias, tokens_mask=None):
-        tokens = ordinary_padding(tokens, tokens_mask)
+        tokens = clean_padding(tokens, tokens_mask)
         values = self.value_dense(tokens)
         weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
         mixed = self.average(weights, values)
@@ -148,7 +148,9 @@ class GraphSliceSort(GraphAttention):
     >>> tuple(GraphSliceSort(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, and the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
     """
 
     projections = ("value", "output")

@@ -6,8 +6,8 @@ import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.composite import Composite, part_arguments
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite, part_arguments
 from keras_permix.utils.checks import (
     check_layer_index,
     check_named,
@@ -58,8 +58,11 @@ class GraphormerBlock(Composite):
     >>> tuple(GraphormerBlock(num_heads=4, mixer="slice_sort")(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021;
-    Yuan & Xu, "Sliceformer", 2023, and the released code.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234.
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
     """
 
     def __init__(

@@ -6,16 +6,18 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
-from keras_permix.layers.mega.position_bias import (
+from keras_permix.layers.mega.positions import (
+    key_places,
+    renewed,
     rotary_bias,
     rotary_bias_between,
+    seen_keys,
     simple_bias,
     simple_bias_between,
 )
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
@@ -60,8 +62,10 @@ class MegaAttention(Composite):
     >>> tuple(MegaAttention(chunk_size=32)(shared, values).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, sections 3.2 to 3.5,
-    and the released code, which divides by the context where the paper does not.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
+        sections 3.2 to 3.5, and the released code, which divides by the context where the paper
+        does not.
     """
 
     def __init__(
@@ -104,10 +108,10 @@ class MegaAttention(Composite):
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
                 raise ValueError(
-                    "A simple position bias needs `max_sequence_length` or `chunk_size` where "
-                    "the number "
-                    f"of tokens is not known, or none. Received: tokens={shared_shape[1]}, "
-                    f"max_sequence_length={self.max_sequence_length}"
+                    "A simple position bias needs `max_sequence_length` or `chunk_size` where the "
+                    "number of tokens is unknown or 0. For `MegaBlock`, pass "
+                    "`attention={'max_sequence_length': …}`. Received: "
+                    f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")

@@ -9,7 +9,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.layers.parts.masks import tokens_shape
 from keras_permix.ops.dispatch.require import require
 from keras_permix.ops.shift_schedule import SCHEDULES
 from keras_permix.ops.shift_steps import Shift, check_steps
@@ -18,19 +18,18 @@ from keras_permix.utils.checks import check_align, check_choice, check_integer, 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class CSP(TokenMixer):
-    """Mix tokens by shifting every channel and sorting it in groups of tokens.
+    """Shift each channel along the tokens, then sort it within groups of tokens.
 
-    `values = inputs @ Wv`; every channel is rolled along the tokens by its own fixed step and then
-    sorted ascending inside contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
-    weights and costs O(tokens) for groups of two.
+    `values = inputs @ Wv`; every channel is shifted cyclically by its own fixed step, then sorted
+    ascending within contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
+    parameters and costs O(tokens) for groups of two. CSP is bidirectional. For causal mixing, use
+    `CausalCSP`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are permuted, as if there were no others (a schedule is that for their number), and padded
-    values become zero before the output projection. The number of tokens may be unknown while
-    TensorFlow traces, except with a power schedule.
-
-    It hears later tokens as well as earlier ones; `CausalCSP` hears the earlier ones alone.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are permuted, as if the padding were absent, and padded values become zero
+    before the output projection. The number of tokens may be unknown while TensorFlow traces,
+    except with a power schedule.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
@@ -65,7 +64,9 @@ class CSP(TokenMixer):
     >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, equation (4).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (4).
     """
 
     def __init__(
@@ -97,8 +98,7 @@ class CSP(TokenMixer):
         elif _as_array(shift).ndim == 0:
             raise ValueError(
                 f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
-                "(`num_heads` and `key_dim`, with which `MultiHeadAttention` begins, are no "
-                "arguments of CSP: it has no heads and no keys.) "
+                "CSP has no `num_heads` and `key_dim`. "
                 f"Received: group_size={group_size!r}, shift={shift!r}"
             )
         else:

@@ -1,4 +1,4 @@
-"""Sliceformer's sorting of channels as a layer."""
+"""Sort each channel along the tokens, as Sliceformer does."""
 
 from typing import Any
 
@@ -8,19 +8,35 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.ops import interleave_order
 from keras_permix.utils.checks import check_choice, check_layer_index
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
+
+
+def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=None):
+    """Whether to sort descending: one bool, or a bool array `(channels,)`.
+
+    Args:
+        order: One of `ORDERS`.
+        channels, layer_index, num_layers, head_dim: See `keras_permix.ops.interleave_order`.
+    """
+    if order.startswith("interleave"):
+        return interleave_order(
+            order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim
+        )
+    return order == "descend"
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SliceSort(TokenMixer):
-    """Mix tokens by sorting every channel along all tokens.
+    """Sort each channel along all tokens.
 
-    `outputs = sort(inputs @ Wv) @ Wo + bo`, each channel on its own.
+    `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are sorted, padded values become zero before the output projection.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are sorted, and padded values become zero before the output projection.
 
     Args:
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
@@ -44,12 +60,14 @@ class SliceSort(TokenMixer):
 
     >>> import numpy as np
     >>> from keras_permix.layers import SliceSort
-    >>> tuple(SliceSort("interleave", layer_index=0, num_layers=6)(np.ones((2, 65, 32),
-    ...     "float32")).shape)
+    >>> layer = SliceSort("interleave", layer_index=0, num_layers=6)
+    >>> tuple(layer(np.ones((2, 65, 32), "float32")).shape)
     (2, 65, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, equations (3), (5), (6); interleave_haar and
-    max_exchange as in the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683, equations (3), (5) and (6);
+        "interleave_haar" and "max_exchange" as in the released code.
     """
 
     def __init__(

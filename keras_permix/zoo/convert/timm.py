@@ -173,6 +173,12 @@ def read_mixer(path: StrPath) -> Timm:
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
     """The tensors, their file, and what `config.json` says: the arguments, and of the images."""
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"`path` must be a folder with {WEIGHTS_FILE}, or that file; names of timm's models "
+            "are not downloaded. Download the files first, for example with "
+            f"`huggingface_hub.snapshot_download`. Received: path={str(path)!r}"
+        )
     path = path / WEIGHTS_FILE if path.is_dir() else path
     tensors, config = read_tensors(path), path.with_name(CONFIG_FILE)
     if not config.is_file():

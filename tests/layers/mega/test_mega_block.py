@@ -8,8 +8,8 @@ import pytest
 
 from keras_permix.layers import CSP, MegaBlock, SliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.mega.position_bias import rotary_bias, simple_bias
+from keras_permix.layers.mega.mega_feed_forward import NORMS, make_norm, normalize
+from keras_permix.layers.mega.positions import rotary_bias, simple_bias
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import mega as oracle_mega
 from tests.oracle import permutations as oracle
@@ -335,9 +335,8 @@ def test_wrong_argument_is_named(arguments, message):
 
 @pytest.mark.parametrize("tokens", [None, 0])
 def test_a_length_that_says_nothing_needs_max_length(tokens):
-    with pytest.raises(
-        ValueError, match=f"`max_sequence_length` or `chunk_size`.*: tokens={tokens}, "
-    ):
+    message = f"`attention=.'max_sequence_length': .*: tokens={tokens}, "
+    with pytest.raises(ValueError, match=message):
         functional(MegaBlock(**SMALL), (tokens, 6))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
+from keras_permix.layers.embedding.grids import resize_delays, resize_steps
 
 pytestmark = pytest.mark.once  # NumPy alone
 
