@@ -13,7 +13,7 @@ from pathlib import Path
 
 from keras_permix.analysis import look_inside
 from keras_permix.data import load_sheet
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 
 IMAGES = Path(__file__).parent / "images" / "cifar10_test.png"
 

@@ -99,7 +99,7 @@ MIXERS = {
     "mega_block": lambda: MegaBlock(shared_dim=16, attention={"chunk_size": 12}),
     "graphormer_block": lambda: on_a_ring(GraphormerBlock(num_heads=4), 4),
     "softmax_attention": lambda: SoftmaxAttention(4),
-    "butterfly_attention": lambda: ButterflyAttention(4, SIDE, layer=1, layers=2),
+    "butterfly_attention": lambda: ButterflyAttention(4, SIDE, layer_index=1, num_layers=2),
     "linear_attention": lambda: LinearAttention(4),
     "performer_attention": lambda: PerformerAttention(4),
     "linformer_attention": lambda: LinformerAttention(4),

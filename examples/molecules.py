@@ -26,10 +26,10 @@ def load(smoke):
     if smoke:
         files = dict(train=SAMPLE.name, test=SAMPLE.name, labels=("HOMO_LUMO_gap_au",))
         molecules, _ = load_graphs("sample", SAMPLE.parent, **files).train
-        sizes = dict(width=16, depth=1, num_heads=2, mlp_dim=16)
+        sizes = dict(hidden_dim=16, num_layers=1, num_heads=2, mlp_dim=16)
         return molecules[:34], molecules[34:], "gap in hartree", sizes
     data = load_graphs("esol", hops=1)
-    sizes = dict(width=64, depth=3, num_heads=4, mlp_dim=64, edges="single")
+    sizes = dict(hidden_dim=64, num_layers=3, num_heads=4, mlp_dim=64, edges="single")
     return data.train[0], data.test[0], "log10 of mol/l", sizes
 
 

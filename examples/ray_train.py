@@ -44,7 +44,7 @@ def main():
     out = Path(arguments.out).absolute()
     config = dict(
         recipe=arguments.recipe,
-        **({"model": {"depth": 1, "width": 16}} if arguments.smoke else {}),
+        **({"model": {"num_layers": 1, "hidden_dim": 16}} if arguments.smoke else {}),
         out=str(out),
         data_dir=arguments.data_dir,
         smoke=arguments.smoke,

@@ -74,16 +74,16 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="a minute, and no more")
     arguments = parser.parse_args()
     if arguments.smoke:
-        arguments.depth, arguments.max_length = 2, 16
+        arguments.depth, arguments.max_sequence_length = 2, 16
         arguments.train, arguments.test, arguments.epochs = 64, 64, 1
     keras.utils.set_random_seed(0)
     bert = SimpleTRON.from_bert(
         arguments.folder or packaged_folder(),
-        attention="softmax",
-        depth=arguments.depth,
-        max_length=arguments.max_length,
+        variant="softmax",
+        num_layers=arguments.depth,
+        max_sequence_length=arguments.max_sequence_length,
     )
-    simpletron = bert.with_attention("simple")
+    simpletron = bert.with_variant("simple_resl")
     print(f"Keras {keras.__version__} on {keras.config.backend()}")
     print(f"each of the two: {bert.count_params():,} parameters")
     compare(bert, simpletron)

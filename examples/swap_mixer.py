@@ -63,7 +63,7 @@ def main():
     (images, labels), test = data.train, [array[: arguments.images] for array in data.test]
 
     model = ViT.from_preset("cifar10_small", dtype=arguments.dtype)
-    depth = model.get_config()["depth"]
+    depth = model.get_config()["num_layers"]
     print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % right", flush=True)
     for block in reversed(range(depth)):
         model = swap_mixer(model, arguments.mixer, layers=[block])

@@ -29,7 +29,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
     arguments = parser.parse_args()
 
-    small = {"model": {"depth": 1, "width": 16}} if arguments.smoke else {}
+    small = {"model": {"num_layers": 1, "hidden_dim": 16}} if arguments.smoke else {}
     with distributed("auto") as here:
         if here.is_chief:
             print(f"{here.devices} devices in {here.count} processes", flush=True)

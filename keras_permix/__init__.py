@@ -3,14 +3,17 @@
 Ops, layers and models run alike on TensorFlow, JAX and PyTorch; choose with `KERAS_BACKEND`.
 """
 
-from keras_permix import _backend, _command
+from keras_permix import _backend
 from keras_permix._version import __version__
 
 _backend.choose()  # before everything that imports Keras
+_backend.check()
 
-if not _command.runs():
-    _backend.check()
-    from keras_permix import layers, ops, zoo
-    from keras_permix.surgery import swap_mixer
+from keras_permix import layers, ops, zoo  # noqa: E402
+from keras_permix.surgery import swap_mixer  # noqa: E402
 
 __all__ = ["__version__", "layers", "ops", "swap_mixer", "zoo"]
+
+
+def __dir__() -> list[str]:
+    return __all__

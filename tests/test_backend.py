@@ -158,5 +158,5 @@ def test_keras_starts_with_the_backend_that_is_kept(name, tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    python("-m", "keras_permix.cli", "backend", name)
+    python("-m", "permix", "backend", name)
     assert python("-c", "import keras; print(keras.backend.backend())") == f"{name}\n"

@@ -37,7 +37,7 @@ import keras
 import numpy as np
 from keras_permix import analysis, cli, data, layers, ops, tasks, training, zoo
 
-model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+model = zoo.CSPViT(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
 model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), "uint8")
 batches = data.Pipeline(images, np.arange(6) % 3, batch_size=3, num_classes=3)
@@ -144,6 +144,7 @@ PUBLIC = {
         "SliceGraphormer",
         "SliceViT",
         "ViT",
+        "ZooModel",
         "list_presets",
         "preset_info",
     ],
@@ -156,3 +157,10 @@ def test_public_names_are_pinned(name):
     assert sorted(module.__all__) == sorted(PUBLIC[name])
     for public in module.__all__:
         assert getattr(module, public) is not None
+
+
+@pytest.mark.once
+def test_dir_lists_what_is_public():
+    import keras_permix
+
+    assert dir(keras_permix) == ["__version__", "layers", "ops", "swap_mixer", "zoo"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix.sklearn import classifier
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from tests.harness import ROOT, assert_close, to_numpy
 
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

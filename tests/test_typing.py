@@ -12,8 +12,8 @@ from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
 # Parts whose modules people import by their own names, each public as a whole.
-OPEN = ("bench", "checksums", "layers.mixers", "lra", "machine", "recipes")
-OPEN += ("safe_files", "scores", "training", "zoo.presets", "zoo.registry")
+OPEN = ("bench", "layers.mixers", "lra", "recipes", "training")
+OPEN += ("utils.files", "utils.formatting", "utils.machine", "zoo.presets", "zoo.registry")
 
 
 def definition(module, name):
@@ -83,7 +83,7 @@ from keras_permix.recipes.load import load_recipe
 
 tokens = np.ones((1, 8, 4), "float32")
 layers.CSP(group_size=4, shift=[0, 1, 2, 3], dropout=0, dtype="float16", name="mixer")(tokens)
-layers.CSP(group_size=None, layer=1, layers=6).compute_output_shape((None, 8, 4))
+layers.CSP(group_size=None, layer_index=1, num_layers=6).compute_output_shape((None, 8, 4))
 layers.CSP(shift=[(0, 1), (1, 0)])
 layers.CausalCSP(delays=(1, 2))
 layers.CausalCSP(delays=[1.5])  # wrong
@@ -104,20 +104,19 @@ ops.butterfly_stages(64, 8) + ops.explain(ops.csp, tokens, (0, 1, 2, 3), 2).chos
 analysis.rank_residual(tokens, estimator=None)  # wrong
 model = zoo.CSPViT.from_preset(Path("preset"), num_classes=5, image_size=64)
 name: str = model.classify(tokens)[0][0][0]
-zoo.ViT(mixer=["attention", {"name": "csp", "group_size": 4}], depth=2, mean=[0.5, 0.5, 0.5])
-zoo.ViT(mixer=[1, 2], depth=2)  # wrong
-zoo.MEGA(image_size=4, mean=[0.5], std=[0.5], mixer=["softmax", "laplace"], depth=2)
-zoo.LRATransformer(mixer=["csp", {"name": "attention"}], depth=2, head_dims=[8])
-zoo.ButterflyViT(mixer=[None, "csp"], depth=2, std=[0.5, 0.5, 0.5])
-zoo.SimpleTRON(mixer=["csp", None], depth=2)
-zoo.Graphormer(mixer=["attention", "slice_sort"], depth=2)
+zoo.ViT(mixer=["attention", {"name": "csp", "group_size": 4}], num_layers=2, mean=[0.5, 0.5, 0.5])
+zoo.MEGA(image_size=4, mean=[0.5], std=[0.5], mixer=["softmax", "laplace"], num_layers=2)
+zoo.LRATransformer(mixer=["csp", {"name": "attention"}], num_layers=2, head_dims=[8])
+zoo.ButterflyViT(mixer=[None, "csp"], num_layers=2, std=[0.5, 0.5, 0.5])
+zoo.SimpleTRON(mixer=["csp", None], num_layers=2)
+zoo.Graphormer(mixer=["attention", "slice_sort"], num_layers=2)
 zoo.MLPMixer(mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
 zoo.PatchOnlyMLPMixer(patch_sizes=[5, 7])
 zoo.PatchOnlyMLPMixer(patch_sizes=5)  # wrong
 swap_mixer(model, "csp", layers=(1, -1))
 swap_mixer(model, "csp", layers=(0.5,))  # wrong
 zoo.CSPViT.from_preset(3)  # wrong
-zoo.ViT(depth=2.5)  # wrong
+zoo.ViT(num_layers=2.5)  # wrong
 zoo.SliceViT(image_size="32")  # wrong
 model.classify(tokens, top="5")  # wrong
 model.labels = "cat"  # wrong

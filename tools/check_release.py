@@ -17,11 +17,14 @@ import tempfile
 import venv
 import zipfile
 from email.parser import BytesParser
+from fnmatch import fnmatch
 from pathlib import Path
 
 HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist
 NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description")
 ROOT = Path(__file__).resolve().parents[1]
+WHEEL_LIMIT = 25 * 10**6  # bytes
+LEFT_OUT = "keras_permix/weights/simpletron/sst2*/model.weights.h5"  # fetched from `WEIGHTS_URL`
 EXTRAS = "graph,text"  # what README.md has installed for its second snippet, in words before it
 
 
@@ -41,6 +44,12 @@ def check(dist):
     with zipfile.ZipFile(wheel) as file:
         check_names(file.namelist(), ("keras_permix",))
         files.add("keras_permix/py.typed")  # by which type checkers know that there are types
+        if wheel.stat().st_size > WHEEL_LIMIT:
+            raise ValueError(
+                f"A wheel must hold {WHEEL_LIMIT:,} bytes at most. "
+                f"Received: {wheel.stat().st_size:,}"
+            )
+        files = {name for name in files if not fnmatch(name, LEFT_OUT)}
         if lacking := sorted(files - set(file.namelist())):
             raise ValueError(
                 f"The wheel must hold types and the sdist's presets. It lacks {lacking}"

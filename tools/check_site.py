@@ -218,7 +218,7 @@ def wrong_labels(browser, expected):
 def wrong_sources(browser, model, image):
     """Layers in which the page's places are no permutation, or not that of the model."""
     heard = np.array(browser.execute_script(HEARD))  # (layers, tokens, places)
-    depth, width = (model.get_config()[key] for key in ("depth", "width"))
+    depth, width = (model.get_config()[key] for key in ("num_layers", "hidden_dim"))
     if len(heard) != depth or (heard.sum(axis=1) != width).any() or (heard.sum(2) != width).any():
         yield f"{heard.shape}: every token must take, and every place give, {width} values"
         return

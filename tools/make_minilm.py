@@ -75,12 +75,12 @@ def main():
     arguments = parser.parse_args()
     bert = SimpleTRON.from_bert(
         arguments.folder or packaged_folder(),
-        attention="softmax",
-        depth=arguments.depth,
-        max_length=arguments.max_length,
+        variant="softmax",
+        num_layers=arguments.depth,
+        max_sequence_length=arguments.max_sequence_length,
         scale="valid",
     )
-    texts = load_texts("sst2", arguments.max_length).train[0].texts
+    texts = load_texts("sst2", arguments.max_sequence_length).train[0].texts
     tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
     model = smaller(bert, kept_ids(tokenizer, texts, arguments.vocabulary))
     model.save_to_preset(arguments.out, license="Apache-2.0")

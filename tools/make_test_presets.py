@@ -12,11 +12,11 @@ import keras
 from keras_permix import zoo
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
-IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
-TEXTS = dict(vocabulary_size=257, max_length=24, num_classes=3, width=8, depth=2)
+IMAGES = dict(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=2)
+TEXTS = dict(vocabulary_size=257, max_sequence_length=24, num_classes=3, hidden_dim=8, num_layers=2)
 MEGA = dict(**TEXTS, inner_dim=16, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
-GRAPHS = dict(targets=3, width=4, depth=2, num_heads=2, mlp_dim=8)
+GRAPHS = dict(targets=3, hidden_dim=4, num_layers=2, num_heads=2, mlp_dim=8)
 # class -> arguments of a tiny model of it
 MODELS = {
     "ButterflyMixer": IMAGES,
@@ -25,14 +25,25 @@ MODELS = {
     "CSPViT": dict(**VIT, mixer={"name": "csp", "group_size": 2, "shift": "linear"}),
     "Graphormer": dict(**GRAPHS, mean=[1.0, 2.0, 3.0]),
     "LRATransformer": dict(
-        max_length=16, num_classes=3, width=8, depth=2, mlp_dim=16, mixer={"name": "slice_sort"}
+        max_sequence_length=16,
+        num_classes=3,
+        hidden_dim=8,
+        num_layers=2,
+        mlp_dim=16,
+        mixer={"name": "slice_sort"},
     ),
     "MEGA": dict(**MEGA, chunk_size=8),
     "MLPMixer": IMAGES,
-    "PatchOnlyMLPMixer": dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2),
+    "PatchOnlyMLPMixer": dict(image_size=6, patch_sizes=[2, 3], num_classes=3, num_layers=2),
     "SliceGraphormer": dict(**GRAPHS, mixer={"name": "slice_sort", "order": "interleave"}),
     "SimpleTRON": dict(
-        vocabulary_size=257, max_length=16, num_classes=3, width=8, depth=1, num_heads=2, mlp_dim=8
+        vocabulary_size=257,
+        max_sequence_length=16,
+        num_classes=3,
+        hidden_dim=8,
+        num_layers=1,
+        num_heads=2,
+        mlp_dim=8,
     ),
     "SliceViT": dict(**VIT, mixer={"name": "slice_sort", "order": "interleave"}),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider")
-BENCH = ("-m", "keras_permix.cli", "bench")
+BENCH = ("-m", "permix", "bench")
 # The line of a log that tells how a step ended.
 RESULT = re.compile(r"^.*(?:\d passed|\d failed|\d skipped|\d rows,|GB/s|Error).*$", re.MULTILINE)
 
@@ -183,8 +183,8 @@ def probe():
 
     from keras_permix.bench.runners import runners, seconds
     from keras_permix.bench.timing import medians
-    from keras_permix.machine import driver, machine
     from keras_permix.ops.backend import running
+    from keras_permix.utils.machine import driver, machine
 
     chip = running.module("device").chip()
     print(machine(), chip, chip and driver())

@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keras_permix.safe_files import write_text
 from keras_permix.training.record import read_record
+from keras_permix.utils.files import write_text
 from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]

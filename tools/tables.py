@@ -16,7 +16,7 @@ from pathlib import Path
 from keras_permix.lra.published import TASKS
 from keras_permix.lra.recipes import MODELS
 from keras_permix.lra.results import in_words, means, read_results
-from keras_permix.scores import format_score
+from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))

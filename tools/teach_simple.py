@@ -88,7 +88,7 @@ def with_changes(model, **changes):
 
 def begun(teacher):
     """The teacher with SimpleAttention and small queries."""
-    student = teacher.with_attention("simple", variant="simple_l")
+    student = teacher.with_variant("simple_l")
     for weight in student.weights:
         if "/qkv/" in weight.path:
             values = weight.numpy()
@@ -140,7 +140,7 @@ def main():
     keras.utils.set_random_seed(0)
     teacher = SimpleTRON.from_preset(arguments.preset)
     student = begun(teacher)
-    length = teacher.get_config()["max_length"]
+    length = teacher.get_config()["max_sequence_length"]
     sst2, imdb = (load_texts(name, length) for name in ("sst2", "imdb"))
     phrases, sentences = sst2.train[0].texts, list(sentences_of(imdb.train[0].texts))
     some = [sentences[number * len(sentences) // SENTENCES] for number in range(SENTENCES)]

@@ -17,7 +17,9 @@ from keras_permix.zoo import LRATransformer
 
 LISTOPS = dict(train=18_000, validation=1_000, test=1_000)
 PICTURES = dict(train=2_000, validation=200, test=200)
-SMALL = dict(width=64, depth=2, mlp_dim=128, mixer="csp")  # far smaller than any of the papers
+SMALL = dict(
+    hidden_dim=64, num_layers=2, mlp_dim=128, mixer="csp"
+)  # far smaller than any of the papers
 BATCH = 32
 MOLECULES, HOPS = 6_000, 5  # hops as Graphormer counts them for its edges on paths
 
@@ -58,7 +60,7 @@ def main():
             total,
             lambda size=size: generated_pathfinder(size, **PICTURES),
         )
-    model = LRATransformer(vocabulary_size=16, max_length=2000, num_classes=10, **SMALL)
+    model = LRATransformer(vocabulary_size=16, max_sequence_length=2000, num_classes=10, **SMALL)
     task = task_of(model)
     model.compile("adam", loss=task.loss(), metrics=task.metrics())
     batches = task.batches(listops.train, BATCH, training=True)

@@ -29,9 +29,9 @@ def main(folder):
     config = model.get_config()
     said = {
         "labels": model.labels,
-        "layers": config["depth"],
+        "layers": config["num_layers"],
         "side": config["image_size"] // config["patch_size"],
-        "channels": config["width"],
+        "channels": config["hidden_dim"],
         "pictures": PICTURES,
     }
     (folder / "model.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
@@ -55,7 +55,9 @@ def main(folder):
 
 def watched(model):
     """A model with two outputs more: the values of its mixers before and after they permute."""
-    blocks = [model.get_layer(f"block_{index}") for index in range(model.get_config()["depth"])]
+    blocks = [
+        model.get_layer(f"block_{index}") for index in range(model.get_config()["num_layers"])
+    ]
     before, after = zip(*(Values(block)(block.input) for block in blocks), strict=True)
     layers = [keras.ops.concatenate(values) for values in (before, after)]
     return keras.Model(model.input, [model.output, *layers])

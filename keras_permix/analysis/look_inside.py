@@ -7,8 +7,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
-from keras_permix.analysis.rank_residual import rank_residual, token_norm
-from keras_permix.analysis.singular_spectrum import singular_spectrum
+from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.model import ZooModel
 
@@ -60,6 +59,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
         An `Inside`.
 
     Raises:
+        ImportError: for a `picture` where Matplotlib is not installed.
         TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
         ValueError: for a sample that is all padding.
 
@@ -80,7 +80,13 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             f"Received: {type(model).__name__}"
         )
     if picture is not None:
-        from matplotlib.figure import Figure  # before all the work
+        try:
+            from matplotlib.figure import Figure  # before all the work
+        except ImportError as error:
+            raise ImportError(
+                'Pictures need Matplotlib: pip install "keras_permix[train]". '
+                f"Received: picture={picture!r}, and an environment without it"
+            ) from error
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
@@ -130,8 +136,8 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     skip = product = np.eye(len(maps[0]))
     for matrix in maps:
         sums = abs(matrix).sum(axis=1, keepdims=True)
-        taken = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
-        product = (taken + skip) / 2 @ product
+        weights = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
+        product = (weights + skip) / 2 @ product
     return product
 
 

@@ -11,14 +11,11 @@ from typing import Any
 import keras
 
 from keras_permix import layers as ours
-from keras_permix.layers.embedding.pairs import SplitPairs
+from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
-from keras_permix.layers.mega.norms import ScaleNorm
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.embedding import Embedding
-from keras_permix.layers.parts.first_token import FirstToken
+from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward, ScaleNorm
+from keras_permix.layers.parts.projections import Dense, Embedding, FirstToken
 
 
 def _dense(layer, x, y):
@@ -30,6 +27,25 @@ def _einsum_dense(layer, x, y):
     sizes = zip(inputs.split(",")[1], layer.kernel.shape, strict=True)
     summed = math.prod(size for label, size in sizes if label not in output)
     return math.prod(y) * summed + _activation(layer, x, y)
+
+
+def _convolution(layer, x, y):
+    return math.prod(y) * math.prod(layer.kernel.shape[:-1]) + _activation(layer, x, y)
+
+
+def _depthwise_convolution(layer, x, y):
+    return math.prod(y) * math.prod(layer.kernel_size) + _activation(layer, x, y)
+
+
+def _separable_convolution(layer, x, y):
+    """A depthwise convolution, then a product at each position of its output."""
+    channels, filters = layer.pointwise_kernel.shape[-2:]
+    per_position = channels * (math.prod(layer.kernel_size) + filters)
+    return math.prod(y) // filters * per_position + _activation(layer, x, y)
+
+
+def _transposed_convolution(layer, x, y):
+    return math.prod(x) * math.prod(layer.kernel.shape[:-1]) + _activation(layer, x, y)
 
 
 def _block_dense(layer, x, y):
@@ -151,11 +167,34 @@ def _graph_slice_sort(layer, x, y):
 Rule = Callable[[Any, tuple[int, ...], tuple[int, ...]], int]
 RULES: dict[type, Rule] = {
     keras.layers.Activation: _activation,
-    keras.layers.BatchNormalization: _one_per_output,
+    keras.layers.Conv1D: _convolution,
+    keras.layers.Conv1DTranspose: _transposed_convolution,
+    keras.layers.Conv2D: _convolution,
+    keras.layers.Conv2DTranspose: _transposed_convolution,
+    keras.layers.Conv3D: _convolution,
+    keras.layers.Conv3DTranspose: _transposed_convolution,
     keras.layers.Dense: _dense,
+    keras.layers.DepthwiseConv1D: _depthwise_convolution,
+    keras.layers.DepthwiseConv2D: _depthwise_convolution,
     keras.layers.EinsumDense: _einsum_dense,
-    keras.layers.LayerNormalization: _one_per_output,
-    keras.layers.RMSNormalization: _one_per_output,
+    keras.layers.SeparableConv1D: _separable_convolution,
+    keras.layers.SeparableConv2D: _separable_convolution,
+    **dict.fromkeys(
+        (
+            keras.layers.BatchNormalization,
+            keras.layers.ELU,
+            keras.layers.GroupNormalization,
+            keras.layers.LayerNormalization,
+            keras.layers.LeakyReLU,
+            keras.layers.Normalization,
+            keras.layers.PReLU,
+            keras.layers.ReLU,
+            keras.layers.RMSNormalization,
+            keras.layers.Softmax,
+            keras.layers.UnitNormalization,
+        ),
+        _one_per_output,
+    ),
     ours.BlockDense: _block_dense,
     ours.ButterflyAttention: _local_attention,
     ours.DampedEMA: _damped_ema,
@@ -177,20 +216,21 @@ RULES: dict[type, Rule] = {
 }
 # Of the shapes of queries and of values.
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
-# Layers that move, select, add and scale, or leave all products to layers within them. The bias of
-# Graphormer multiplies weights alone, once for all graphs.
+# Layers that move, select, pool, add and scale, or contain the layers that compute. The bias of
+# Graphormer multiplies weights only, once for all graphs.
+KERAS_FREE = (
+    "Add", "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",
+    "Concatenate", "Cropping1D", "Cropping2D", "Cropping3D", "Dropout", "Embedding",
+    "Flatten", "GaussianDropout", "GaussianNoise", "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D", "GlobalMaxPooling3D", "Identity", "InputLayer", "Masking",
+    "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum", "Minimum", "Multiply",
+    "Permute", "RepeatVector", "Rescaling", "Reshape", "Resizing", "SpatialDropout1D",
+    "SpatialDropout2D", "SpatialDropout3D", "Subtract", "UpSampling1D", "UpSampling2D",
+    "UpSampling3D", "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
+)  # fmt: skip
 FREE = (
-    keras.layers.Add,
-    keras.layers.Concatenate,
-    keras.layers.Dropout,
-    keras.layers.Embedding,
-    keras.layers.Flatten,
-    keras.layers.Identity,
-    keras.layers.InputLayer,
-    keras.layers.Masking,
-    keras.layers.Permute,
-    keras.layers.Rescaling,
-    keras.layers.Reshape,
+    *(getattr(keras.layers, name) for name in KERAS_FREE),
     Embedding,
     ours.ButterflyBlock,
     ours.ButterflyLinear,
@@ -214,6 +254,11 @@ FREE = (
     FirstToken,
     SplitPairs,
 )
+# Layers of models of Keras and KerasHub that do the same, by their package and class.
+FREE_BY_NAME = (
+    "keras.LayerScale", "keras.StochasticDepth", "keras_hub.MLP", "keras_hub.ViTEncoder",
+    "keras_hub.ViTEncoderBlock", "keras_hub.ViTPatchingAndEmbedding",
+)  # fmt: skip
 # Operations of functional models that do the same, by the names of their classes.
 FREE_OPERATIONS = (
     "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",

@@ -1,4 +1,4 @@
-"""How many multiply-adds a model takes, counted from what its layers get and give."""
+"""Count multiply-adds of models, and compare models before and after a swap."""
 
 import contextlib
 import functools
@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_permix.analysis.mac_rules import FREE, FREE_OPERATIONS, RULES, RULES_OF_TWO
+from keras_permix._typing import Model
+from keras_permix.analysis.mac_rules import FREE, FREE_BY_NAME, FREE_OPERATIONS, RULES, RULES_OF_TWO
 from keras_permix.analysis.watch import watched
 from keras_permix.ops.backend import running
 
@@ -37,14 +38,16 @@ class MACs(NamedTuple):
 def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MACs:
     """Count the multiply-adds of one sample, as the Dimension Mixer paper does.
 
-    The model is called once (on JAX one of the zoo is traced), and each layer is asked for what it
-    did. Counted are: the multiply-adds of matrix products, those of attention's maps included; one
-    for each output of a normalization, that of images included, of an activation that is not
-    linear, and of a softmax, two of which are an iteration of Sinkhorn; of block-diagonal layers
-    one for each output that a bias is added to; of moving averages their recurrence, whatever
-    computes it; and of a Fourier transform two for each value and each halving of its axes. Not
-    counted are the biases of dense layers, resizing, sums, means, gates and other products element
-    by element, what is computed of weights alone, and what only moves or sorts.
+    The model is called once (on JAX one of the zoo is traced), and each layer reports its own work.
+
+    * Products of matrices count one per multiply-add, in dense layers, convolutions and attention
+      maps; block-diagonal layers count one more for each output with a bias.
+    * Normalizations, nonlinear activations and softmaxes count one per output. An iteration of
+      Sinkhorn has two softmaxes.
+    * A moving average counts its recurrence; a Fourier transform counts two for each value and each
+      halving of its axes.
+    * Other biases, poolings, resizing, sums, means, gates, elementwise products, sorting and what
+      is computed of weights only count nothing.
 
     Args:
         model: A model.
@@ -88,7 +91,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     def note(layer, given, outputs):
         of_two = type(layer) in RULES_OF_TWO and type(layer) not in rules
         rule = (RULES_OF_TWO if of_two else rules).get(type(layer))
-        if rule is None and not _is_graph(layer):
+        if rule is None and not _is_graph(layer) and _qualified_name(layer) not in FREE_BY_NAME:
             unknown[id(layer)] = type(layer).__name__
         if rule is None:
             return
@@ -116,6 +119,10 @@ def _nothing(layer, x, y):
     return 0
 
 
+def _qualified_name(layer):
+    return f"{type(layer).__module__.partition('.')[0]}.{type(layer).__name__}"
+
+
 def _is_graph(layer):
     """Whether a layer is a model that does nothing but call others."""
     return isinstance(layer, keras.Sequential) or hasattr(layer, "operations")
@@ -133,3 +140,65 @@ def _operations(model):
 def _shapes(arrays):
     flat = keras.tree.flatten(arrays)
     return [tuple(array.shape) for array in flat if hasattr(array, "shape")]
+
+
+class SwapReport(NamedTuple):
+    """What `swap_report` gives; `print` shows it as a table.
+
+    Args:
+        parameters: Numbers of weights, before and after.
+        macs: What `count_macs` gives, before and after.
+
+    Example:
+
+    >>> from keras_permix import swap_mixer
+    >>> from keras_permix.analysis import swap_report
+    >>> from keras_permix.zoo import ViT
+    >>> model = ViT.from_preset("test")
+    >>> report = swap_report(model, swap_mixer(model, "csp"))
+    >>> report.parameters, [macs.total for macs in report.macs]
+    ((1443, 1187), [28384, 15072])
+    """
+
+    parameters: tuple[int, int]
+    macs: tuple[MACs, MACs]
+
+    def __str__(self) -> str:
+        rows = {"parameters": self.parameters, "multiply-adds": [macs.total for macs in self.macs]}
+        lines = [f"{'':14}{'before':>16}{'after':>16}{'change':>10}"]
+        for name, (before, after) in rows.items():
+            change = f"{100 * (after / before - 1):+.1f} %" if before else ""
+            lines.append(f"{name:14}{before:16,}{after:16,}{change:>10}")
+        left_out = sorted({name for macs in self.macs for name in macs.uncounted})
+        if left_out:
+            lines.append(f"multiply-adds are without those of {', '.join(left_out)}")
+        return "\n".join(lines)
+
+
+def swap_report(before: Model, after: Model, inputs: Any = None) -> SwapReport:
+    """Compare a model with what `swap_mixer` made of it.
+
+    Args:
+        before, after: Two models that take the same inputs.
+        inputs: What to call them with, a batch of one sample, which your own models need. `None`:
+            what a model of the zoo makes up.
+
+    Returns:
+        A `SwapReport`.
+
+    Raises:
+        ValueError: for inputs that are no batch of one sample, or none where the model makes none.
+
+    Example:
+
+    >>> from keras_permix import swap_mixer
+    >>> from keras_permix.analysis import swap_report
+    >>> from keras_permix.zoo import ViT
+    >>> model = ViT.from_preset("cifar10_small")
+    >>> print(swap_report(model, swap_mixer(model, "csp")))
+                            before           after    change
+    parameters             808,586         611,978   -24.3 %
+    multiply-adds       57,315,712      38,343,040   -33.1 %
+    """
+    parameters = (before.count_params(), after.count_params())
+    return SwapReport(parameters, (count_macs(before, inputs), count_macs(after, inputs)))

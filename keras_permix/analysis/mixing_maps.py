@@ -8,9 +8,12 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.analysis.butterfly_maps import maps_of_all, mixed_blocks
-from keras_permix.analysis.influence_map import influence_maps
-from keras_permix.analysis.simple_attention_maps import simple_attention_maps
+from keras_permix.analysis.layer_maps import (
+    influence_maps,
+    maps_of_all,
+    mixed_blocks,
+    simple_attention_maps,
+)
 from keras_permix.analysis.watch import watched
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
@@ -24,11 +27,11 @@ from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.maps import flatten_map
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import flatten_map
+from keras_permix.layers.parts.wrappers import MixingLayer
 
 MIXING = (
-    keras.layers.MultiHeadAttention, OneTensor, ButterflyBlock, MLPMixerBlock, MegaAttention,
+    keras.layers.MultiHeadAttention, MixingLayer, ButterflyBlock, MLPMixerBlock, MegaAttention,
     GraphAttention,
 )  # fmt: skip
 
@@ -151,7 +154,7 @@ def _exact(layer, given, mask):
 
 def _mixes_tokens(butterfly, given):
     """Whether a butterfly is of a mixer along the tokens, with no map cut by a mask of its own."""
-    mixes = isinstance(butterfly.block, MixerBlock | OneTensor) and butterfly.axis == 1
+    mixes = isinstance(butterfly.block, MixerBlock | MixingLayer) and butterfly.axis == 1
     return mixes and given.get("attention_mask") is None
 
 

@@ -11,14 +11,14 @@ CALLS = ("call", "quantized_call")  # Keras calls the one or the other.
 
 @contextlib.contextmanager
 def watched(layer: Any, note: Callable[[Any, dict[str, Any], Any], None]) -> Iterator[None]:
-    """Have `note` told of each call of a layer: the layer, its arguments by name, and its outputs.
+    """Call `note` after each call of a layer: with the layer, its arguments by name, its outputs.
 
     The arguments are in the order of the signature. Afterwards the layer is as it was.
     """
     held = vars(layer)
     before = {name: held[name] for name in CALLS if name in held}
     for name in CALLS:
-        held[name] = _telling(layer, getattr(layer, name), note)
+        held[name] = _reporting(layer, getattr(layer, name), note)
     try:
         yield
     finally:
@@ -27,13 +27,13 @@ def watched(layer: Any, note: Callable[[Any, dict[str, Any], Any], None]) -> Ite
         held.update(before)
 
 
-def _telling(layer, call, note):
+def _reporting(layer, call, note):
     signature = inspect.signature(call)
 
     @functools.wraps(call)
-    def told(*args, **kwargs):
+    def wrapper(*args, **kwargs):
         outputs = call(*args, **kwargs)
         note(layer, dict(signature.bind(*args, **kwargs).arguments), outputs)
         return outputs
 
-    return told
+    return wrapper

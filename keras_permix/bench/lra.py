@@ -8,7 +8,7 @@ from keras_permix._typing import StrPath
 from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.models import TEXT, make
 from keras_permix.bench.timing import medians
-from keras_permix.machine import is_out_of_memory
+from keras_permix.utils.machine import is_out_of_memory
 
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
 BATCH, HEADS, WARMUP = 4, 4, 5
@@ -54,7 +54,12 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
         row = {"tokens": CASES[case], "mixer": name, "batch": batch}
         # A class token would be one token too many for blocks, and hears nothing where it stands
         # first and mixers are causal.
-        own = {"max_length": CASES[case], "mixer": mixer, "pooling": "mean", "dtype": policy}
+        own = {
+            "max_sequence_length": CASES[case],
+            "mixer": mixer,
+            "pooling": "mean",
+            "dtype": policy,
+        }
         try:
             yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
         except Exception as error:  # Each backend has exceptions of its own.

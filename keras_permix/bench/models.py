@@ -18,7 +18,7 @@ ENCODERS = {
         "SimpleAttention": {"name": "simple_attention", "num_heads": 4},
     }.items()
 }
-PATCHES = dict(num_classes=10, image_size=32, patch_size=4, width=144, depth=7)
+PATCHES = dict(num_classes=10, image_size=32, patch_size=4, hidden_dim=144, num_layers=7)
 IMAGE_MIXERS = {
     "ViT": ("ViT", {**PATCHES, "mlp_dim": 288}),
     "ButterflyViT": ("ButterflyViT", {**PATCHES, "num_heads": 4, "mlp_dim": 288}),
@@ -33,37 +33,41 @@ MEGAS = {
     "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),
     "CSPMEGA": ("CSPMEGA", dict[str, Any]()),
 }
-SMALL = dict(num_classes=10, image_size=32, patch_size=4, width=128, depth=6, mlp_dim=256)
-TEXT = dict(num_classes=10, width=256, depth=4, mlp_dim=1024)  # of the Long Range Arena
+SMALL = dict(num_classes=10, image_size=32, patch_size=4, hidden_dim=128, num_layers=6, mlp_dim=256)
+TEXT = dict(num_classes=10, hidden_dim=256, num_layers=4, mlp_dim=1024)  # of the Long Range Arena
 MEGA = dict(  # of the Long Range Arena's texts
-    num_classes=10, width=128, inner_dim=256, shared_dim=64, depth=4, norm="scalenorm",
+    num_classes=10, hidden_dim=128, inner_dim=256, shared_dim=64, num_layers=4, norm="scalenorm",
     norm_first=False, truncation=1024,
 )  # fmt: skip
 # name -> (contenders, arguments that they share, batch size)
 CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10_small": (VITS, SMALL, 128),
-    "cifar10": (VITS, {**SMALL, "width": 512, "mlp_dim": 512}, 32),
-    "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "width": 192, "mlp_dim": 384}, 16),
+    "cifar10": (VITS, {**SMALL, "hidden_dim": 512, "mlp_dim": 512}, 32),
+    "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "hidden_dim": 192, "mlp_dim": 384},
+    16),
     "imagenet": (
         VITS,
-        dict(num_classes=10, image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536),
+        dict(num_classes=10, image_size=224, patch_size=16, hidden_dim=384, num_layers=12,
+        mlp_dim=1536),
         4,
     ),
     "imagenet, huge": (
         VITS,
-        dict(num_classes=1000, image_size=224, patch_size=16, width=384, depth=12, mlp_dim=1536),
+        dict(num_classes=1000, image_size=224, patch_size=16, hidden_dim=384, num_layers=12,
+        mlp_dim=1536),
         256,
     ),
     "cifar10, mixers": (IMAGE_MIXERS, {}, 64),
-    "molecules": (GRAPHORMERS, dict(width=96, depth=4, num_heads=8, mlp_dim=192), 128),
+    "molecules": (GRAPHORMERS, dict(hidden_dim=96, num_layers=4, num_heads=8, mlp_dim=192), 128),
     "BERT, 128 tokens": (
-        BERTS, dict(max_length=128, width=384, depth=3, num_heads=12, mlp_dim=1536), 16
+        BERTS, dict(max_sequence_length=128, hidden_dim=384, num_layers=3, num_heads=12,
+        mlp_dim=1536), 16
     ),
-    "text, 1024 tokens": (ENCODERS, {**TEXT, "max_length": 1024}, 8),
-    "text, 2048 tokens": (ENCODERS, {**TEXT, "max_length": 2048}, 4),
-    "text, 4096 tokens": (ENCODERS, {**TEXT, "max_length": 4096}, 2),
-    "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_length": 1024}, 4),
-    "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_length": 4096}, 1),
+    "text, 1024 tokens": (ENCODERS, {**TEXT, "max_sequence_length": 1024}, 8),
+    "text, 2048 tokens": (ENCODERS, {**TEXT, "max_sequence_length": 2048}, 4),
+    "text, 4096 tokens": (ENCODERS, {**TEXT, "max_sequence_length": 4096}, 2),
+    "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_sequence_length": 1024}, 4),
+    "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_sequence_length": 4096}, 1),
 }  # fmt: skip
 # Whose vision transformers `--against` adds to the cases of `VITS`; the last two are for PyTorch.
 PEERS = ("keras_hub", "timm", "torch_nn")
@@ -185,7 +189,7 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
     mixed = math.prod(model.features(inputs)[0].shape[1:-1])
     return Contender(
         model,
-        model.get_config().get("max_length", mixed),
+        model.get_config().get("max_sequence_length", mixed),
         lambda: model.predict_on_batch(inputs),
         lambda: model.train_on_batch(inputs, targets),
     )
@@ -214,7 +218,8 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
 
     shape, classes = (sizes["image_size"], sizes["image_size"], 3), sizes["num_classes"]
     backbone = ViTBackbone(
-        shape, sizes["patch_size"], sizes["depth"], HEADS, sizes["width"], sizes["mlp_dim"],
+        shape, sizes["patch_size"], sizes["num_layers"], HEADS, sizes["hidden_dim"],
+        sizes["mlp_dim"],
         use_class_token=False, dtype=dtype,
     )  # fmt: skip
     pooled = keras.layers.GlobalAveragePooling1D()(backbone.output)

@@ -243,7 +243,7 @@ def _rivals(case, x):
 
     from keras_permix.bench.rivals import on_heads
     from keras_permix.layers.attention.linear_attention import linear_attention
-    from keras_permix.layers.mixing.fourier_mixer import fourier_transform
+    from keras_permix.layers.mixing.baselines import fourier_transform
 
     functions = {
         "attention": on_heads(keras.ops.dot_product_attention),

@@ -1,32 +1,31 @@
-"""The `permix` command: one module per command."""
+"""The `permix` command: one module per verb."""
 
 import contextlib
 import os
 import sys
 import warnings
+from typing import Any
 
-from keras_permix.cli.errors import say_error
-from keras_permix.cli.process import STOPPED, end_with
+from keras_permix.cli.common import say_error
 
-COMMANDS = ("list", "info", "predict", "train", "lra", "evaluate", "bench", "verify", "backend")
-CLOSED_PIPE = 141  # what a shell says of a program that SIGPIPE ends
+STOPPED = 130  # what a shell reports for a program that SIGINT ends
+CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ends
 
 
 def command() -> None:
-    """Be the process `permix`."""
+    """Run `main` and end the process with its exit code."""
     warnings.formatwarning = _in_one_line
-    end_with(main)
+    sys.exit(main())
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the `permix` command.
 
     Args:
-        argv: Arguments; `None`: those of the process.
+        argv: Arguments. `None`: those of the process.
 
     Returns:
-        The exit code: 0, 1 if a check failed, 2 for an error that the user can mend, 130 where
-        the user stopped it.
+        The exit code: 0, 1 if a check or an input failed, 2 for an error, 130 after Ctrl-C.
 
     Example:
 
@@ -39,53 +38,59 @@ def main(argv: list[str] | None = None) -> int:
     0
     """
     _open_what_is_closed()
+    argv = sys.argv[1:] if argv is None else argv
     try:
         with _written_out():
             return _run(argv)
-    except BrokenPipeError:  # Who reads has read enough, as in `permix list | head -1`.
+    except BrokenPipeError:  # The reader has read enough, as in `permix list | head -1`.
         return CLOSED_PIPE
-    except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
-        say_error(error)
-        return 2
-    except Exception as error:  # Each backend has exceptions of its own.
-        from keras_permix.machine import is_out_of_memory
-
-        if not is_out_of_memory(error):
-            raise
-        said = str(error)[:200] or repr(error)
-        say_error(f"Memory must suffice for model and batch. Received: {said}")
-        return 2
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)
         return STOPPED
+    except SystemExit:
+        raise
+    except BaseException as error:  # Panics of the tokenizers library are no `Exception`.
+        if "--traceback" in argv:
+            sys.excepthook(*sys.exc_info())
+        say_error(_explain(error))
+        return 2
 
 
 def _run(argv):
-    # Imported here, where Ctrl-C is one line.
     from importlib import import_module
 
-    from keras_permix import _backend, machine
-    from keras_permix.cli.parser import make_parser
+    from keras_permix.cli.parser import parse
 
-    commands = [import_module(f"keras_permix.cli.{name}") for name in COMMANDS]
-    arguments = make_parser(commands).parse_args(argv)
-    if arguments.needs_keras:
-        _backend.check()
+    arguments = parse(argv, lambda verb: import_module(f"keras_permix.cli.{verb}"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if arguments.keep_memory and not arguments.plain:
+        from keras_permix.utils import machine
+
         machine.keep_freed_memory()
+    package: Any = sys.modules["keras_permix"]
+    if arguments.needs_keras and not hasattr(package, "__version__"):
+        package.__spec__.loader.exec_module(package)  # `permix.py` has left it out.
     return arguments.run(arguments)
 
 
+def _explain(error):
+    from keras_permix.utils.machine import is_out_of_memory
+
+    if isinstance(error, ValueError | OSError | ImportError | FloatingPointError):
+        return error
+    if is_out_of_memory(error):
+        return f"Memory must suffice for model and batch. Received: {str(error)[:200] or error!r}"
+    return f"{type(error).__name__}: {error} (this is a bug, run with --traceback)"
+
+
 def _in_one_line(message, category, filename, lineno, line=None):
-    """A warning as a user of commands reads it."""
     return f"permix: warning: {' '.join(str(message).split())}\n"
 
 
 def _open_what_is_closed():
-    """Where a process began without an output, as by `>&-`, nobody reads what is written.
+    """Open the null device for each standard stream that is closed, as by `>&-`.
 
-    No file that is opened later takes the number of one, into which libraries write.
+    Otherwise a file that is opened later takes its number, and libraries write into it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -98,13 +103,13 @@ def _open_what_is_closed():
 
 @contextlib.contextmanager
 def _written_out():
-    """Write all output before the end, where a closed pipe or a full disk can still be told."""
+    """Flush stdout before the end, where a closed pipe or a full disk can still be reported."""
     try:
         yield
     finally:
         try:
             sys.stdout.flush()
         except OSError:
-            # What is left would be tried again, and fail again, as the process ends.
+            # Python flushes again as the process ends, which would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise

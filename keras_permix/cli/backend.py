@@ -5,10 +5,7 @@ Keras that do not set KERAS_BACKEND.
 """
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "backend", help="show or choose Keras' backend", description=__doc__
-    )
+def add_arguments(parser):
     parser.add_argument("name", nargs="?", metavar="NAME", help="jax, tensorflow or torch")
     parser.set_defaults(run=run, needs_keras=False)
 
@@ -37,7 +34,7 @@ def _keep(backend):
     import json
 
     from keras_permix import _backend
-    from keras_permix.safe_files import write_text
+    from keras_permix.utils.files import write_text
 
     path, settings = _backend.settings_file(), _backend.settings()
     try:

@@ -12,20 +12,14 @@ from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.cli.outputs import check_file
+from keras_permix.cli.common import check_file, format_table
 from keras_permix.cli.parser import given_path
-from keras_permix.cli.table import format_table
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "bench",
-        help="measure operators or models on this machine",
-        description=__doc__,
-    )
+def add_arguments(parser):
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help="only these, as 'csp, pairs'")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
@@ -64,10 +58,10 @@ def run(arguments):
     import keras
 
     from keras_permix._version import __version__
-    from keras_permix.checks import check_integer, check_positive_or_none
-    from keras_permix.machine import driver, is_out_of_memory, machine
     from keras_permix.ops.backend import running
     from keras_permix.training.record import current_commit
+    from keras_permix.utils.checks import check_integer, check_positive_or_none
+    from keras_permix.utils.machine import driver, is_out_of_memory, machine
 
     check_integer("--repeats", arguments.repeats)
     bench = WHAT[arguments.what]

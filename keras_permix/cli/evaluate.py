@@ -10,13 +10,12 @@ import json
 from pathlib import Path
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 MOST_CLASSES = 20  # that are printed
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("evaluate", help="score a preset", description=__doc__)
+def add_arguments(parser):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     data = parser.add_mutually_exclusive_group()
     data.add_argument(
@@ -43,13 +42,13 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print the scores. Returns the exit code."""
-    from keras_permix.checks import check_integer
-    from keras_permix.cli.presets import trained_preset
+    from keras_permix.cli.common import trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
-    from keras_permix.scores import format_score
     from keras_permix.tasks import task_of
     from keras_permix.tasks.classification import Classification
+    from keras_permix.utils.checks import check_integer
+    from keras_permix.utils.formatting import format_score
     from keras_permix.zoo.presets.load import load_preset
 
     out = arguments.out
@@ -95,7 +94,7 @@ def run(arguments):
 
 def check_out(out):
     """Check that the result can be written, before any work is done."""
-    from keras_permix.cli.outputs import check_file
+    from keras_permix.cli.common import check_file
 
     if out.suffix not in (".json", ".csv"):
         raise ValueError(f"`--out` must end in .json or .csv. Received: {out}")

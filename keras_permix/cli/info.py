@@ -17,8 +17,7 @@ SAID = ("data", "data_options", "command", "commit", "license")
 PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("info", help="show a preset or a model", description=__doc__)
+def add_arguments(parser):
     parser.add_argument(
         "model",
         help="preset: name (cspvit/cifar10_small), folder, or handle; "
@@ -30,7 +29,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Print what is known. Returns the exit code."""
-    from keras_permix.cli.table import format_table
+    from keras_permix.cli.common import format_table
     from keras_permix.zoo import MODELS
 
     name, changes = arguments.model, parse_overrides(arguments.overrides)
@@ -156,7 +155,7 @@ def _stored(info, labels, of):
         labels: Names of the model's outputs, or `None`.
         of: What to add to what is not of the model, where this is another than the preset's.
     """
-    from keras_permix.cli.table import format_scores
+    from keras_permix.cli.common import format_scores
 
     metadata, labels = info.metadata, list(labels or ())
     return [

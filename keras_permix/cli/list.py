@@ -3,14 +3,13 @@
 import json
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("list", help="list the presets", description=__doc__)
+def add_arguments(parser):
     parser.set_defaults(run=run, needs_keras=False)
 
 
 def run(arguments):
     """Print a table of presets, without Keras. Returns the exit code."""
-    from keras_permix.cli.table import format_table
+    from keras_permix.cli.common import format_table
     from keras_permix.recipes.find import known_presets
 
     rows = [_row(name, folder) for name, folder in known_presets().items()]
@@ -19,7 +18,7 @@ def run(arguments):
 
 
 def _row(name, folder):
-    from keras_permix.cli.table import format_scores
+    from keras_permix.cli.common import format_scores
     from keras_permix.recipes.find import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
     from keras_permix.recipes.load import load_recipe
 

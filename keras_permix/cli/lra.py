@@ -6,11 +6,11 @@ kill; a run whose row stands in the results already is not done again.
 
 from pathlib import Path
 
-from keras_permix.cli.errors import say_error
+from keras_permix.cli.common import say_error
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 ALL = ("listops", "text", "retrieval", "image", "pathfinder")
 GUESSING = {
@@ -19,12 +19,7 @@ GUESSING = {
 }
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "lra",
-        help="train models on the Long Range Arena",
-        description=__doc__,
-    )
+def add_arguments(parser):
     parser.add_argument(
         "tasks", nargs="+", choices=(*TASKS, "all"), metavar="TASK",
         help=f"{', '.join(TASKS)}; or all, which is all but pathx",
@@ -54,7 +49,7 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train what has no result yet, and print what there is. Returns the exit code."""
-    from keras_permix.cli.outputs import check_file, check_folder
+    from keras_permix.cli.common import check_file, check_folder
     from keras_permix.lra.results import read_results
     from keras_permix.lra.run import lra_run
 
@@ -124,7 +119,7 @@ def measure(run, results, arguments):
 
 def table(run, results):
     """What was measured on a task, as a run measures it, above what the papers report."""
-    from keras_permix.cli.table import format_table
+    from keras_permix.cli.common import format_table
     from keras_permix.lra.results import in_words, key_of, means
 
     task, _, scale, _, changes = key_of(run).values()

@@ -1,9 +1,21 @@
-"""How the arguments of `permix` are read."""
+"""Parse the arguments of `permix`."""
 
 import argparse
 from pathlib import Path
 
 from keras_permix._version import __version__
+
+VERBS = {
+    "list": "list the presets",
+    "info": "show a preset or a model",
+    "predict": "predict images, texts or molecules with a preset",
+    "train": "train a model from a recipe, or resume a stopped run",
+    "lra": "train models on the Long Range Arena",
+    "evaluate": "score a preset",
+    "bench": "measure operators or models on this machine",
+    "verify": "check presets",
+    "backend": "show or choose Keras' backend",
+}
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -70,8 +82,13 @@ def add_verbose(parser, default):
     )
 
 
-def make_parser(commands):
-    """The parser of `permix`, to which the module of each command adds its own."""
+def parse(argv, load):
+    """Parse the arguments of `permix`.
+
+    Args:
+        argv: A list of strings.
+        load: Function from the name of a verb to its module, called for the one in `argv`.
+    """
     parser = Parser(
         prog="permix",
         description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
@@ -79,6 +96,12 @@ def make_parser(commands):
     parser.add_argument("--version", action="version", version=f"keras_permix {__version__}")
     parser.set_defaults(needs_keras=True, keep_memory=False, plain=False)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in commands:
-        command.add_parser(subparsers)
-    return parser
+    verbs = {name: subparsers.add_parser(name, help=text) for name, text in VERBS.items()}
+    name = next((word for word in argv if not word.startswith("-")), None)
+    if name in verbs:
+        module = load(name)
+        verbs[name].description = module.__doc__
+        module.add_arguments(verbs[name])
+    for verb in (parser, *verbs.values()):
+        verb.add_argument("--traceback", action="store_true", help="show the traceback of errors")
+    return parser.parse_args(argv)

@@ -1,49 +1,124 @@
-"""`permix predict`: what a preset answers to images, texts or graphs."""
+"""`permix predict`: the predictions of a preset for images, texts or molecules.
 
-from keras_permix.cli.errors import say_error
+An image may be a folder, which stands for all images in it. A bad input is reported, and the others
+are predicted; the exit code is then 1.
+"""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+from keras_permix.cli.common import check_file, say_error
+from keras_permix.cli.parser import given_path
+from keras_permix.utils.formatting import printable
+
+ENDINGS = (".csv", ".jsonl")
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("predict", help="ask a preset", description=__doc__)
+def add_arguments(parser):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     parser.add_argument(
-        "inputs", nargs="+", metavar="INPUT",
-        help="image files; texts, or @FILE for what a file holds, all its lines as one text (two "
+        "inputs", nargs="*", metavar="INPUT",
+        help="image files or folders; texts, or @FILE for the content of a file as one text (two "
         "for each pair); SMILES or JSON files of a graph each",
     )  # fmt: skip
+    parser.add_argument(
+        "--from", type=given_path, metavar="FILE", dest="source",
+        help="file of more inputs, one per line (pairs are separated by a tab)",
+    )  # fmt: skip
     parser.add_argument("--top", type=int, default=5, help="labels to print")
+    parser.add_argument(
+        "--out", type=given_path, metavar="FILE", help="write to a .csv or .jsonl file instead"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print what the model answers to each input. Returns the exit code, 2 if one is none."""
-    from keras_permix.checks import check_integer
-    from keras_permix.cli.presets import trained_preset
+    """Print or write the predictions. Returns the exit code, 1 if an input is bad."""
+    from keras.utils import Progbar
+
+    from keras_permix.cli.common import trained_preset
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
+    from keras_permix.utils.checks import check_integer
     from keras_permix.zoo.presets.load import load_preset
 
     check_integer("--top", arguments.top)
+    if out := arguments.out:
+        if out.suffix not in ENDINGS:
+            raise ValueError(f"`--out` must end in {' or '.join(ENDINGS)}. Received: {out}")
+        check_file("--out", out)
     task = task_of(load_preset(None, trained_preset(arguments.preset)))
-    code = 0
-    for group in grouped(arguments.inputs, task.arguments_per_input):
-        try:
-            output = running.outputs_of(task.model, task.read(group))
-            lines = task.answer(output[0], arguments.top)
-        except ValueError as error:  # The others are answered.
-            say_error(error)
-            code = 2
-            continue
-        print(*group)
-        for line in lines:
-            print(f"  {line}")
-    return code
+    groups = read_inputs(task, arguments.inputs, arguments.source)
+    progress = Progbar(len(groups)) if out else None
+    rows = []
+    try:
+        for group in groups:
+            row = {"input": "\t".join(group)}
+            try:
+                (output,) = running.outputs_of(task.model, task.read(group))
+                row |= task.record(output, arguments.top) if out else {}
+                lines = task.answer(output, arguments.top)
+            except ValueError as error:
+                say_error(error)
+                rows.append({**row, "error": printable(error)})
+                continue
+            finally:
+                if progress:
+                    progress.add(1)
+            rows.append(row)
+            if not out:
+                print(*group)
+                for line in lines:
+                    print(f"  {printable(line)}")
+    finally:
+        if out:
+            write_rows(out, rows)
+    return 1 if any("error" in row for row in rows) else 0
 
 
-def grouped(words, size):
-    """The words of a command line, `size` for each input."""
+def read_inputs(task, words, source):
+    """Return a list of the words of each input, from the command line and from a file."""
+    from keras_permix.data.images.own import images_in
+
+    size = task.arguments_per_input
     if len(words) % size:
         raise ValueError(
             f"`INPUT` must be given {size} times for each answer. Received: {len(words)} inputs"
         )
-    return [words[start : start + size] for start in range(0, len(words), size)]
+    groups = [words[start : start + size] for start in range(0, len(words), size)]
+    if source:
+        lines = source.read_text(encoding="utf-8-sig").splitlines()
+        groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
+        if wrong := [group for group in groups if len(group) != size]:
+            raise ValueError(
+                f"`--from` must hold {size} per line. Received: {wrong[0]} in {source}"
+            )
+    if task.name == "image_classification":
+        groups = [
+            [str(path)]
+            for (word,) in groups
+            for path in (images_in(Path(word)) if os.path.isdir(word) else [word])
+        ]
+    if not groups:
+        raise ValueError(
+            "`INPUT` must be given, or `--from` a file that holds some. Received: none"
+        )
+    return groups
+
+
+def write_rows(path, rows):
+    """Write rows as CSV, or as JSON lines, by the ending of the file."""
+    from keras_permix.utils.files import write_text
+
+    text = io.StringIO(newline="")
+    if path.suffix == ".csv":
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text.getvalue())

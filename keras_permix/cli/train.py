@@ -3,7 +3,7 @@
 import shlex
 
 from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 # What a run leaves in its folder. (A smoke run has no card.)
 WRITTEN = {
@@ -15,12 +15,7 @@ WRITTEN = {
 }
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser(
-        "train",
-        help="train a model from a recipe, or resume a stopped run",
-        description=__doc__,
-    )
+def add_arguments(parser):
     parser.add_argument(
         "recipe",
         type=given,
@@ -28,7 +23,9 @@ def add_parser(subparsers):
         "per class, perhaps in train/, val/ and test/, or a CSV file of path,label, perhaps split",
     )
     parser.add_argument("--option", help="one of the recipe's named options")
-    add_overrides(parser, "change a value of the recipe, e.g. --set epochs=2 --set model.width=64")
+    add_overrides(
+        parser, "change a value of the recipe, e.g. --set epochs=2 --set model.hidden_dim=64"
+    )
     parser.add_argument("--init", metavar="PRESET", help="start from the weights of a preset")
     parser.add_argument("--freeze", metavar="PART", help='what stays as it is: "backbone", a layer')
     parser.add_argument("--epochs", type=int, metavar="N", help="how often to go through the data")
@@ -59,15 +56,14 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Train, then write the preset and its card. Returns the exit code."""
-    from keras_permix.cli.outputs import check_folder
-    from keras_permix.cli.presets import trained_preset
+    from keras_permix.cli.common import check_folder, trained_preset
     from keras_permix.recipes.load import parse_overrides
-    from keras_permix.scores import format_score
     from keras_permix.training import plan_run, train
     from keras_permix.training.distribute import distributed
     from keras_permix.training.finish import finished_scores
     from keras_permix.training.run import FLAGS
     from keras_permix.training.start import check_data
+    from keras_permix.utils.formatting import format_score
 
     given = {key: getattr(arguments, key) for key in FLAGS}
     short = [f"{key}={value}" for key, value in given.items() if value is not None]

@@ -11,11 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 
-def add_parser(subparsers):
-    parser = subparsers.add_parser("verify", help="check presets", description=__doc__)
+def add_arguments(parser):
     parser.add_argument(
         "presets", nargs="*", metavar="PRESET", help="names, folders or handles (default: all)"
     )
@@ -35,9 +34,8 @@ def run(arguments):
             print(json.dumps(verify_here(preset)), flush=True)
         return 0
     from keras_permix._backend import installed_backends
-    from keras_permix.checks import check_choice
-    from keras_permix.cli.presets import trained_preset
-    from keras_permix.cli.table import format_table
+    from keras_permix.cli.common import format_table, trained_preset
+    from keras_permix.utils.checks import check_choice
     from keras_permix.zoo import list_presets
 
     installed = installed_backends()
@@ -87,7 +85,7 @@ def verify_on(backend, presets):
         "PYTHONIOENCODING": "utf-8",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    command = [sys.executable, "-m", "keras_permix.cli", "verify", "--here", *presets]
+    command = [sys.executable, "-m", "permix", "verify", "--here", *presets]
     answered = 0
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,

@@ -9,9 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_permix.cache_folder import cache_folder
-from keras_permix.checksums import sha256_of
-from keras_permix.safe_files import replacing_folder, write_text
+from keras_permix.utils.files import cache_folder, replacing_folder, sha256_of, write_text
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MANY = 10_000  # samples; fewer are made again in seconds

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from keras_permix.checksums import read_with_sha256
+from keras_permix.utils.files import read_with_sha256
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keras_permix._typing import StrPath
 from keras_permix.data.files import DATA_VARIABLE, data_folder, read_file
-from keras_permix.rows import Rows, parse_rows
+from keras_permix.utils.tables import Rows, parse_rows
 
 
 def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):

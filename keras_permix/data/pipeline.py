@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_permix.checks import check_integer, check_positive_or_none
 from keras_permix.data.dataset import size_of
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 # From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
 Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]

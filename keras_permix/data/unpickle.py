@@ -1,27 +1,25 @@
-"""Pickles of arrays and plain containers, read without running anything that they name.
+"""Unpickle arrays and lists without calling what a pickle names.
 
-A pickle may name any function and have it called. Here it gets stand-ins that note what an array is
-made of, for the names that NumPy's arrays need, and nothing for any other name.
+A pickle may call any function. `_Reader` knows the four names that NumPy's arrays need. None of
+them reaches NumPy, where a wrong size or dtype could do harm.
 """
 
 import io
 import pickle
+import pickletools
 import re
 
 import numpy as np
 
 
 def unpickle_arrays(blob):
-    """Read a pickled dict of arrays, numbers, bytes, texts and containers of such.
+    """Return a pickled dict of arrays, lists, numbers and text.
 
     Args:
-        blob: The bytes of the pickle; of Python 2 or 3.
-
-    Returns:
-        A dict, in which arrays are NumPy arrays of numbers.
+        blob: The bytes of the pickle, of Python 2 or 3.
 
     Raises:
-        ValueError: if it names any other object, or is damaged, or no dict.
+        ValueError: if it is damaged, no dict, or names any other object.
 
     Example:
 
@@ -31,55 +29,37 @@ def unpickle_arrays(blob):
     {'labels': [3, 1]}
     """
     try:
-        values = _plain(_Reader(io.BytesIO(blob), encoding="bytes").load())
-        if not isinstance(values, dict):
-            raise pickle.UnpicklingError(f"a {type(values).__name__}")
-        return values
-    except Exception as error:  # Damaged pickles raise what comes to hand.
+        for opcode, number, _ in pickletools.genops(blob):
+            if opcode.name.endswith("PUT") and int(number) > len(blob):  # as large as its memory
+                raise pickle.UnpicklingError("a memo of more entries than bytes")
+        values = _Reader(io.BytesIO(blob), encoding="bytes").load()
+        return {key: _plain(value) for key, value in values.items()}
+    except Exception as error:  # Damaged pickles raise all kinds of exceptions.
         raise ValueError(
             "A pickle of data must be a dict of arrays and plain values, and whole; nothing else "
             f"is read. Received: {error}"
         ) from error
 
 
-def _plain(value, made=None):
-    """A value with arrays in place of their stand-ins; what is there twice is made once."""
-    made = {} if made is None else made
-    if id(value) not in made:
-        made[id(value)] = _made_plain(value, made)
-    return made[id(value)]
-
-
-def _made_plain(value, made):
+def _plain(value):
     if isinstance(value, _Array):
-        return value.array()
-    if isinstance(value, dict):
-        return {key: _plain(part, made) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_plain(part, made) for part in value)
-    if not isinstance(value, bytes | str | int | float | None):
+        return value.array
+    if not isinstance(value, bytes | str | int | float | list | None):
         raise pickle.UnpicklingError(f"a {type(value).__name__}")
     return value
 
 
 class _Array:
-    """What an array is made of: the stand-in for the function that begins one."""
-
     def __init__(self, *arguments):
-        self.state = None
+        self.array = np.zeros(0)
 
     def __setstate__(self, state):
-        self.state = state
-
-    def array(self):
-        _, shape, dtype, by_columns, content = self.state
+        _, shape, dtype, by_columns, content = state
         values = np.frombuffer(content, dtype.numpy())
-        return values.reshape(shape, order="F" if by_columns else "C")
+        self.array = values.reshape(shape, order="F" if by_columns else "C")
 
 
 class _Dtype:
-    """What a dtype is called, and the order of its bytes."""
-
     def __init__(self, code, *flags):
         self.code, self.order = _text(code), "|"
 
@@ -92,26 +72,12 @@ class _Dtype:
         return np.dtype(self.order + self.code)
 
 
-class _Encode:
-    """The bytes of an array, which Python 3 writes as a text for Python 2."""
-
-    __slots__ = ()
-
-    def __call__(self, text, encoding):
-        if encoding != "latin1":
-            raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
-        return text.encode("latin1")
-
-    def __setstate__(self, state):
-        raise pickle.UnpicklingError("one that changes a function")
-
-
 class _Reader(pickle.Unpickler):
     KNOWN = {
         "numpy.core.multiarray._reconstruct": _Array,
         "numpy.dtype": _Dtype,
-        "numpy.ndarray": "ndarray",  # an argument of the first, of no use here
-        "_codecs.encode": _Encode(),
+        "numpy.ndarray": None,  # an argument of the first
+        "_codecs.encode": str.encode,  # of the bytes that Python 3 writes for Python 2
     }
 
     def find_class(self, module, name):

@@ -3,28 +3,29 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
+
 from keras_permix._typing import Layer
-from keras_permix.checks import check_flags, check_named, check_names
-from keras_permix.layers.attention.linear_attention import LinearAttention
+from keras_permix.layers.attention.linear_attention import LinearAttention, PerformerAttention
 from keras_permix.layers.attention.linformer_attention import LinformerAttention
 from keras_permix.layers.attention.local_attention import LocalAttention, root_block
-from keras_permix.layers.attention.performer_attention import PerformerAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.butterfly.butterfly_attention import ButterflyAttention
+from keras_permix.layers.butterfly.butterfly_block import ButterflyAttention
 from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mixing.baselines import FourierMixer
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.fourier_mixer import FourierMixer
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.composite import parameters_of
+from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
+from keras_permix.utils.checks import check_flags, check_named, check_names, plain
 
 
 class Mixer(NamedTuple):
     """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
 
-    Where `by_depth`, the layer takes its index among the layers of a model, `layer` of `layers`.
+    A layer `by_depth` takes `layer_index` and `num_layers`, its position in the model.
     """
 
     layer: type[Any]
@@ -51,8 +52,24 @@ MIXERS = {
 }
 
 
-def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
-    """Return `spec`, a name of `MIXERS` or a dict of it and arguments, as such a dict."""
+CUSTOM = "custom"  # the name of a layer that is none of `MIXERS`
+
+
+def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
+    """Return a mixer as a dict of plain values.
+
+    Args:
+        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer,
+            which is described by its config.
+
+    Returns:
+        A dict with a `"name"` of `MIXERS` and arguments; of another layer,
+        `{"name": "custom", "config": …}` with its serialized config.
+    """
+    if isinstance(spec, keras.layers.Layer):
+        return _spec_of_layer(spec)
+    if isinstance(spec, dict) and spec.get("name") == CUSTOM:
+        return plain(spec)
     spec = check_named("mixer", spec, MIXERS)
     layer = MIXERS[spec["name"]].layer
     check_names(layer.__name__, spec, arguments_of(spec["name"]))
@@ -60,31 +77,43 @@ def check_mixer(spec: str | dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def _spec_of_layer(layer):
+    names = [name for name, mixer in MIXERS.items() if mixer.layer is type(layer)]
+    if not names:
+        return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}
+    name = next((name for name in names if not MIXERS[name].defaults), names[0])
+    config = {key: value for key, value in layer.get_config().items() if key in arguments_of(name)}
+    return {**config, "name": name}
+
+
 def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
     """The same, or `None` for the mixer that a model has by itself."""
     return None if spec is None else check_mixer(spec)
 
 
-def check_mixers(specs: Any, depth: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Return `specs`, what `check` takes or a list of that per block, as it returns them.
+def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
+    """Return the mixers of a model in plain values.
 
     Args:
-        specs: One for all blocks, or a list or tuple.
-        depth: Number of blocks.
+        specs: What `check` takes, for all blocks; a list or tuple of one per block; or a function
+            from the 0-based index of a block to its mixer.
+        num_layers: Number of blocks.
         check: Checks one, and gives it in plain values.
 
     Returns:
         One where all are alike, else a list.
 
     Raises:
-        ValueError: for a list of another length than `depth`.
+        ValueError: for a list of another length than `num_layers`.
     """
+    if callable(specs) and not isinstance(specs, keras.layers.Layer):
+        specs = [specs(index) for index in range(num_layers)]
     if not isinstance(specs, list | tuple):
         return check(specs)
-    if len(specs) != depth:
+    if len(specs) != num_layers:
         raise ValueError(
             "`mixer` must be one for all blocks, or a list of one per block. "
-            f"Received: {len(specs)} in mixer={specs!r}, depth={depth}"
+            f"Received: {len(specs)} in mixer={specs!r}, num_layers={num_layers}"
         )
     specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
@@ -103,7 +132,7 @@ def is_causal(spec: dict[str, Any]) -> bool:
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
     """A mixer whose weights or blocks are for a longest sequence is made for that of its model."""
     if spec["name"] == "linformer":
-        return {"max_length": longest, **spec}
+        return {"max_sequence_length": longest, **spec}
     if spec["name"] == "butterfly_attention" and spec.get("block_size") is None:
         return {**spec, "block_size": root_block(longest)}
     return spec
@@ -111,8 +140,8 @@ def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
 
 def make_mixer(
     spec: str | dict[str, Any],
-    layer: int = 0,
-    layers: int = 1,
+    layer_index: int = 0,
+    num_layers: int = 1,
     inner_dim: int | None = None,
     use_bias: bool | None = None,
     ragged: bool = False,
@@ -121,10 +150,10 @@ def make_mixer(
     """Make a mixer.
 
     Args:
-        spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which go
-            before all others.
-        layer: 0-based index of the mixer among those of its model.
-        layers: Number of these.
+        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of the layer, which go
+            before all others; or a layer, of which a copy without its weights is made.
+        layer_index: 0-based index of the mixer among those of its model.
+        num_layers: Number of these.
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
             `None`: as many as it is given.
         use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
@@ -140,10 +169,13 @@ def make_mixer(
     Example:
 
     >>> from keras_permix.layers.mixers import make_mixer
-    >>> make_mixer({"name": "csp", "group_size": 4}, layer=1, layers=6, dropout=0.1).group_size
+    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6,
+    ...     dropout=0.1).group_size
     4
     """
     spec = check_mixer(spec)
+    if spec["name"] == CUSTOM:
+        return _make_custom(spec["config"], arguments)
     mixer = MIXERS[spec.pop("name")]
     known = parameters_of(mixer.layer)
     if use_bias is not None:
@@ -152,8 +184,13 @@ def make_mixer(
         arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
-    at = {"layer": layer, "layers": layers} if mixer.by_depth else {}
+    at = {"layer_index": layer_index, "num_layers": num_layers} if mixer.by_depth else {}
     return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
+
+
+def _make_custom(config, arguments):
+    given = {name: arguments[name] for name in ("name", "dtype") if arguments.get(name)}
+    return keras.layers.deserialize({**config, "config": {**config["config"], **given}})
 
 
 def arguments_of(name: str) -> set[str]:

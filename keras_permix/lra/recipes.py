@@ -6,9 +6,9 @@ encoder of the Long Range Arena. Weight decay is decoupled, as in that code.
 
 from typing import Any
 
-from keras_permix.checks import check_choice
 from keras_permix.lra.published import TASKS, published_score
 from keras_permix.recipes.recipe import merge
+from keras_permix.utils.checks import check_choice
 
 SCALES = ("small", "paper")
 # Mixers of an `LRATransformer` by what the papers call them; those with heads get their number.
@@ -152,12 +152,13 @@ def _paper(task, model):
 
 def _encoder(task, model, table):
     """The encoder of the Long Range Arena."""
-    *training, width, inner, mlp_dim, depth, heads = table[task]
+    *training, hidden_dim, inner, mlp_dim, num_layers, heads = table[task]
     text = task in TEXTS
     sizes = dict(
-        width=width, inner_dim=inner, mlp_dim=mlp_dim, depth=depth, dropout=training[-1],
+        hidden_dim=hidden_dim, inner_dim=inner, mlp_dim=mlp_dim, num_layers=num_layers,
+        dropout=training[-1],
         mixer=_mixer(model, heads), positions="sinusoid" if text else "learned",
-        **(dict(max_length=LENGTHS[task]) if text else {}),
+        **(dict(max_sequence_length=LENGTHS[task]) if text else {}),
     )  # fmt: skip
     optimizer = dict(beta_2=0.98, epsilon=1e-9)
     schedule = "rsqrt" if text else "cosine_cycles"
@@ -167,11 +168,13 @@ def _encoder(task, model, table):
 
 
 def _simpletron(task):
-    *training, width, _, mlp_dim, depth, heads = TRON[task]
+    *training, hidden_dim, _, mlp_dim, num_layers, heads = TRON[task]
     return dict(
         model=dict(
-            class_name="SimpleTRON", max_length=LENGTHS[task], width=width, mlp_dim=mlp_dim,
-            depth=depth, num_heads=heads, dropout=training[-1], variant="simple", token_types=None,
+            class_name="SimpleTRON", max_sequence_length=LENGTHS[task], hidden_dim=hidden_dim,
+            mlp_dim=mlp_dim,
+            num_layers=num_layers, num_heads=heads, dropout=training[-1], variant="simple",
+            num_segments=None,
             use_class_token=True, pooler="relu",
         ),
         **_training(training, "rsqrt"),
@@ -182,13 +185,14 @@ def _butterfly(task):
     batch, epochs, steps, warmup, tokens, block = BUTTERFLY[task]
     mixer = {"name": "butterfly_attention", "num_heads": 2, "block_size": block}
     model = dict(
-        class_name="LRATransformer", width=64, depth=2, mlp_dim=128, mixer=mixer, use_bias=True,
+        class_name="LRATransformer", hidden_dim=64, num_layers=2, mlp_dim=128, mixer=mixer,
+        use_bias=True,
         activation="gelu", positions="learned", pooling="mean_of_length", head_dims=(128,),
         compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
-        **(dict(max_length=tokens) if task in TEXTS else {}),
+        **(dict(max_sequence_length=tokens) if task in TEXTS else {}),
     )  # fmt: skip
     if task == "pathx":
-        mixer["num_heads"] = model["depth"] = 4
+        mixer["num_heads"] = model["num_layers"] = 4
         training = _training((batch, epochs, steps, 3e-4, warmup, 1e-3, 0.1), "cosine")
         return dict(model=model, **training)
     # One cycle: from a 25th of the learning rate and down again, both in a line.
@@ -197,15 +201,16 @@ def _butterfly(task):
 
 
 def _mega(task, model):
-    *training, width, hidden, shared, depth, norm = MEGA[task]
+    *training, hidden_dim, hidden, shared, num_layers, norm = MEGA[task]
     text = task in TEXTS
     attention = "softmax" if text else "laplace"
     csp = CSP_IN_MEGA.get(task, {"name": "csp", "group_size": None})
     sizes = dict(
-        width=width, inner_dim=hidden, shared_dim=shared, depth=depth, norm=norm,
+        hidden_dim=hidden_dim, inner_dim=hidden, shared_dim=shared, num_layers=num_layers,
+        norm=norm,
         norm_first=not text, dropout=training[-1], truncation=4096 if task == "pathx" else 1024,
         mixer=csp if model == "csp_mega" else attention,
-        **(dict(max_length=MEGA_LENGTHS[task]) if text else {}),
+        **(dict(max_sequence_length=MEGA_LENGTHS[task]) if text else {}),
         **(dict(mean=(0.48,), std=(0.24,)) if task == "image" else {}),
     )  # fmt: skip
     if model == "mega_chunk":
@@ -250,13 +255,14 @@ SMALL: dict[str, dict[str, Any]] = {
             train=48_000, validation=1_000, test=2_000, min_tokens=40, max_tokens=128, max_depth=5,
             max_arguments=8,
         ),
-        model=dict(max_length=128), batch_size=32, epochs=8, steps_per_epoch=300,
+        model=dict(max_sequence_length=128), batch_size=32, epochs=8, steps_per_epoch=300,
     ),
     "text": dict(
-        model=dict(max_length=512), batch_size=16, epochs=4, steps_per_epoch=250, test_samples=2500
+        model=dict(max_sequence_length=512), batch_size=16, epochs=4, steps_per_epoch=250,
+        test_samples=2500
     ),
     "retrieval": dict(
-        model=dict(max_length=256), batch_size=16, epochs=4, steps_per_epoch=250,
+        model=dict(max_sequence_length=256), batch_size=16, epochs=4, steps_per_epoch=250,
         validation_samples=1000, test_samples=2500,
     ),
     "image": dict(
@@ -275,7 +281,7 @@ SMALL_TRAINING = dict(
     optimizer=dict(name="adamw", learning_rate=2e-3, weight_decay=0.01),
     schedule=dict(name="cosine", warmup_steps=200),
 )
-SMALL_SIZE = dict(width=64, depth=2, mlp_dim=128)
+SMALL_SIZE = dict(hidden_dim=64, num_layers=2, mlp_dim=128)
 
 
 def _small(task, model):

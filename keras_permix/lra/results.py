@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.lra.run import LRARun
-from keras_permix.scores import SHARES
+from keras_permix.utils.formatting import SHARES
 
 COLUMNS = (
     "task", "model", "scale", "seed", "changes", "score", "steps", "seconds", "parameters",

@@ -62,7 +62,8 @@ def lra_run(
     if smoke:
         small = {"image_size": SMOKE_SIDE}
         if task in TEXTS:
-            small = {"max_length": min(SMOKE_LENGTH, values["model"]["max_length"])}
+            length = values["model"]["max_sequence_length"]
+            small = {"max_sequence_length": min(SMOKE_LENGTH, length)}
         values = merge(values, {**SMOKE, "model": small})
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
     if recipe.steps_per_epoch is None:

@@ -8,10 +8,10 @@ from operator import index
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_integer
 from keras_permix.ops.butterfly_stages import butterfly_stages, butterfly_stride, check_block
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import is_symbolic, op
+from keras_permix.utils.checks import check_integer
 
 
 @op

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from keras_permix.checks import check_integer
+from keras_permix.utils.checks import check_integer
 
 
 def butterfly_stages(size: int, block: int) -> int:

@@ -1,7 +1,6 @@
 """Channel-wise sample permutation: shift every channel, then sort it in groups."""
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_align
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
@@ -9,6 +8,7 @@ from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 from keras_permix.ops.shift_steps import Steps, check_steps
+from keras_permix.utils.checks import check_align
 
 
 @op

@@ -3,13 +3,13 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_align
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
+from keras_permix.utils.checks import check_align
 
 
 @op

@@ -2,26 +2,27 @@
 
 import numpy as np
 
-from keras_permix.checks import check_choice, check_integer, check_layer_index
+from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
 
 KINDS = ("interleave", "interleave_haar")
 
 
 def interleave_order(
-    kind: str, channels: int, *, layer: int, layers: int, head_dim: int | None = None
+    kind: str, channels: int, *, layer_index: int, num_layers: int, head_dim: int | None = None
 ) -> np.ndarray:
     """Make the sorting order of every channel of one layer.
 
     `"interleave"` is the paper's rule, over all channels: channel i (from 1) of layer n (from 1)
-    is ascending where `sin(2 ** (layers - n) * pi * i / channels) >= 0`, evaluated in integers.
-    `"interleave_haar"` is the released code's, for each head: runs of `head_dim // 2 ** layer`
-    channels alternate, beginning with an ascending one, and the first layer is all ascending.
+    is ascending where `sin(2 ** (num_layers - n) * pi * i / channels) >= 0`, evaluated in integers.
+    `"interleave_haar"` is the released code's, for each head: runs of `head_dim // 2 **
+    layer_index` channels alternate, beginning with an ascending one, and the first layer is all
+    ascending.
 
     Args:
         kind: `"interleave"` or `"interleave_haar"`.
         channels: Number of channels that are sorted.
-        layer: Index of the layer, from 0.
-        layers: Number of layers.
+        layer_index: Index of the layer, from 0.
+        num_layers: Number of layers.
         head_dim: Channels per head, for `"interleave_haar"`; all channels by default.
 
     Returns:
@@ -35,13 +36,13 @@ def interleave_order(
     Example:
 
     >>> from keras_permix.ops import interleave_order
-    >>> interleave_order("interleave_haar", 4, layer=1, layers=2).tolist()
+    >>> interleave_order("interleave_haar", 4, layer_index=1, num_layers=2).tolist()
     [False, False, True, True]
 
     Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
     """
     check_choice("kind", kind, KINDS)
-    check_layer_index(layer, layers)
+    check_layer_index(layer_index, num_layers)
     channels = check_integer("channels", channels)
     head_dim = channels if head_dim is None else check_integer("head_dim", head_dim)
     if channels % head_dim:
@@ -50,8 +51,8 @@ def interleave_order(
             f"Received: channels={channels}, head_dim={head_dim}"
         )
     if kind == "interleave":
-        return _sine_descending(channels, 2 ** (layers - 1 - layer))
-    return np.tile(_haar_descending(head_dim, 2**layer), channels // head_dim)
+        return _sine_descending(channels, 2 ** (num_layers - 1 - layer_index))
+    return np.tile(_haar_descending(head_dim, 2**layer_index), channels // head_dim)
 
 
 def _sine_descending(channels, frequency):

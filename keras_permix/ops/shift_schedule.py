@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice, check_integer, check_layer_index
+from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
 
 LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
 REMEMBERED = 64  # numbers of tokens
@@ -28,8 +28,8 @@ class ShiftSchedule:
     Args:
         name: A name from the table of `shift_steps`.
         channels: Number of channels that are shifted.
-        layer: Index of the layer, from 0; only the power laws depend on it.
-        layers: Number of layers.
+        layer_index: Index of the layer, from 0; only the power laws depend on it.
+        num_layers: Number of layers.
         group_size: Tokens per group, for the two schedules that depend on it.
 
     Raises:
@@ -50,18 +50,18 @@ class ShiftSchedule:
 
     name: str
     channels: int
-    layer: int = 0
-    layers: int = 1
+    layer_index: int = 0
+    num_layers: int = 1
     group_size: int = 2
     _known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
     _tables: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
-        sizes = {name: getattr(self, name) for name in ("channels", "layers", "group_size")}
+        sizes = {name: getattr(self, name) for name in ("channels", "num_layers", "group_size")}
         for name, size in sizes.items():
             check_integer(name, size)
-        check_layer_index(self.layer, self.layers)
+        check_layer_index(self.layer_index, self.num_layers)
 
     def at(self, tokens: int) -> tuple[int, ...]:
         """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
@@ -111,8 +111,8 @@ class ShiftSchedule:
         return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "channels": self.channels, "layer": self.layer}
-        return {**config, "layers": self.layers, "group_size": self.group_size}
+        config = {"name": self.name, "channels": self.channels, "layer_index": self.layer_index}
+        return {**config, "num_layers": self.num_layers, "group_size": self.group_size}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -124,14 +124,14 @@ def _stride(tokens, channels):
 
 
 def _power(channel, tokens, schedule):
-    last = schedule.layers * schedule.channels - 1
-    number = schedule.layer * schedule.channels + channel
+    last = schedule.num_layers * schedule.channels - 1
+    number = schedule.layer_index * schedule.channels + channel
     return round(tokens ** (number / last)) - 1 if last else 0
 
 
 def _power_code(channel, tokens, schedule):
-    number = schedule.layer * schedule.channels + channel
-    return math.ceil(tokens ** (number / (schedule.layers * schedule.channels)))
+    number = schedule.layer_index * schedule.channels + channel
+    return math.ceil(tokens ** (number / (schedule.num_layers * schedule.channels)))
 
 
 # The first two also take tensors of channels and of tokens.

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_permix.checks import check_integer
 from keras_permix.ops.shift_schedule import ShiftSchedule
+from keras_permix.utils.checks import check_integer
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
 Shift: TypeAlias = str | Sequence[int] | np.ndarray
@@ -18,8 +18,8 @@ def shift_steps(
     tokens: int,
     channels: int,
     *,
-    layer: int = 0,
-    layers: int = 1,
+    layer_index: int = 0,
+    num_layers: int = 1,
     group_size: int = 2,
 ) -> np.ndarray:
     """Make the circular shift step of every channel.
@@ -34,15 +34,15 @@ def shift_steps(
     | `"power"` | `round(tokens ** (g / (M - 1))) - 1` |
     | `"power_code"` | `ceil(tokens ** (g / M))`, the authors' Path-X |
 
-    where `g = layer * channels + c` counts the `M = layers * channels` channels of a model.
-    All steps are taken modulo `tokens`, and computed in Python's integers and doubles.
+    where `g = layer_index * channels + c` counts the `M = num_layers * channels` channels of a
+    model. All steps are taken modulo `tokens`, and computed in Python's integers and doubles.
 
     Args:
         schedule: A name from the table, or one integer per channel, of any sign and size.
         tokens: Number of tokens.
         channels: Number of channels that are shifted.
-        layer: Index of the layer, from 0; only the power laws depend on it.
-        layers: Number of layers.
+        layer_index: Index of the layer, from 0; only the power laws depend on it.
+        num_layers: Number of layers.
         group_size: Tokens per group, for the two schedules that depend on it.
 
     Returns:
@@ -61,7 +61,7 @@ def shift_steps(
     Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
     """
     tokens = check_integer("tokens", tokens)
-    options = {"layer": layer, "layers": layers, "group_size": group_size}
+    options = {"layer_index": layer_index, "num_layers": num_layers, "group_size": group_size}
     if isinstance(schedule, str):
         return np.array(ShiftSchedule(schedule, channels, **options).at(tokens), "int64")
     ShiftSchedule("unit", channels, **options)  # which checks the sizes

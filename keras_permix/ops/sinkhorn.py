@@ -5,10 +5,10 @@ from numbers import Real
 from keras import KerasTensor, backend, ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_integer
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
 from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
+from keras_permix.utils.checks import check_integer
 
 sinkhorn_reference = as_implementation(unrolled)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from keras_permix._typing import StrPath
 from keras_permix.recipes.images import is_images
-from keras_permix.safe_files import recover_folders
 
 RECIPE_FILE = "recipe.toml"
 CONFIG_FILE = "config.json"
@@ -51,7 +50,6 @@ def known_presets() -> dict[str, Path | None]:
     folders: dict[str, Path | None] = dict.fromkeys(known_recipes())
     for weights in weights_folders():
         for class_folder in weights.glob("[!.]*/"):
-            recover_folders(class_folder)
             for path in class_folder.glob(f"[!.]*/{METADATA_FILE}"):
                 folders[f"{class_folder.name}/{path.parent.name}"] = path.parent
     return dict(sorted(folders.items()))

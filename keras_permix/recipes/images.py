@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from keras_permix.rows import LISTS, parse_rows
+from keras_permix.utils.tables import LISTS, parse_rows
 
 IMAGE_SOURCES = ("csv", "folder")  # of a recipe's `data`, for a list and for a folder
 TRAIN = ("train", "training")  # what a folder may be called, or the rows of a list, in any case

@@ -25,7 +25,7 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     Args:
         recipe: Name or path; a folder of images, or a file that lists images, needs `init` too.
         option: Name of one of the recipe's options.
-        **changes: New values: `epochs=2`, `model={"width": 64}`.
+        **changes: New values: `epochs=2`, `model={"hidden_dim": 64}`.
 
     Returns:
         A `Recipe`.
@@ -36,8 +36,8 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     Example:
 
     >>> from keras_permix.training import load_recipe
-    >>> recipe = load_recipe("cspvit/mnist", epochs=2, model={"width": 64})
-    >>> recipe.epochs, recipe.model["class_name"], recipe.model["width"]
+    >>> recipe = load_recipe("cspvit/mnist", epochs=2, model={"hidden_dim": 64})
+    >>> recipe.epochs, recipe.model["class_name"], recipe.model["hidden_dim"]
     (2, 'CSPViT', 64)
     """
     path = find_recipe(recipe)

@@ -4,13 +4,12 @@ from typing import Any
 
 import keras
 
-from keras_permix.checks import check_integer, is_index, plain
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.mixers import MIXERS, is_causal
+from keras_permix.layers.mixers import CUSTOM, MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.composite import parameters_of
-from keras_permix.layers.parts.one_tensor import OneTensor
-from keras_permix.layers.parts.projections import projections
+from keras_permix.layers.parts.wrappers import MixingLayer, parameters_of
+from keras_permix.surgery.projections import projections
+from keras_permix.utils.checks import check_integer, is_index, plain
 
 # Arguments that make an attention more than a mixer of tokens, and what they are usually.
 BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
@@ -39,7 +38,7 @@ def indices(layers, names):
 
 def check_swappable(layer, spec):
     """Refuse an attention that is more than one over all tokens of one tensor."""
-    causal = isinstance(layer, OneTensor) and layer.does("use_causal_mask")
+    causal = isinstance(layer, MixingLayer) and layer.is_causal
     if causal and not is_causal(spec) and spec.get("bidirectional", True):
         raise TypeError(
             "A causal mixer is swapped for one that is causal as well, such as "
@@ -61,10 +60,10 @@ def check_swappable(layer, spec):
 
 def fitting_arguments(layer, spec):
     """Arguments with which a new mixer is as wide as `layer`, and has the same biases."""
-    kind = MIXERS[spec["name"]].layer
     parts = projections(layer)
-    if "value" not in parts:
+    if "value" not in parts or spec["name"] == CUSTOM:
         return {}
+    kind = MIXERS[spec["name"]].layer
     given: dict[str, Any] = {"use_output_projection": False}
     if "output" in parts:
         given = {"use_output_bias": parts["output"][1] is not None}

@@ -1,52 +1,46 @@
-"""Another token mixer in a model that is there already."""
+"""Replace the token mixers of an existing model."""
 
-import contextlib
+import inspect
 import warnings
 from collections.abc import Sequence
 
 import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
-from keras_permix.layers.parts.copies import assign_copy
-from keras_permix.layers.parts.one_tensor import OneTensor
-from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
+from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.surgery.choice import (
     check_swappable,
     fitting_arguments,
     indices,
     input_shape,
 )
-from keras_permix.surgery.remake import matched, rebuild, remake
+from keras_permix.surgery.projections import freeze_projections, projections, set_projections
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
-MIXES = (keras.layers.MultiHeadAttention, OneTensor)
+MIXES = (keras.layers.MultiHeadAttention, MixingLayer)
 
 
 def swap_mixer(
     model: keras.Model, mixer: str | dict, layers: int | str | Sequence[int | str] | None = None
 ) -> keras.Model:
-    """Make a model with another token mixer, and the weights of this one wherever they fit.
+    """Replace the token mixers of a model, and keep the weights that fit.
 
-    It finds Keras' `MultiHeadAttention` and the mixers of this package, wherever in the model they
-    lie: in a functional or sequential model, in the layers of its layers, in a subclassed model,
-    and in a model of the zoo. What is not swapped is copied; your own classes are made anew by
-    their `get_config`, whether their constructors take `**kwargs` or not. Projections to values
-    and back are carried over, and those to queries and keys where the new mixer has such. The
-    model given is left as it was.
+    It replaces Keras' `MultiHeadAttention` and the mixers of this package in functional and
+    sequential models, in models of the zoo and of KerasHub, and in custom layers and subclassed
+    models. The rest is copied, and `model` itself is not changed. Projections to values and
+    outputs are kept, and those to queries and keys where the new mixer has them. Frozen weights
+    stay frozen.
 
-    A model of the zoo becomes one of the same class with another `mixer` in its config: a ViT, a
-    `ButterflyViT` (whose mixers see a block of tokens), an `LRATransformer`, a `SimpleTRON`; a
-    MEGA, with the mixers that it knows, its gates carried over; and a `Graphormer`, with those of
-    graphs. (An MLP-Mixer has none.) What is frozen stays so, single weights as well.
-    `keras_permix.analysis.swap_report` compares both models in weights and multiply-adds; of your
-    own models it needs `inputs`, one sample.
+    A custom layer or model is copied by its `get_config`, and must hold its attention in an
+    attribute or in a list of layers. Such a class makes attention again in `clone_model` and
+    `load_model`, of which a warning tells: keep `save_weights("….weights.h5")`, and swap the same
+    mixers again before `load_weights`.
 
-    A functional or sequential model in which the swapped attention is a layer of its own is saved
-    and loaded as any other. Within a layer of your own class, which makes its attention by itself,
-    `load_model` would make that attention again, of which a warning tells: keep
-    `save_weights("….weights.h5")`, and to load them make the model by your own code, swap the same
-    mixers, and use `load_weights`.
+    A model of the zoo becomes one of the same class with another `mixer` in its config. MEGA keeps
+    its gates; `Graphormer` takes the mixers of graphs; MLP-Mixers have no mixer to swap.
+    `keras_permix.analysis.swap_report` compares parameters and multiply-adds of both models.
 
     Args:
         model: A model that is built.
@@ -60,12 +54,11 @@ def swap_mixer(
         The new model, not compiled.
 
     Raises:
-        ValueError: for a model without such mixers, one that is quantized, has LoRA, is not built
-            or of classes that cannot be made anew, layers that it has not, or tokens that the mixer
-            does not take.
-        TypeError: for what is no model, for attention to another tensor, with a causal mask, or
-            whatever else the mixer does not know. (Of a subclassed model that Keras cannot try
-            without values, its first call says so.)
+        ValueError: for a model without such mixers, one that is quantized, has LoRA or is not
+            built, a class that cannot be copied, unknown layers, or tokens that the mixer does not
+            take.
+        TypeError: for what is no model, for attention to another tensor, or with a causal mask
+            that the mixer does not support. A subclassed model raises it when it is called.
 
     Example:
 
@@ -106,7 +99,7 @@ def swap_mixer(
     def make(layer):
         """What stands in the new model where `layer` stood."""
         if id(layer) not in swapped:
-            return remake(layer)
+            return _remake(layer)
         arguments = {
             **fitting_arguments(layer, spec),
             "dtype": layer.dtype_policy,
@@ -118,8 +111,9 @@ def swap_mixer(
         return made[-1]
 
     copy = _copy(model, make)
-    within = sorted(_fill(model, copy, swapped, make, made, set()))
-    _try(copy, model)
+    within = sorted(_transfer(model, copy, swapped, make, made, set()))
+    if _is_graph(copy):  # whose shapes tell whether the new mixers take what custom layers give
+        copy.compute_output_spec(copy.inputs[0] if len(copy.inputs) == 1 else copy.input)
     if within:
         warnings.warn(
             f"What makes its attention by itself ({', '.join(within)}) would make attention again "
@@ -157,29 +151,6 @@ def _is_graph(model):
     return isinstance(model, keras.Sequential) or hasattr(model, "_run_through_graph")
 
 
-def _try(copy, model):
-    """Call the copy without values, which says what a mixer does not take.
-
-    A subclassed one is called as it was built. Where its model fails so as well, nothing is known.
-    """
-    if _is_graph(copy):
-        sequential = isinstance(copy, keras.Sequential)
-        copy.compute_output_spec(copy.inputs[0] if sequential else copy.input)
-        return
-    shapes = (model.get_build_config() or {}).get("input_shape")
-    if shapes is None:
-        return
-    tokens, works = keras.tree.map_shape_structure(keras.KerasTensor, shapes), False
-    try:
-        copy.compute_output_spec(tokens)
-    except Exception as error:  # of classes that are not ours
-        with contextlib.suppress(Exception):
-            model.compute_output_spec(tokens)
-            works = True
-        if works:
-            raise (error.__context__ or error) from None  # without what Keras says around it
-
-
 def _copy(model, make):
     """A model like `model`, of the layers that `make` gives."""
     if _is_graph(model):
@@ -188,13 +159,38 @@ def _copy(model, make):
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
                 raise  # The constructor of another class may make layers that their configs do not.
-    copy = remake(model)
-    rebuild(copy, model)
+    copy = _remake(model)
+    if not copy.built:
+        try:
+            copy.build_from_config(model.get_build_config() or {})
+        except Exception as error:  # of a custom class
+            raise _refusal(model, error) from error
     return copy
 
 
-def _fill(old, new, swapped, make, made, seen):
-    """Give the copy the weights, and mixers to the layers that had made theirs by themselves.
+def _remake(layer):
+    """A copy of a layer, model or operation by its config, with fresh weights."""
+    cls = type(layer)
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    untaken = {"name", "trainable", "dtype"} - {one.name for one in parameters}  # in any config
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        untaken = set()
+    try:
+        config = layer.get_config()
+        copy = cls.from_config({name: config[name] for name in config if name not in untaken})
+    except Exception as error:  # of a custom class
+        if cls.__module__.startswith("keras."):
+            raise
+        raise _refusal(layer, error) from error
+    if isinstance(layer, keras.Layer):
+        if copy.dtype_policy != layer.dtype_policy:
+            raise _refusal(layer, f"a copy of dtype {copy.dtype_policy.name}")
+        copy.name = layer.name
+    return copy
+
+
+def _transfer(old, new, swapped, make, made, seen):
+    """Copy the weights, and replace the mixers that custom layers have made by themselves.
 
     Returns the names of the classes of these layers.
     """
@@ -203,12 +199,12 @@ def _fill(old, new, swapped, make, made, seen):
         return within
     seen.add(id(old))
     new.trainable = old.trainable
-    for theirs, ours in matched(_variables(old), _variables(new), old):
+    for theirs, ours in _pairs(_variables(old), _variables(new), old):
         assign_copy(ours, theirs)
         ours.trainable = theirs.trainable
-    for before, after in matched(_parts(old), _parts(new), old):
+    for before, after in _pairs(_parts(old), _parts(new), old):
         if id(before) not in swapped:
-            within |= _fill(before, after, swapped, make, made, seen)
+            within |= _transfer(before, after, swapped, make, made, seen)
             continue
         if id(before) in seen:
             continue
@@ -229,23 +225,33 @@ def _variables(layer):
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
+def _pairs(old, new, layer):
+    if len(old) != len(new):
+        raise _refusal(layer, f"a copy with {len(new)} weights or layers, not {len(old)}")
+    return zip(old, new, strict=True)
+
+
 def _replace(owner, layer, other):
-    """Put another layer where `owner` holds `layer`: in an attribute, or a list or dict of it."""
+    """Set the attribute, or the item of a list, in which `owner` holds `layer`."""
+    names = [*vars(owner), *vars(owner).get("_modules", ())]  # where PyTorch keeps layers
+    attributes = [name for name in names if getattr(owner, name, None) is layer]
+    lists = [value for value in vars(owner).values() if isinstance(value, list) and layer in value]
+    if not attributes and len(lists) < 2:  # the first is the list of all layers
+        raise _refusal(owner, f"{layer.name} is in neither an attribute nor a list")
+    # A built layer, such as KerasHub's, refuses another sub-layer unless it takes the place of one.
     owner._tracker.replace_tracked_value("layers", layer, other)
-    done = False
-    for name in [*vars(owner), *vars(owner).get("_modules", ())]:  # where PyTorch keeps layers
-        value = getattr(owner, name, None)
-        if value is layer:
-            delattr(owner, name)
-            setattr(owner, name, other)
-            done = True
-        elif isinstance(value, list | dict) and name not in ("_layers", "_modules"):
-            items = enumerate(value) if isinstance(value, list) else value.items()
-            for key in [key for key, item in items if item is layer]:
-                value[key] = other
-                done = True
-    if not done:
-        raise ValueError(
-            "An attention within a layer must be an attribute of it, or lie in a list or a dict. "
-            f"Received: {layer.name} in {type(owner).__name__}"
-        )
+    for name in attributes:
+        delattr(owner, name)
+        setattr(owner, name, other)
+    for value in lists:
+        value[:] = [other if item is layer else item for item in value]
+
+
+def _refusal(layer, reason):
+    return ValueError(
+        "A custom class must be copied by its `get_config`, and hold attention in an attribute or "
+        "a list of layers. Otherwise replace it in the class itself:\n"
+        "    self.attention = keras_permix.layers.CSP()  # where it makes MultiHeadAttention\n"
+        "    x = self.attention(x)  # where it calls it\n"
+        f"Received: {layer.name} of the class {type(layer).__name__} ({reason})"
+    )

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_named
 from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
-from keras_permix.layers.mega.mega_mixer import check_mega_mixer
+from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
-from keras_permix.layers.parts.copies import assign_copy
-from keras_permix.layers.parts.projections import freeze_projections, projections, set_projections
+from keras_permix.layers.parts.projections import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
+from keras_permix.surgery.projections import freeze_projections, projections, set_projections
+from keras_permix.utils.checks import check_named
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.presets.transfer import transfer_trainable
@@ -30,7 +30,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
             "MLPs, whose weights are for so many tokens or pixels, and not by a layer in place of "
             f"attention. Received: {model.name}"
         )
-    depth = config["depth"]
+    depth = config["num_layers"]
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]
     if isinstance(model, MEGA):
@@ -87,11 +87,11 @@ def _carry_gates(old, new):
         return
     for ours, theirs in zip(new.gate_dense.weights, old.gate_dense.weights, strict=True):
         pieces = [_gates(weight, block) for weight, block in ((ours, new), (theirs, old))]
-        kept = [
+        merged = [
             after if tuple(before.shape) != tuple(after.shape) else before
             for after, before in zip(*pieces, strict=True)
         ]
-        assign_copy(ours, ops.concatenate(kept, axis=-1))
+        assign_copy(ours, ops.concatenate(merged, axis=-1))
         ours.trainable = theirs.trainable
 
 

@@ -64,6 +64,13 @@ class Classification(Task):
         (best,) = self.model.decode_predictions(output[None], top)
         return [f"{100 * probability:6.2f} %  {label}" for label, probability in best]
 
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        (best,) = self.model.decode_predictions(output[None], top)
+        row: dict[str, Any] = {}
+        for rank, (label, probability) in enumerate(best, 1):
+            row |= {f"label_{rank}": label, f"probability_{rank}": round(float(probability), 6)}
+        return row
+
 
 class OneHot:
     """Augment a batch, then make its labels one-hot where the augmentation has not."""

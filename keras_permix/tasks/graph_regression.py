@@ -79,7 +79,9 @@ class GraphRegression(Task):
         scale: dict[str, list[Any]] = {
             "mean": [_as_exact(mean, std) for mean, std in zip(means, stds, strict=True)],
             "std": [_as_exact(std, std) for std in stds],
-            "units": [columns[label][2] if label in columns else "" for label in dataset.labels],
+            "target_units": [
+                columns[label][2] if label in columns else "" for label in dataset.labels
+            ],
         }
         return {
             name: values[0] if len(values) == 1 else values
@@ -146,12 +148,16 @@ class GraphRegression(Task):
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
-        units = self.config.get("units", "")
+        units = self.config.get("target_units", "")
         units = [units] * len(output) if isinstance(units, str) else units
         return [
             f"{f'{value:.6g} {unit}'.rstrip()}  {label}"
             for value, label, unit in zip(output, labels, units, strict=True)
         ]
+
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        labels = self.model.labels or [f"y{number}" for number in range(len(output))]
+        return {label: float(value) for label, value in zip(labels, output, strict=True)}
 
 
 def _as_exact(value, std):

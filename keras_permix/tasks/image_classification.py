@@ -9,12 +9,12 @@ import numpy as np
 
 from keras_permix import data
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_choice
 from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES, images_to_score, is_images
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import check_options, check_set
+from keras_permix.utils.checks import check_choice
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
 PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}

@@ -3,10 +3,10 @@
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_choice
 from keras_permix.data import Dataset, load_retrieval
 from keras_permix.tasks.task import FILES, check_options
 from keras_permix.tasks.text_classification import TOKENIZERS, TextClassification
+from keras_permix.utils.checks import check_choice
 
 
 class PairClassification(TextClassification):
@@ -20,7 +20,8 @@ class PairClassification(TextClassification):
 
     >>> from keras_permix.tasks import PairClassification
     >>> from keras_permix.zoo import MEGA
-    >>> task = PairClassification(MEGA(pairs=True, max_length=16, width=8, depth=1))
+    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
+    ...     num_layers=1))
     >>> task.read(["one text", "another"])["tokens"].shape
     (1, 2, 16)
     """

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_names
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES
+from keras_permix.utils.checks import check_names
 
 
 class Task:
@@ -178,6 +178,10 @@ class Task:
             output: NumPy array, without the batch axis.
             top: Number of classes to name, by the model's labels.
         """
+        raise NotImplementedError
+
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        """Return what `answer` prints as values by their column names, for a file of answers."""
         raise NotImplementedError
 
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_choice
 from keras_permix.data import (
     LISTOPS_VOCABULARY,
     Dataset,
@@ -22,6 +21,7 @@ from keras_permix.data.text.sets import FILES as TEXT_SETS
 from keras_permix.data.text.tokenizer import train_tokenizer
 from keras_permix.tasks.classification import Classification
 from keras_permix.tasks.task import FILES, check_options, check_set
+from keras_permix.utils.checks import check_choice
 
 LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
 TOKENIZERS = (None, "bpe")
@@ -30,9 +30,9 @@ TOKENIZERS = (None, "bpe")
 class TextClassification(Classification):
     """Texts to logits.
 
-    A model takes a dict of "tokens", int32 `(batch, max_length)`, and "mask", bool of the same
-    shape, True at real tokens; its configuration says `max_length` and `num_classes`, and its
-    method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
+    A model takes a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask", bool of the
+    same shape, True at real tokens; its configuration says `max_sequence_length` and `num_classes`,
+    and its method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
 
     Example:
 
@@ -97,12 +97,12 @@ class TextClassification(Classification):
         if self.model.tokenizer is None:
             self.model.tokenizer = listops_tokenizer()
         if check_choice("source", source, tuple(LISTOPS)) == "files":
-            return load_listops(self.config["max_length"], data_dir, **numbers)
-        return generated_listops(self.config["max_length"], **numbers)
+            return load_listops(self.config["max_sequence_length"], data_dir, **numbers)
+        return generated_listops(self.config["max_sequence_length"], **numbers)
 
     def _load_texts(self, load, data_dir, *name, tokenizer=None, **spec):
         """Load texts by `load` for the model, which gets a `tokenizer` if it is to have one."""
-        load = partial(load, *name, self.config["max_length"], data_dir, **spec)
+        load = partial(load, *name, self.config["max_sequence_length"], data_dir, **spec)
         if check_choice("tokenizer", tokenizer, TOKENIZERS) and self.model.tokenizer is None:
             texts = load().train[0].texts
             self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])

@@ -5,9 +5,8 @@ from typing import Any
 from keras_permix._typing import Model
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import size_of
-from keras_permix.scores import format_score
 from keras_permix.training.run import Run
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted, format_score
 
 
 def write_card(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.checksums import read_with_sha256, sha256_of
-from keras_permix.safe_files import replacing_folder, write_bytes
+from keras_permix.utils.files import read_with_sha256, replacing_folder, sha256_of, write_bytes
 
 GENERATIONS = 2
 STATE_FILE = "state.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_permix.words import counted, duration
+from keras_permix.utils.formatting import counted, duration
 
 SKIPPED = 2  # looks at the loss in which the backend compiles
 MEASURED = 20  # looks, or what the first epoch has

@@ -10,12 +10,12 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint
-from keras_permix.safe_files import release_folder, write_text
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.run import Run
 from keras_permix.training.run_folder import OF_ONES_OWN, RunFolder
 from keras_permix.training.start import load_dataset
+from keras_permix.utils.files import release_folder, write_text
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import preset_info
 
@@ -49,7 +49,7 @@ def finish(
 
     >>> from keras_permix.tasks import task_of
     >>> from keras_permix.training import finish, make_model, plan_run
-    >>> run = plan_run("cspvit/mnist", smoke=True, model={"depth": 1})
+    >>> run = plan_run("cspvit/mnist", smoke=True, model={"num_layers": 1})
     >>> model = make_model(run.recipe)
     >>> sorted(finish(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
     ['generated/test/top1', 'generated/test/top5']

@@ -17,7 +17,7 @@ from keras_permix.training.finite import StopWhereNotFinite
 from keras_permix.training.progress import Progress
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.training.schedules import make_optimizer
-from keras_permix.words import counted
+from keras_permix.utils.formatting import counted
 
 
 def fit_recipe(
@@ -34,7 +34,7 @@ def fit_recipe(
     """Train a model by a recipe, from where the folder `out` left off.
 
     The folder stays this process's, so that what follows can be written there; let others have it
-    by `safe_files.release_folder`.
+    by `utils.files.release_folder`.
 
     Args:
         model: The recipe's model, from `make_model` and `fit_head`.
@@ -61,7 +61,7 @@ def fit_recipe(
 
     >>> from keras_permix.tasks import task_of
     >>> from keras_permix.training import fit_recipe, load_recipe, make_model
-    >>> recipe = load_recipe("cspvit/mnist", epochs=1, batch_size=8, model={"depth": 1})
+    >>> recipe = load_recipe("cspvit/mnist", epochs=1, batch_size=8, model={"num_layers": 1})
     >>> model = make_model(recipe)
     >>> rows = fit_recipe(model, recipe, task_of(model).generate(8), "run", verbose=0)
     >>> [row["epoch"] for row in rows]

@@ -11,11 +11,11 @@ import keras
 
 from keras_permix._typing import StrPath
 from keras_permix._version import __version__
-from keras_permix.machine import machine
 from keras_permix.ops.backend import running
-from keras_permix.safe_files import write_bytes, write_text
 from keras_permix.training.run import Run
 from keras_permix.training.run_folder import RECORD, has_checkpoints
+from keras_permix.utils.files import write_bytes, write_text
+from keras_permix.utils.machine import machine
 
 KEYS = {"name", "recipe", "command", "smoke", "commits"}  # which others read
 # What a run that goes on keeps of what was noted before.

@@ -14,14 +14,6 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.recipes.recipe import Recipe
-from keras_permix.safe_files import (
-    hold_folder,
-    recover_folders,
-    release_folder,
-    sweep,
-    write_bytes,
-    write_text,
-)
 from keras_permix.training.checkpoints import (
     STATE_FILE,
     load_checkpoint,
@@ -29,6 +21,13 @@ from keras_permix.training.checkpoints import (
     save_checkpoint,
 )
 from keras_permix.training.progress import Progress
+from keras_permix.utils.files import (
+    hold_folder,
+    release_folder,
+    sweep,
+    write_bytes,
+    write_text,
+)
 from keras_permix.zoo.presets.weights import load_weights_content
 
 OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
@@ -43,7 +42,7 @@ class RunFolder(Progress):
 
     An epoch's weights, optimizer state and log rows become one checkpoint, of which the last two
     stay. `log.csv`, `curves.png` and `tensorboard/` are made from these rows. The folder belongs to
-    this process until it is released (`safe_files.release_folder`) or the process ends.
+    this process until it is released (`utils.files.release_folder`) or the process ends.
 
     Args:
         path: The folder of the run. Made if absent.
@@ -110,7 +109,6 @@ class RunFolder(Progress):
             )
 
     def _resume(self, data):
-        recover_folders(self.path)
         sweep(self.path)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:

@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice, check_names
 from keras_permix.recipes.recipe import Recipe, ScheduleName
 from keras_permix.training.block_muon import BlockMuon
+from keras_permix.utils.checks import check_choice, check_names
 
 # As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
 OF_THE_ARENA = ("cosine_cycles", "rsqrt")

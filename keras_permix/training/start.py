@@ -106,8 +106,8 @@ def make_model(recipe: Recipe) -> Model:
     Example:
 
     >>> from keras_permix.training import load_recipe, make_model
-    >>> model = make_model(load_recipe("cspvit/mnist", model={"depth": 1}))
-    >>> type(model).__name__, model.get_config()["depth"]
+    >>> model = make_model(load_recipe("cspvit/mnist", model={"num_layers": 1}))
+    >>> type(model).__name__, model.get_config()["num_layers"]
     ('CSPViT', 1)
     """
     recipe = with_class(recipe)

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_integer
 from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
-from keras_permix.safe_files import release_folder
 from keras_permix.tasks import task_of
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.estimate import Estimate
@@ -26,6 +24,8 @@ from keras_permix.training.start import (
     make_model,
     take_assets,
 )
+from keras_permix.utils.checks import check_integer
+from keras_permix.utils.files import release_folder
 
 
 class Trained(NamedTuple):
@@ -82,7 +82,7 @@ def train(
             keep it busy. 1 on PyTorch, and in several processes of TensorFlow.
         workers: Threads that make batches; more than one make the next while a step computes. No
             number of the run depends on them.
-        **changes: New values of the recipe: `epochs=2`, `model={"width": 64}`.
+        **changes: New values of the recipe: `epochs=2`, `model={"hidden_dim": 64}`.
 
     Returns:
         A `Trained`: `model`, `rows`, `scores`, `folder`.

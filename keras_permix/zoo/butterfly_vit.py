@@ -6,14 +6,14 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import MixerSpec, Tensor
-from keras_permix.checks import check_floats, check_integer
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.grids import resize_head
-from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
-from keras_permix.layers.mixing.random_order import RandomOrder
+from keras_permix.layers.mixing.baselines import RandomOrder
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
@@ -26,7 +26,15 @@ from keras_permix.zoo.image_classifier import (
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
-SIZES = ("patch_size", "num_classes", "channels", "width", "depth", "num_heads", "mlp_dim")
+SIZES = (
+    "patch_size",
+    "num_classes",
+    "channels",
+    "hidden_dim",
+    "num_layers",
+    "num_heads",
+    "mlp_dim",
+)
 
 
 @zoo_model
@@ -47,9 +55,9 @@ class ButterflyViT(ImageClassifier):
         patch_size: Side of a patch in pixels; it divides `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels per token.
-        depth: Number of layers.
-        num_heads: Heads of the attention; they divide `width`.
+        hidden_dim: Channels per token.
+        num_layers: Number of layers.
+        num_heads: Heads of the attention; they divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
         block_size: Tokens per block; it divides their number, and is that number for a plain
             Transformer. `None`: as many as patches along a side of the image, with which two
@@ -62,7 +70,7 @@ class ButterflyViT(ImageClassifier):
         mean, std: Normalization per channel on the scale 0–1.
         steps_image_size: The `image_size` that the shift steps of mixers are made for, with blocks
             as long as a side of the image. `None`: that of the model. Else they are moves along the
-            blocks there, and scaled to those here; see `layers.mixing.resize_steps`.
+            blocks there, and scaled to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -73,7 +81,8 @@ class ButterflyViT(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import ButterflyViT
-    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, width=128, depth=4)
+    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128,
+    ...     num_layers=4)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 618122)
 
@@ -86,8 +95,8 @@ class ButterflyViT(ImageClassifier):
         patch_size: int = 4,
         num_classes: int = 10,
         channels: int = 3,
-        width: int = 128,
-        depth: int = 4,
+        hidden_dim: int = 128,
+        num_layers: int = 4,
         num_heads: int = 8,
         mlp_dim: int = 256,
         block_size: int | None = None,
@@ -105,12 +114,12 @@ class ButterflyViT(ImageClassifier):
             "patch_size": patch_size,
             "num_classes": num_classes,
             "channels": channels,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "block_size": block_size,
-            "mixer": check_mixers(mixer, depth, check_mixer_or_none),
+            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
             "random_order": random_order,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
@@ -147,8 +156,8 @@ class ButterflyViT(ImageClassifier):
 def _embed(images, config, dtype):
     """From images to tokens in the order of the blocks."""
     x = preprocess(images, config, dtype)
-    patch_size, width = config["patch_size"], config["width"]
-    x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+    patch_size, hidden_dim = config["patch_size"], config["hidden_dim"]
+    x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
     if config["random_order"] is None:
         return x
     return RandomOrder(config["random_order"], dtype=dtype, name="random_order")(x)
@@ -159,7 +168,7 @@ def _encode(x, config, dtype):
     side = config["image_size"] // config["patch_size"]
     block_size = side if config["block_size"] is None else config["block_size"]
     feature_maps = []
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         block = MixerBlock(
             _make_mixer(config, index, dtype),
             config["mlp_dim"],
@@ -178,5 +187,5 @@ def _make_mixer(config, index, dtype):
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
     if config["block_size"] is not None or config["random_order"] is not None:
         before = after  # Blocks are as long as they were, or of patches from anywhere.
-    spec = mixer_on_grid(config, index, config["width"], (1, before), (1, after))
-    return make_mixer(spec, index, config["depth"], use_bias=True, dtype=dtype, name="mixer")
+    spec = mixer_on_grid(config, index, config["hidden_dim"], (1, before), (1, after))
+    return make_mixer(spec, index, config["num_layers"], use_bias=True, dtype=dtype, name="mixer")

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.checks import check_integer
+from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.presets.config import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 
 from keras_permix.data.graphs.pad import AXES
-from keras_permix.graph_tables import ROWS
-from keras_permix.layers.graph.graphormer_bias import EDGES
+from keras_permix.layers.graph.graph_embedding import EDGES, ROWS
 
 
 def graph_inputs(config: dict) -> dict[str, Any]:

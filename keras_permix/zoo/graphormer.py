@@ -8,15 +8,20 @@ import keras
 import numpy as np
 
 from keras_permix._typing import MixerSpecs
-from keras_permix.checks import check_choice, check_floats, check_integer, check_named, check_rate
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
-from keras_permix.layers.graph.graph_embedding import GraphEmbedding
+from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, GraphormerBias
 from keras_permix.layers.graph.graph_mixers import make_dense
-from keras_permix.layers.graph.graphormer_bias import EDGES, GraphormerBias
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.utils.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_named,
+    check_rate,
+)
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
@@ -26,7 +31,7 @@ from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
 
 SIZES = (
-    "targets", "node_features", "edge_features", "width", "depth", "num_heads", "mlp_dim",
+    "targets", "node_features", "edge_features", "hidden_dim", "num_layers", "num_heads", "mlp_dim",
     "max_hops",
 )  # fmt: skip
 HOP_TABLES = 128  # that the released code holds
@@ -46,9 +51,9 @@ class Graphormer(ZooModel):
         targets: Numbers to predict for each graph.
         node_features: Features of a node; 9 for molecules.
         edge_features: Features of an edge; 3 for molecules.
-        width: Channels per token.
-        depth: Number of blocks.
-        num_heads: Number of heads; it divides `width`.
+        hidden_dim: Channels per token.
+        num_layers: Number of blocks.
+        num_heads: Number of heads; it divides `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
             `"name"` and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
@@ -61,8 +66,7 @@ class Graphormer(ZooModel):
         input_dropout: Rate of the dropout on the embedded nodes.
         mean, std: Of the targets that the model is trained on: it predicts `mean + std * output`
             and so in their units. Numbers, or one for each target.
-        units: What these units are called, such as "eV", for people to read: a str, or one for
-            each target.
+        target_units: Unit of the targets, such as "eV": a str, or one for each target.
         domain: The molecules that the model was trained on, a dict of `"elements"`, their atomic
             numbers, and `"max_atoms"`, the most atoms of any, as a SMILES writes them. Others warn
             where SMILES are read. `None`: none do.
@@ -77,7 +81,7 @@ class Graphormer(ZooModel):
 
     >>> from keras_permix.data import from_smiles
     >>> from keras_permix.zoo import SliceGraphormer
-    >>> model = SliceGraphormer(width=32, depth=2, num_heads=4, mlp_dim=32)
+    >>> model = SliceGraphormer(hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=32)
     >>> model.predict(["CCO", "c1ccccc1"], verbose=0).shape
     (2, 1)
     >>> tuple(model(from_smiles(["CCO"])).shape)
@@ -95,8 +99,8 @@ class Graphormer(ZooModel):
         targets: int = 1,
         node_features: int = len(ATOM_FEATURES),
         edge_features: int = len(BOND_FEATURES),
-        width: int = 768,
-        depth: int = 12,
+        hidden_dim: int = 768,
+        num_layers: int = 12,
         num_heads: int = 32,
         mlp_dim: int = 768,
         mixer: MixerSpecs | None = None,
@@ -107,7 +111,7 @@ class Graphormer(ZooModel):
         input_dropout: float = 0.1,
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
-        units: str | Sequence[str] = "",
+        target_units: str | Sequence[str] = "",
         domain: dict[str, Any] | None = None,
         keep_unused_params: bool = False,
         dtype: Any = None,
@@ -118,12 +122,12 @@ class Graphormer(ZooModel):
             "targets": targets,
             "node_features": node_features,
             "edge_features": edge_features,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "mixer": check_mixers(
-                self.default_mixer if mixer is None else mixer, depth, _check_mixer
+                self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
             "max_hops": max_hops,
@@ -132,7 +136,7 @@ class Graphormer(ZooModel):
             "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
-            "units": check_units(units, targets),
+            "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
             "keep_unused_params": keep_unused_params,
         }
@@ -146,7 +150,7 @@ class Graphormer(ZooModel):
     def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Another number of targets has no mean, deviation and units yet, unless given."""
         same = changes.get("targets", config["targets"]) == config["targets"]
-        return {} if same else {"mean": 0.0, "std": 1.0, "units": ""}
+        return {} if same else {"mean": 0.0, "std": 1.0, "target_units": ""}
 
     def call(
         self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
@@ -233,18 +237,18 @@ def _encode(graphs, config, dtype):
         config["num_heads"], config["edges"], config["max_hops"], hop_tables,
         dtype=dtype, name="graphormer_bias",
     )(graphs)  # fmt: skip
-    x = GraphEmbedding(config["width"], dtype=dtype, name="graph_embedding")(graphs)
+    x = GraphEmbedding(config["hidden_dim"], dtype=dtype, name="graph_embedding")(graphs)
     x = make_dropout(config["input_dropout"], dtype=dtype, name="input_dropout")(x)
     feature_maps = []
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         block = GraphormerBlock(
             config["num_heads"],
             config["mlp_dim"],
             mixer_at(config["mixer"], index),
             dropout=config["dropout"],
             attention_dropout=config["attention_dropout"],
-            layer=index,
-            layers=config["depth"],
+            layer_index=index,
+            num_layers=config["num_layers"],
             dtype=dtype,
             name=f"block_{index}",
         )
@@ -256,9 +260,9 @@ def _encode(graphs, config, dtype):
 def _read_out(tokens, config, dtype):
     """From tokens to values in float32, in the units of the targets."""
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
-    head = make_dense(config["targets"], config["depth"], dtype=dtype, name="head")
-    units = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
-    return units(head(pool_tokens(x, "cls")))
+    head = make_dense(config["targets"], config["num_layers"], dtype=dtype, name="head")
+    rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
+    return rescale(head(pool_tokens(x, "cls")))
 
 
 def _random_graph(rng, config):

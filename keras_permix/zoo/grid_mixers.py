@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from keras_permix.layers.embedding.grids import resize_delays, resize_steps
 from keras_permix.layers.mixers import MIXERS, make_mixer, mixer_at
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.resize_steps import resize_delays, resize_steps
 
 
 def mixer_on_grid(
@@ -19,7 +19,7 @@ def mixer_on_grid(
     """The mixer of a block, its steps or delays carried over from one grid to another.
 
     Args:
-        config: The model's, with `mixer` and `depth`.
+        config: The model's, with `mixer` and `num_layers`.
         index: Number of the block.
         channels: Those that the mixer permutes, unless it says so itself.
         before, after: (rows, columns) of the grid that steps are made for, and of the tokens.
@@ -29,10 +29,11 @@ def mixer_on_grid(
         What `make_mixer` takes; another mixer as it is.
     """
     spec = mixer_at(config["mixer"], index)
-    layer = MIXERS[spec["name"]].layer if isinstance(spec, dict) else None
+    known = isinstance(spec, dict) and spec["name"] in MIXERS
+    layer = MIXERS[spec["name"]].layer if known else None
     if before == after or layer is None or not issubclass(layer, CSP | CausalCSP):
         return spec
-    mixer = make_mixer(spec, index, config["depth"])
+    mixer = make_mixer(spec, index, config["num_layers"])
     if isinstance(mixer, CSP):
         steps = mixer.steps(before[0] * before[1] + extra, channels)
         return {**spec, "shift": resize_steps(steps, before, after, extra)}

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_permix.layers.mixers import is_causal
-from keras_permix.layers.parts.first_token import FirstToken
 from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.projections import FirstToken
 
 
 def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.checks import check_floats, check_integer
-from keras_permix.layers.embedding.image_range import RANGE
-from keras_permix.layers.embedding.images import ImagePreprocessor
+from keras_permix.layers.embedding.images import RANGE, ImagePreprocessor
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.classifier import Classifier
 
 

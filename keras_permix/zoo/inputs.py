@@ -14,10 +14,10 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_integer
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.layers.embedding.images import with_channel
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.arrays import to_arrays
 from keras_permix.zoo.targets import check_targets, check_weights, needs_targets
 from keras_permix.zoo.texts import are_texts

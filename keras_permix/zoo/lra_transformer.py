@@ -7,12 +7,17 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
@@ -32,35 +37,38 @@ EPSILON = 1e-6
 class LRATransformer(SequenceClassifier):
     """A Transformer encoder of texts, pairs of texts, or pixels, whose token mixer is an argument.
 
-    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
-    Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each pixel is
-    a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is padded does
-    not change them, except with mixers whose answer depends on the number of tokens itself:
-    "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
+    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
+    tokens)`. Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each
+    pixel is a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is
+    padded does not change them, except with mixers whose answer depends on the number of tokens
+    itself: "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
 
     Args:
         vocabulary_size: Number of token ids; that of bytes counted from 1 is 257.
-        max_length: The most tokens of a text.
+        max_sequence_length: The most tokens of a text.
         num_classes: Number of logits.
         pairs: Whether the model takes two texts at once.
         image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
             another one repeats rows and columns of learned positions, as for Path-X, and keeps
             the `steps_image_size`.
-        width: Channels per token.
-        inner_dim: Channels of values, queries and keys, of all heads together. `None`: `width`.
-        depth: Number of blocks.
+        hidden_dim: Channels per token.
+        inner_dim: Channels of values, queries and keys, of all heads together. `None`:
+            `hidden_dim`.
+        num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. (The last group of CSP in a text may be shorter.)
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. (The last group of CSP in a text may be
+            shorter.)
         use_bias: Whether the projections of the mixers have biases.
         activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize what is mixed, and the tokens after the last block
             (pre-norm), or the sums (post-norm).
         positions: "sinusoid", "learned" or `None`; see `TokenEmbedding`.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the real
-            tokens, or "mean_of_length", their sum divided by `max_length`.
+            tokens, or "mean_of_length", their sum divided by `max_sequence_length`.
         head_dims: Widths of the hidden layers between the pooled tokens and the logits, each with a
             ReLU. `None`: `mlp_dim`, and for pairs half of it after that.
         compare_pairs: Whether the head is given product and difference of the two texts' vectors
@@ -71,7 +79,7 @@ class LRATransformer(SequenceClassifier):
             are bytes, where the vocabulary is theirs.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.mixing.resize_steps`.
+            to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -81,8 +89,9 @@ class LRATransformer(SequenceClassifier):
 
     >>> from keras_permix.data import encode_bytes, pad_tokens
     >>> from keras_permix.zoo import LRATransformer
-    >>> model = LRATransformer(max_length=16, width=32, depth=2, mlp_dim=64, mixer="slice_sort")
-    >>> tuple(model(pad_tokens([encode_bytes("a text")], max_length=16)).shape)
+    >>> model = LRATransformer(max_sequence_length=16, hidden_dim=32, num_layers=2, mlp_dim=64,
+    ...     mixer="slice_sort")
+    >>> tuple(model(pad_tokens([encode_bytes("a text")], max_sequence_length=16)).shape)
     (1, 2)
 
     Source: Tay et al., "Long Range Arena", 2020, and the released code; the text classifier with
@@ -93,13 +102,13 @@ class LRATransformer(SequenceClassifier):
     def __init__(
         self,
         vocabulary_size: int = 257,
-        max_length: int = 4000,
+        max_sequence_length: int = 4000,
         num_classes: int = 2,
         pairs: bool = False,
         image_size: int | None = None,
-        width: int = 256,
+        hidden_dim: int = 256,
         inner_dim: int | None = None,
-        depth: int = 4,
+        num_layers: int = 4,
         mlp_dim: int = 1024,
         mixer: MixerSpecs = "attention",
         use_bias: bool = False,
@@ -119,15 +128,15 @@ class LRATransformer(SequenceClassifier):
         check_arguments(type(self), kwargs)
         config = {
             "vocabulary_size": vocabulary_size,
-            "max_length": max_length,
+            "max_sequence_length": max_sequence_length,
             "num_classes": num_classes,
             "pairs": pairs,
             "image_size": image_size,
-            "width": check_integer("width", width),
+            "hidden_dim": check_integer("hidden_dim", hidden_dim),
             "inner_dim": check_positive_or_none("inner_dim", inner_dim),
-            "depth": check_integer("depth", depth),
+            "num_layers": check_integer("num_layers", num_layers),
             "mlp_dim": check_integer("mlp_dim", mlp_dim),
-            "mixer": check_mixers(mixer, depth),
+            "mixer": check_mixers(mixer, num_layers),
             "use_bias": use_bias,
             "activation": check_choice("activation", activation, ACTIVATIONS),
             "norm_first": norm_first,
@@ -163,8 +172,8 @@ def _embed(tokens, mask, config, dtype):
     """From token ids to tokens that know their positions, and their mask."""
     embedding = TokenEmbedding(
         config["vocabulary_size"],
-        config["width"],
-        config["max_length"],
+        config["hidden_dim"],
+        config["max_sequence_length"],
         positions=config["positions"],
         use_class_token=config["pooling"] == "cls",
         stddev=config["embedding_stddev"],
@@ -177,14 +186,17 @@ def _embed(tokens, mask, config, dtype):
 
 def _encode(x, mask, config, dtype):
     """The tokens after each block."""
-    dropout, depth, feature_maps = config["dropout"], config["depth"], []
-    channels, class_token = config["inner_dim"] or config["width"], int(config["pooling"] == "cls")
-    for index in range(depth):
+    dropout, num_layers, feature_maps = config["dropout"], config["num_layers"], []
+    channels, class_token = (
+        config["inner_dim"] or config["hidden_dim"],
+        int(config["pooling"] == "cls"),
+    )
+    for index in range(num_layers):
         spec = mixer_on_pixels(config, index, channels, class_token)
         mixer = make_mixer(
-            sized(spec, config["max_length"] + class_token),
+            sized(spec, config["max_sequence_length"] + class_token),
             index,
-            depth,
+            num_layers,
             ragged=mask is not None,
             inner_dim=config["inner_dim"],
             use_bias=config["use_bias"],
@@ -231,7 +243,7 @@ def _pool(tokens, mask, config):
         return pool_tokens(tokens, config["pooling"], mask)
     if mask is not None:
         tokens = tokens * ops.expand_dims(ops.cast(mask, tokens.dtype), axis=-1)
-    return ops.sum(tokens / config["max_length"], axis=1)
+    return ops.sum(tokens / config["max_sequence_length"], axis=1)
 
 
 def _check_head_dims(dims):

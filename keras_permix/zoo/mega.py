@@ -7,16 +7,13 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.layers.mega.mega_block import MegaBlock
-from keras_permix.layers.mega.mega_mixer import check_mega_mixer, make_mega_mixer
-from keras_permix.layers.mega.norms import make_norm, normalize
+from keras_permix.layers.embedding.grids import resize_distances
+from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
+from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
-from keras_permix.layers.mixing.resize_steps import resize_distances
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.embedding import Embedding
+from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.precision import full_precision
+from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import read_on
@@ -43,20 +40,20 @@ class MEGA(SequenceClassifier):
 
     Args:
         vocabulary_size: Number of different tokens of a text, padding included.
-        max_length: The most tokens of a text. Of images it is the number of pixels.
+        max_sequence_length: The most tokens of a text. Of images it is the number of pixels.
         num_classes: Number of logits.
         pairs: Whether the input are pairs of texts.
         image_size: Side of the square image in pixels; `None` for texts. At another size, a preset
             knows a distance by the one of the nearest move by rows and columns, and keeps the
             `steps_image_size`.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
-        width: Channels per token.
-        inner_dim: Width of the values that are mixed. `None`: twice `width`.
+        hidden_dim: Channels per token.
+        inner_dim: Width of the values that are mixed. `None`: twice `hidden_dim`.
         shared_dim: Width of what queries and keys are made of.
         mlp_dim: Hidden width of the feed-forward layers. `None`: `inner_dim`.
         classifier_dim: Hidden width of the head. `None`: `inner_dim`.
         ema_dim: Number of decays per channel of the moving averages.
-        depth: Number of blocks.
+        num_layers: Number of blocks.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
         norm_first: Whether norms come before the halves of a block, and once more at the end, or
             after the halves.
@@ -79,7 +76,7 @@ class MEGA(SequenceClassifier):
             are bytes, where the vocabulary is theirs.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.mixing.resize_steps`.
+            to those here; see `layers.embedding.grids`.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
 
     Raises:
@@ -90,7 +87,8 @@ class MEGA(SequenceClassifier):
     >>> import numpy as np
     >>> from keras_permix.data import encode_bytes, pad_tokens
     >>> from keras_permix.zoo import MEGA
-    >>> model = MEGA(num_classes=3, max_length=64, width=16, depth=2, mixer="laplace")
+    >>> model = MEGA(num_classes=3, max_sequence_length=64, hidden_dim=16, num_layers=2,
+    ...     mixer="laplace")
     >>> texts = pad_tokens([encode_bytes("a cat"), encode_bytes("a black cat")], 64)
     >>> tuple(model(texts).shape)
     (2, 3)
@@ -104,19 +102,19 @@ class MEGA(SequenceClassifier):
     def __init__(
         self,
         vocabulary_size: int = 257,
-        max_length: int = 4096,
+        max_sequence_length: int = 4096,
         num_classes: int = 2,
         pairs: bool = False,
         image_size: int | None = None,
         mean: Sequence[float] = (0.5,),
         std: Sequence[float] = (0.5,),
-        width: int = 128,
+        hidden_dim: int = 128,
         inner_dim: int | None = None,
         shared_dim: int = 64,
         mlp_dim: int | None = None,
         classifier_dim: int | None = None,
         ema_dim: int = 16,
-        depth: int = 4,
+        num_layers: int = 4,
         norm: str = "layernorm",
         norm_first: bool = True,
         mixer: MixerSpecs | None = None,
@@ -136,22 +134,22 @@ class MEGA(SequenceClassifier):
         check_arguments(type(self), kwargs)
         config = {
             "vocabulary_size": vocabulary_size,
-            "max_length": max_length,
+            "max_sequence_length": max_sequence_length,
             "num_classes": num_classes,
             "pairs": pairs,
             "image_size": image_size,
             "mean": mean,
             "std": std,
-            "width": width,
+            "hidden_dim": hidden_dim,
             "inner_dim": inner_dim,
             "shared_dim": shared_dim,
             "mlp_dim": mlp_dim,
             "classifier_dim": classifier_dim,
             "ema_dim": ema_dim,
-            "depth": depth,
+            "num_layers": num_layers,
             "norm": norm,
             "norm_first": norm_first,
-            "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, depth),
+            "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
             "chunk_size": chunk_size,
             "truncation": truncation,
             "position_bias": position_bias,
@@ -188,7 +186,7 @@ class MEGA(SequenceClassifier):
         """Read some more tokens of texts, one or several of each, with a causal model.
 
         There is no padding. Time and memory of a token are those of a chunk or, without chunks, of
-        `max_length` tokens; in chunks a text may be longer than that.
+        `max_sequence_length` tokens; in chunks a text may be longer than that.
 
         Args:
             tokens: Integers `(batch, tokens)`.
@@ -201,14 +199,16 @@ class MEGA(SequenceClassifier):
 
         Raises:
             ValueError: for a model of pairs or images, one that is not causal or whose average is
-                truncated, tokens out of range, more than `max_length` of them without chunks, or a
+                truncated, tokens out of range, more than `max_sequence_length` of them without
+                chunks, or a
             state of anything else or of another number of texts.
 
         Example:
 
         >>> import numpy as np
         >>> from keras_permix.zoo import MEGA
-        >>> model = MEGA(max_length=64, width=16, depth=2, chunk_size=16, causal=True)
+        >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16,
+        ...     causal=True)
         >>> features, logits, state = model.stream(np.array([[72, 105]]))
         >>> features, logits, state = model.stream(np.array([[33]]), state)
         >>> tuple(features.shape), tuple(logits.shape), int(state["position"])
@@ -235,13 +235,15 @@ class CSPMEGA(MEGA):
 
 def _embed(tokens, mask, config, dtype):
     """From ids or pixels to tokens, zero where there is padding."""
-    width, normal = config["width"], keras.initializers.RandomNormal
+    hidden_dim, normal = config["hidden_dim"], keras.initializers.RandomNormal
     if mask is None:
         kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
-        x = Dense(width, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
+        x = Dense(hidden_dim, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
     else:
-        table = dict(embeddings_initializer=normal(0, width**-0.5), dtype=dtype, name="embedding")
-        x = Embedding(config["vocabulary_size"], width, **table)(tokens)
+        table = dict(
+            embeddings_initializer=normal(0, hidden_dim**-0.5), dtype=dtype, name="embedding"
+        )
+        x = Embedding(config["vocabulary_size"], hidden_dim, **table)(tokens)
     x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
     return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
 
@@ -249,17 +251,19 @@ def _embed(tokens, mask, config, dtype):
 def _encode(x, mask, config, dtype):
     """The tokens after each block."""
     feature_maps = []
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         x = _make_block(config, index, dtype)(x, mask=mask)
         feature_maps.append(x)
     return feature_maps
 
 
 def _make_block(config, index, dtype):
-    at, ragged = (index, config["depth"]), not config["image_size"]
-    inner = config["inner_dim"] or 2 * config["width"]
+    at, ragged = (index, config["num_layers"]), not config["image_size"]
+    inner = config["inner_dim"] or 2 * config["hidden_dim"]
     mixer = mixer_on_pixels(config, index, inner)
-    attention = {name: config[name] for name in ("position_bias", "max_length", "chunk_size")}
+    attention = {
+        name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")
+    }
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
         attention["chunk_size"] = None  # of other blocks, which attend
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
@@ -284,7 +288,7 @@ def _pool(x, mask, config, dtype):
 
 def _make_head(config, dtype):
     """The layers from the mean to logits in float32, which are named as in `HEAD`."""
-    width = config["classifier_dim"] or config["inner_dim"] or 2 * config["width"]
+    width = config["classifier_dim"] or config["inner_dim"] or 2 * config["hidden_dim"]
     classifier, dropout, activation, head, logits = HEAD
     return (
         Dense(width, dtype=dtype, name=classifier),
@@ -295,18 +299,18 @@ def _make_head(config, dtype):
     )
 
 
-def _check_mixers(mixer, depth):
-    return check_mixers(mixer, check_integer("depth", depth), check_mega_mixer)
+def _check_mixers(mixer, num_layers):
+    return check_mixers(mixer, check_integer("num_layers", num_layers), check_mega_mixer)
 
 
 def _check_config(config):
     """Check what no part of the model checks by the same name."""
-    for name in ("width", "ema_dim", "depth"):
+    for name in ("hidden_dim", "ema_dim", "num_layers"):
         check_integer(name, config[name])
     for name in ("dropout", "attention_dropout"):
         check_rate(name, config[name])
     check_positive_or_none("classifier_dim", config["classifier_dim"])
-    chunk, tokens = config["chunk_size"], config["max_length"]
+    chunk, tokens = config["chunk_size"], config["max_sequence_length"]
     if config["image_size"] and chunk and tokens % min(chunk, tokens):
         raise ValueError(
             "`chunk_size` must divide the number of pixels. "

@@ -36,8 +36,8 @@ def read_on(
         )
     if not ops.is_tensor(tokens):
         tokens = np.asarray(tokens)
-        check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_length": np.inf})
-    blocks = [model.get_layer(f"block_{index}") for index in range(config["depth"])]
+        check_tokens(tokens, np.ones(np.shape(tokens)), {**config, "max_sequence_length": np.inf})
+    blocks = [model.get_layer(f"block_{index}") for index in range(config["num_layers"])]
     start: dict[str, Any] = {
         "blocks": [None] * len(blocks), "total": 0.0, "position": np.int32(0)
     }  # fmt: skip

@@ -6,12 +6,17 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import StrPath, Tensor
-from keras_permix.checks import check_choice, check_floats, check_integer, check_positive_or_none
 from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
-from keras_permix.layers.embedding.patches import PatchEmbedding
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.embedding.images import PatchEmbedding
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.utils.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_positive_or_none,
+)
 from keras_permix.zoo.heads import logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -49,13 +54,13 @@ class MLPMixer(ImageClassifier):
         patch_size: Side of a patch in pixels; it divides `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels per token.
-        depth: Number of blocks.
+        hidden_dim: Channels per token.
+        num_layers: Number of blocks.
         expansion: Hidden units of an MLP for each token, or channel, that it mixes.
-        token_units, channel_units: Hidden units of dense MLPs across tokens and across channels.
-            `None`: as `expansion` has it.
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of dense MLPs across tokens and across
+            channels. `None`: as `expansion` has it.
         pooling: What the head reads: "flatten", or "mean" over the tokens after a normalization.
-        epsilon: Epsilon of the layer normalizations.
+        layer_norm_epsilon: Epsilon of the layer normalizations.
         mlp: "dense", "butterfly" or "butterfly_linear", see `keras_permix.layers.MLPMixerBlock`.
             `None`: the class's own.
         mean, std: Normalization per channel on the scale 0–1.
@@ -69,7 +74,7 @@ class MLPMixer(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import MLPMixer
-    >>> model = MLPMixer(image_size=32, patch_size=4, num_classes=10, width=121, expansion=1)
+    >>> model = MLPMixer(image_size=32, patch_size=4, num_classes=10, hidden_dim=121, expansion=1)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 351675)
 
@@ -85,14 +90,14 @@ class MLPMixer(ImageClassifier):
         patch_size: int = 4,
         num_classes: int = 10,
         channels: int = 3,
-        width: int = 121,
-        depth: int = 7,
+        hidden_dim: int = 121,
+        num_layers: int = 7,
         expansion: int = 2,
         mlp: str | None = None,
-        token_units: int | None = None,
-        channel_units: int | None = None,
+        tokens_mlp_dim: int | None = None,
+        channels_mlp_dim: int | None = None,
         pooling: str = "flatten",
-        epsilon: float = 1e-5,
+        layer_norm_epsilon: float = 1e-5,
         mean: Sequence[float] = HALVES,
         std: Sequence[float] = HALVES,
         dtype: Any = None,
@@ -104,32 +109,35 @@ class MLPMixer(ImageClassifier):
             "patch_size": check_integer("patch_size", patch_size),
             "num_classes": check_integer("num_classes", num_classes),
             "channels": check_integer("channels", channels),
-            "width": check_integer("width", width),
-            "depth": check_integer("depth", depth),
+            "hidden_dim": check_integer("hidden_dim", hidden_dim),
+            "num_layers": check_integer("num_layers", num_layers),
             "expansion": check_integer("expansion", expansion),
             "mlp": check_choice("mlp", self.default_mlp if mlp is None else mlp, MLPS),
-            "token_units": check_positive_or_none("token_units", token_units),
-            "channel_units": check_positive_or_none("channel_units", channel_units),
+            "tokens_mlp_dim": check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim),
+            "channels_mlp_dim": check_positive_or_none("channels_mlp_dim", channels_mlp_dim),
             "pooling": check_choice("pooling", pooling, POOLINGS),
-            "epsilon": epsilon,
+            "layer_norm_epsilon": layer_norm_epsilon,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
         check_patches(config, "image_size")
         images = keras.Input((None, None, channels), name="images")
         x = preprocess(images, config, dtype, align_corners=True)
-        x = PatchEmbedding(patch_size, width, dtype=dtype, name="patch_embedding")(x)
+        x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
         feature_maps = []
-        for index in range(depth):
+        for index in range(num_layers):
             x = MLPMixerBlock(
-                config["mlp"], expansion, token_units, channel_units, epsilon, dtype=dtype,
+                config["mlp"], expansion, tokens_mlp_dim, channels_mlp_dim, layer_norm_epsilon,
+                dtype=dtype,
                 name=f"block_{index}",
             )(x)  # fmt: skip
             feature_maps.append(x)
         if pooling == "flatten":
             x = _flatten(x, dtype)
         else:
-            norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name="head_norm")
+            norm = keras.layers.LayerNormalization(
+                epsilon=layer_norm_epsilon, dtype=dtype, name="head_norm"
+            )
             x = pool_tokens(norm(x), pooling)
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
@@ -180,7 +188,7 @@ class ButterflyMixer(MLPMixer):
     Example:
 
     >>> from keras_permix.zoo import ButterflyMixer, MLPMixer
-    >>> [kind(width=64, depth=1).count_params() for kind in (ButterflyMixer, MLPMixer)]
+    >>> [kind(hidden_dim=64, num_layers=1).count_params() for kind in (ButterflyMixer, MLPMixer)]
     [53322, 77514]
     """
 
@@ -204,9 +212,9 @@ class PatchOnlyMLPMixer(ImageClassifier):
         patch_sizes: Sides of the patches in pixels, in their order, co-prime in pairs.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels that are mixed, to which a dense layer brings the pixels where they differ
-            from `channels`. `None`: `channels`.
-        depth: Number of blocks, of an MLP for each patch size.
+        hidden_dim: Channels that are mixed, to which a dense layer brings the pixels where they
+            differ from `channels`. `None`: `channels`.
+        num_layers: Number of blocks, of an MLP for each patch size.
         expansion: Hidden units of an MLP for each feature of a patch.
         mean, std: Normalization per channel on the scale 0–1.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
@@ -235,8 +243,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         patch_sizes: Sequence[int] = (5, 7),
         num_classes: int = 10,
         channels: int = 3,
-        width: int | None = None,
-        depth: int = 7,
+        hidden_dim: int | None = None,
+        num_layers: int = 7,
         expansion: int = 2,
         mean: Sequence[float] = HALVES,
         std: Sequence[float] = HALVES,
@@ -249,18 +257,18 @@ class PatchOnlyMLPMixer(ImageClassifier):
             "patch_sizes": _check_patch_sizes(patch_sizes, image_size),
             "num_classes": check_integer("num_classes", num_classes),
             "channels": check_integer("channels", channels),
-            "width": check_positive_or_none("width", width),
-            "depth": check_integer("depth", depth),
+            "hidden_dim": check_positive_or_none("hidden_dim", hidden_dim),
+            "num_layers": check_integer("num_layers", num_layers),
             "expansion": check_integer("expansion", expansion),
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
         images = keras.Input((None, None, channels), name="images")
         x = preprocess(images, config, dtype, align_corners=True)
-        if width not in (None, channels):
-            x = Dense(width, dtype=dtype, name="pixel_embedding")(x)
+        if hidden_dim not in (None, channels):
+            x = Dense(hidden_dim, dtype=dtype, name="pixel_embedding")(x)
         feature_maps = []
-        for index in range(depth):
+        for index in range(num_layers):
             name = f"block_{index}"
             x = PatchOnlyMixer(config["patch_sizes"], expansion, dtype=dtype, name=name)(x)
             feature_maps.append(x)

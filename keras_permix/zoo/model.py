@@ -7,14 +7,23 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
-from keras_permix.checks import check_flags, is_index, plain
-from keras_permix.layers.parts.composite import policy_at, policy_of
+from keras_permix.layers.parts.wrappers import policy_at, policy_of
+from keras_permix.utils.checks import check_flags, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs, are_arrays
+from keras_permix.zoo.presets.handles import upload_preset
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
-from keras_permix.zoo.presets.upload import upload_preset
+from keras_permix.zoo.presets.names import PresetInfo, list_presets
 from keras_permix.zoo.presets.writer import save_preset
+
+
+class _Presets:
+    """Compute `Model.presets` for the class that it is read from."""
+
+    def __get__(self, model: Any, cls: type[Any]) -> dict[str, PresetInfo]:
+        pairs = ((name.split("/"), info) for name, info in list_presets().items())
+        return {name: info for (family, name), info in pairs if family == cls.__name__.lower()}
 
 
 class ZooModel(CheckedInputs, Exported, keras.Model):
@@ -30,6 +39,8 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     task: str | None = None
     asset_files: dict[str, str] = {}
+    presets = _Presets()
+    """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         check_flags(kwargs, inspect.signature(cls.__init__).parameters)

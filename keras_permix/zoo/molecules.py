@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
-from keras_permix.checks import check_integer, check_names
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, element_symbols
-from keras_permix.words import counted
+from keras_permix.utils.checks import check_integer, check_names
+from keras_permix.utils.formatting import counted
 
 
 def warn_of_strangers(model, smiles, x, domain):
@@ -42,8 +42,8 @@ def check_units(units, targets):
     names = list(units) if isinstance(units, list | tuple) else []
     if len(names) != targets or not all(isinstance(unit, str) for unit in names):
         raise ValueError(
-            "`units` must be a str, or one for each target. "
-            f"Received: units={units!r}, targets={targets}"
+            "`target_units` must be a str, or one for each target. "
+            f"Received: target_units={units!r}, targets={targets}"
         )
     return names
 

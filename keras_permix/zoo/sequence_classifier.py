@@ -8,10 +8,10 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import StrPath
-from keras_permix.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
-from keras_permix.layers.embedding.pairs import SplitPairs
+from keras_permix.layers.embedding.tokens import SplitPairs
+from keras_permix.utils.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.grid_mixers import kept_steps
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
@@ -23,15 +23,15 @@ PIXEL_VALUES = 256
 class SequenceClassifier(Classifier):
     """A `Classifier` of token ids, or of gray pixels in their order.
 
-    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_length` tokens, and
-    "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2, tokens)`.
-    `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
+    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
+    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
+    tokens)`. `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
     themselves.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
-    The constructor takes `vocabulary_size`, `max_length`, `pairs`, `image_size` and `tokenizer`, of
-    which the last may be set later. It may take `use_token_types`, whether pairs are joined in one
-    sequence, with "token_types" of 0 and 1 beside the others.
+    The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and
+    `tokenizer`, of which the last may be set later. It may take `use_segments`, whether pairs are
+    joined in one sequence, with "segment_ids" of 0 and 1 beside the others.
     """
 
     asset_files = {"tokenizer": TOKENIZER_FILE}
@@ -52,7 +52,7 @@ class SequenceClassifier(Classifier):
     def task_for(cls, config: dict[str, Any]) -> str:
         if config.get("image_size"):
             return "image_classification"
-        paired = config.get("pairs") or config.get("use_token_types")
+        paired = config.get("pairs") or config.get("use_segments")
         return "pair_classification" if paired else "text_classification"
 
     @classmethod
@@ -64,23 +64,23 @@ class SequenceClassifier(Classifier):
         if self.task == "image_classification":
             return make_images(self, seed, batch)
         config, rng = self.get_config(), np.random.default_rng(seed)
-        shape = (batch, *(2,) * config["pairs"], config["max_length"])
+        shape = (batch, *(2,) * config["pairs"], config["max_sequence_length"])
         mask = np.arange(shape[-1]) < rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
         tokens = rng.integers(1, config["vocabulary_size"], shape)
         inputs = {"tokens": (tokens * mask).astype("int32"), "mask": mask}
-        if config.get("use_token_types"):
+        if config.get("use_segments"):
             second = np.arange(shape[-1]) >= rng.integers(1, shape[-1] + 1, (batch, 1))
-            inputs["token_types"] = (second & mask).astype("int32")
+            inputs["segment_ids"] = (second & mask).astype("int32")
         return inputs
 
     def describe_input(self) -> dict[str, Any]:
         if self.task == "image_classification":
             return describe_images(self)
         config = self.get_config()
-        return {name: config[name] for name in ("vocabulary_size", "max_length")}
+        return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
 
     def text_encoder(self) -> Any:
-        """What makes arrays of texts: a function of a list of texts and of `max_length`.
+        """What makes arrays of texts: a function of a list of texts and of `max_sequence_length`.
 
         Raises:
             ValueError: for a model that reads no texts.
@@ -93,15 +93,15 @@ class SequenceClassifier(Classifier):
         """Texts as the arrays that the model takes.
 
         They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
-        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than `max_length`
-        tokens, in the model's own sub-words or bytes, is cut at its end, and the first that is cut
-        warns, here as in `predict` and `classify`.
+        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than
+        `max_sequence_length` tokens, in the model's own sub-words or bytes, is cut at its end, and
+        the first that is cut warns, here as in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
 
         Returns:
-            A dict of NumPy arrays, padded to `max_length`.
+            A dict of NumPy arrays, padded to `max_sequence_length`.
 
         Raises:
             ValueError: for something else, or a model that reads no texts.
@@ -116,7 +116,7 @@ class SequenceClassifier(Classifier):
         """
         encoder = self.text_encoder()
         texts = check_texts(texts, paired=self.task == "pair_classification")
-        arrays = encoder(texts, self._zoo_config["max_length"])
+        arrays = encoder(texts, self._zoo_config["max_sequence_length"])
         self._warn_of_cut(texts, arrays["mask"])
         return arrays
 
@@ -124,14 +124,14 @@ class SequenceClassifier(Classifier):
         """Warn once of texts that do not fit: only what fills its row may be longer than that."""
         if self._warned_of_cut:
             return
-        length = self._zoo_config["max_length"]
+        length = self._zoo_config["max_sequence_length"]
         full = mask[..., -1].reshape(len(texts), -1).any(axis=1)
         self._warned_of_cut = any(
             is_cut(texts[index], self._encoder, length) for index in np.flatnonzero(full)
         )
         if self._warned_of_cut:
             warnings.warn(
-                f"Texts were cut to {length} tokens, the `max_length` of this "
+                f"Texts were cut to {length} tokens, the `max_sequence_length` of this "
                 f"{type(self).__name__}, which does not see what comes after them. Further texts "
                 "are cut without a word.",
                 stacklevel=3,
@@ -172,10 +172,11 @@ def check_tokens(tokens, mask, config):
         raise ValueError(
             f"`tokens` must hold one token or more per text. Received: tokens.shape={tokens.shape}"
         )
-    if tokens.shape[-1] > config["max_length"]:
+    if tokens.shape[-1] > config["max_sequence_length"]:
         raise ValueError(
-            "There must be no more `tokens` than the model's `max_length`. "
-            f"Received: tokens.shape={tokens.shape}, max_length={config['max_length']}"
+            "There must be no more `tokens` than the model's `max_sequence_length`. "
+            f"Received: tokens.shape={tokens.shape}, "
+            f"max_sequence_length={config['max_sequence_length']}"
         )
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < config["vocabulary_size"]:
         raise ValueError(
@@ -197,15 +198,15 @@ def check_sequence_config(config):
     """Check what sequence models have in common, and give it in plain values.
 
     Args:
-        config: With "num_classes", "vocabulary_size", "max_length", "pairs", "image_size",
+        config: With "num_classes", "vocabulary_size", "max_sequence_length", "pairs", "image_size",
             "steps_image_size" and "tokenizer", and "mean" and "std" of images, unless pixels are
             token ids.
 
     Returns:
-        The configuration, its "max_length" that of the pixels where there are images, its
+        The configuration, its "max_sequence_length" that of the pixels where there are images, its
         "tokenizer" a text.
     """
-    for key in ("num_classes", "vocabulary_size", "max_length"):
+    for key in ("num_classes", "vocabulary_size", "max_sequence_length"):
         check_integer(key, config[key])
     config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
     if check_positive_or_none("image_size", config["image_size"]):
@@ -215,7 +216,7 @@ def check_sequence_config(config):
                 f"Received: pairs={config['pairs']}, image_size={config['image_size']}, "
                 f"tokenizer={str(config['tokenizer'])[:60]}"
             )
-        config = {**config, "max_length": config["image_size"] ** 2}
+        config = {**config, "max_sequence_length": config["image_size"] ** 2}
     if check_positive_or_none("steps_image_size", config["steps_image_size"]):
         if not config["image_size"]:
             raise ValueError(
@@ -246,7 +247,7 @@ def sequence_inputs(config, dtype):
         images = keras.Input((None, None, 1), name="images")
         as_ids = "mean" not in config
         pixels = _ids(images, size) if as_ids else _normalized(images, config, dtype)
-        return images, ops.reshape(pixels, (-1, config["max_length"])), None
+        return images, ops.reshape(pixels, (-1, config["max_sequence_length"])), None
     shape = (2, None) if config["pairs"] else (None,)
     tokens = keras.Input(shape, dtype="int32", name="tokens")
     mask = keras.Input(shape, dtype="bool", name="mask")

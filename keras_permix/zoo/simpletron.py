@@ -7,13 +7,18 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix._typing import MixerSpec
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none, check_rate
 from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.blocks.simple_attention_block import VARIANTS
+from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE_VARIANTS
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
-from keras_permix.layers.parts.copies import assign_copy
+from keras_permix.layers.parts.projections import assign_copy
 from keras_permix.ops.simple_attention import SCALES
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_positive_or_none,
+    check_rate,
+)
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.presets.config import check_arguments
@@ -21,13 +26,26 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
 
-ATTENTIONS = ("simple", "softmax")
+VARIANTS = ("softmax", *SIMPLE_VARIANTS)
 POOLERS = ("tanh", "relu", None)
-SIZES = ("vocabulary_size", "max_length", "num_classes", "width", "depth", "num_heads", "mlp_dim")
-# The default variant of an attention, and of a model without an output projection.
-PLAIN = {"simple": ("simple_resl", "simple"), "softmax": ("simple_l", "simple")}
+SIZES = (
+    "vocabulary_size",
+    "max_sequence_length",
+    "num_classes",
+    "hidden_dim",
+    "num_layers",
+    "num_heads",
+    "mlp_dim",
+)
 # What a BERT itself says.
-OF_BERT = ("vocabulary_size", "token_types", "width", "num_heads", "mlp_dim", "epsilon")
+OF_BERT = (
+    "vocabulary_size",
+    "num_segments",
+    "hidden_dim",
+    "num_heads",
+    "mlp_dim",
+    "layer_norm_epsilon",
+)
 
 
 @zoo_model
@@ -35,38 +53,35 @@ class SimpleTRON(SequenceClassifier):
     """A BERT whose attention has no softmax, and is linear in the tokens; or with one, BERT itself.
 
     Tokens, positions and token types are embedded, summed and normalized; post-norm blocks follow,
-    and a pooler and a head read token 0. With `attention="softmax"` and the defaults this is BERT
-    to the letter; the weights of the two attentions are the same.
+    and a pooler and a head read token 0. With `variant="softmax"` and the defaults this is BERT to
+    the letter; its weights are those of "simple_l" and "simple_resl".
 
     Inputs are a dict of "tokens" and "mask", `(batch, tokens)`, or texts (see `encode`). Padding is
     never attended to. With softmax it does not change the logits; without, `scale` says
-    whether they depend on its length: texts are always padded to `max_length`.
+    whether they depend on its length: texts are always padded to `max_sequence_length`.
 
     A pair of texts is either two sequences that never meet (`pairs`), as for matching documents, or
-    one (`use_token_types`), as BERT reads a sentence and the next; elsewhere all tokens are of
+    one (`use_segments`), as BERT reads a sentence and the next; elsewhere all tokens are of
     type 0.
 
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
-        max_length: Largest number of tokens of a sequence, the class token not counted.
+        max_sequence_length: Largest number of tokens of a sequence, the class token not counted.
         num_classes: Number of logits.
-        width: Channels per token.
-        depth: Number of blocks.
-        num_heads: Number of heads, which divides `width`.
+        hidden_dim: Channels per token.
+        num_layers: Number of blocks.
+        num_heads: Number of heads, which divides `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        attention: "simple" or "softmax".
+        variant: "softmax" for BERT's attention, or a row of the table in `SimpleAttentionBlock`:
+            "simple", "simple_l", "simple_res" or "simple_resl".
         mixer: Another token mixer in place of the attention, a name of
             `keras_permix.layers.mixers.MIXERS` or a dict with that `"name"` and arguments of its
             layer; or a list of these, one per block, `None` where there is the attention.
-        variant: A row of the table in `SimpleAttentionBlock`: whether the attention has an output
-            projection, and the block an extra skip. `None`: "simple_resl", or with softmax
-            "simple_l", which has the projection alone, as BERT.
-        extra_skip: Where an extra skip goes; see `SimpleAttentionBlock`.
         scale: What simple attention divides by: "length", the root of the padded length; "valid",
             that of the number of real tokens, so that padding does not matter; or `None`.
-        token_types: Rows of the table of token types; `None`: there is none.
-        use_token_types: Whether pairs of texts are joined in one sequence, and a third input
-            "token_types" tells them apart.
+        num_segments: Rows of the table of token types; `None`: there is none.
+        use_segments: Whether pairs of texts are joined in one sequence, and a third input
+            "segment_ids" tells them apart.
         pairs: Whether inputs are pairs `(batch, 2, tokens)` of sequences, each read for itself.
             The head has both vectors, their difference without its sign, and their product.
         use_class_token: Whether a learned class token is put before the others, for vocabularies
@@ -74,7 +89,7 @@ class SimpleTRON(SequenceClassifier):
         pooler: Activation of a dense layer on token 0, before the head: "tanh", or "relu" as in the
             Long Range Arena; `None`: there is no such layer.
         dropout: Rate of every dropout.
-        epsilon: Epsilon of the layer normalizations.
+        layer_norm_epsilon: Epsilon of the layer normalizations.
         tokenizer: Path of a `tokenizer.json`, or its text. A `.keras` file holds the text, a preset
             the file. `None`: texts are bytes, where the vocabulary is theirs.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
@@ -85,7 +100,7 @@ class SimpleTRON(SequenceClassifier):
     Example:
 
     >>> from keras_permix.zoo import SimpleTRON
-    >>> model = SimpleTRON(257, 64, width=32, depth=2, num_heads=4, mlp_dim=64)
+    >>> model = SimpleTRON(257, 64, hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=64)
     >>> model.predict(["a text", "another"], verbose=0).shape
     (2, 2)
 
@@ -96,57 +111,54 @@ class SimpleTRON(SequenceClassifier):
     def __init__(
         self,
         vocabulary_size: int = 30522,
-        max_length: int = 512,
+        max_sequence_length: int = 512,
         num_classes: int = 2,
-        width: int = 768,
-        depth: int = 12,
+        hidden_dim: int = 768,
+        num_layers: int = 12,
         num_heads: int = 12,
         mlp_dim: int = 3072,
-        attention: str = "simple",
+        variant: str = "simple_resl",
         mixer: MixerSpec | Sequence[MixerSpec | None] | None = None,
-        variant: str | None = None,
-        extra_skip: str = "block",
         scale: str | None = "length",
-        token_types: int | None = 2,
-        use_token_types: bool = False,
+        num_segments: int | None = 2,
+        use_segments: bool = False,
         pairs: bool = False,
         use_class_token: bool = False,
         pooler: str | None = "tanh",
         dropout: float = 0.1,
-        epsilon: float = 1e-12,
+        layer_norm_epsilon: float = 1e-12,
         tokenizer: str | Path | None = None,
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
         check_arguments(type(self), kwargs)
-        check_choice("attention", attention, ATTENTIONS)
         config = {
             "vocabulary_size": vocabulary_size,
-            "max_length": max_length,
+            "max_sequence_length": max_sequence_length,
             "num_classes": num_classes,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
-            "attention": attention,
-            "mixer": check_mixers(mixer, check_integer("depth", depth), check_mixer_or_none),
-            "variant": check_choice("variant", variant or PLAIN[attention][0], VARIANTS),
-            "extra_skip": check_choice("extra_skip", extra_skip, ("block", "attention")),
+            "variant": check_choice("variant", variant, VARIANTS),
+            "mixer": check_mixers(
+                mixer, check_integer("num_layers", num_layers), check_mixer_or_none
+            ),
             "scale": check_choice("scale", scale, SCALES),
-            "token_types": check_positive_or_none("token_types", token_types),
-            "use_token_types": use_token_types,
+            "num_segments": check_positive_or_none("num_segments", num_segments),
+            "use_segments": use_segments,
             "pairs": pairs,
             "use_class_token": use_class_token,
             "pooler": check_choice("pooler", pooler, POOLERS),
             "dropout": check_rate("dropout", dropout),
-            "epsilon": epsilon,
+            "layer_norm_epsilon": layer_norm_epsilon,
             "tokenizer": tokenizer_text(tokenizer),
         }
         _check_config(config)
         inputs, tokens, mask = sequence_inputs({**config, "image_size": None}, dtype)
         x, mask = embed(inputs, tokens, mask, config, dtype)
         feature_maps = []
-        for index in range(depth):
+        for index in range(num_layers):
             x = make_block(config, index, dtype)(x, mask=mask)
             feature_maps.append(x)
         logits = classify(pool_tokens(x, "cls"), config, dtype)
@@ -157,16 +169,15 @@ class SimpleTRON(SequenceClassifier):
         cls,
         folder: str | Path,
         num_classes: int = 2,
-        attention: str = "simple",
-        variant: str | None = None,
-        depth: int | None = None,
-        max_length: int | None = None,
+        variant: str = "simple_resl",
+        num_layers: int | None = None,
+        max_sequence_length: int | None = None,
         **arguments: Any,
     ) -> Self:
         """A model with the weights of a BERT that somebody has trained.
 
         All that BERT has is taken as it is: embeddings, blocks, and the pooler where it has one.
-        The head is fresh. With `attention="softmax"` the model is this BERT; a variant without an
+        The head is fresh. With `variant="softmax"` the model is this BERT; a variant without an
         output projection leaves BERT's out. Heads of BERT in the file are left out.
 
         Args:
@@ -174,9 +185,9 @@ class SimpleTRON(SequenceClassifier):
                 texts, `tokenizer.json` or `vocab.txt`. What `tokenizer_config.json`,
                 `special_tokens_map.json` and `added_tokens.json` say of these is followed.
             num_classes: Number of logits.
-            attention, variant: As of the class.
-            depth: Number of layers, the first ones. `None`: all.
-            max_length: Largest number of tokens. `None`: all positions.
+            variant: See the class.
+            num_layers: Number of layers, the first ones. `None`: all.
+            max_sequence_length: Largest number of tokens. `None`: all positions.
             **arguments: Others of the class, but for the sizes of BERT, its class token and the
                 mixer, which `swap_mixer` exchanges afterwards.
 
@@ -197,24 +208,19 @@ class SimpleTRON(SequenceClassifier):
             )
         from keras_permix.zoo.convert.bert import read_bert
 
-        bert = read_bert(folder, depth, max_length)
-        arguments = {"attention": attention, "variant": variant, **arguments}
-        model = cls(**{**bert.arguments, "num_classes": num_classes, **arguments})
+        bert = read_bert(folder, num_layers, max_sequence_length)
+        given = {"num_classes": num_classes, "variant": variant, **arguments}
+        model = cls(**{**bert.arguments, **given})
         for weight in model.weights:
             if weight.path in bert.weights:
                 weight.assign(bert.weights[weight.path].astype("float32"))
         return model
 
-    def with_attention(
-        self, attention: str, variant: str | None = None, freeze: bool = False
-    ) -> Self:
-        """A model with the other attention and the weights of this one.
+    def with_variant(self, variant: str, freeze: bool = False) -> Self:
+        """Return a model of another variant with the weights of this one.
 
         Args:
-            attention: "simple" or "softmax".
-            variant: That of the new model. `None`: with softmax the one without an extra skip, and
-                "simple_resl" or "simple" without softmax, with the output projection that this
-                model has or has not. A projection that is new has fresh weights.
+            variant: See the class. An output projection that this model lacks has fresh weights.
             freeze: Whether the projections to queries, keys and values are not to be trained.
 
         Returns:
@@ -229,30 +235,26 @@ class SimpleTRON(SequenceClassifier):
         Example:
 
         >>> from keras_permix.zoo import SimpleTRON
-        >>> model = SimpleTRON.from_preset("test").with_attention("softmax", freeze=True)
+        >>> model = SimpleTRON.from_preset("test").with_variant("softmax", freeze=True)
         >>> [weight.path for weight in model.non_trainable_weights]
         ['block_0/attention/qkv/kernel', 'block_0/attention/qkv/bias']
 
         Source: Yorsh et al., "SimpleTRON", 2022, who so train softmax attention in fewer epochs.
         """
-        check_choice("attention", attention, ATTENTIONS)
-        config = self.get_config()
-        if all(mixer_at(config["mixer"], index) for index in range(config["depth"])):
+        config = {**self.get_config(), "variant": variant}
+        if all(mixer_at(config["mixer"], index) for index in range(config["num_layers"])):
             raise ValueError(
                 "A block or more must have attention and no other `mixer`, in whose place "
                 "`swap_mixer` puts attention. "
-                f"Received: attention={attention!r}, a model with mixer={config['mixer']}"
+                f"Received: variant={variant!r}, a model with mixer={config['mixer']}"
             )
-        projects, _ = VARIANTS[config["variant"]]
-        config |= {"attention": attention, "variant": variant or PLAIN[attention][not projects]}
         del config["name"], config["trainable"]
         model = type(self).from_config(config)
         values = {weight.path: weight for weight in self.weights}
         if lost := values.keys() - {weight.path for weight in model.weights}:
             raise ValueError(
                 "The new model must have all weights of this one. Merge LoRA, and keep the output "
-                f"projection. Received: attention={attention!r}, variant={variant!r}, without "
-                f"{sorted(lost)[:4]}"
+                f"projection. Received: variant={variant!r}, without {sorted(lost)[:4]}"
             )
         for weight in model.weights:
             if weight.path in values:
@@ -265,18 +267,18 @@ class SimpleTRON(SequenceClassifier):
 
     def check_arrays(self, x: Any) -> None:
         super().check_arrays(x)
-        types = x.get("token_types") if isinstance(x, dict) else None
+        types = x.get("segment_ids") if isinstance(x, dict) else None
         if isinstance(types, np.ndarray):
-            _check_types(types, x["tokens"], self._zoo_config["token_types"])
+            _check_types(types, x["tokens"], self._zoo_config["num_segments"])
 
 
 def _check_config(config):
     for key in SIZES:
         check_integer(key, config[key])
-    if config["use_token_types"] and (config["pairs"] or not config["token_types"]):
+    if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
         raise ValueError(
-            "`use_token_types` is for pairs in one sequence, and needs `token_types` and no "
-            f"`pairs`. Received: use_token_types=True, token_types={config['token_types']}, "
+            "`use_segments` is for pairs in one sequence, and needs `num_segments` and no "
+            f"`pairs`. Received: use_segments=True, num_segments={config['num_segments']}, "
             f"pairs={config['pairs']}"
         )
 
@@ -284,7 +286,7 @@ def _check_config(config):
 def _check_types(types, tokens, count):
     if types.shape != tokens.shape or (types.size and not 0 <= types.min() <= types.max() < count):
         raise ValueError(
-            f"`token_types` must be of the shape of `tokens`, and from 0 to below {count}. "
-            f"Received: token_types.shape={types.shape}, tokens.shape={tokens.shape}, "
+            f"`segment_ids` must be of the shape of `tokens`, and from 0 to below {count}. "
+            f"Received: segment_ids.shape={types.shape}, tokens.shape={tokens.shape}, "
             f"largest={types.max(initial=0)}"
         )

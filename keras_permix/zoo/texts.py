@@ -47,18 +47,19 @@ def are_texts(x):
     return isinstance(x, str)
 
 
-def is_cut(text, encoder, max_length):
+def is_cut(text, encoder, max_sequence_length):
     """Whether what `make_encoder` gave cuts a text, or one of a pair."""
     if isinstance(encoder, SubwordEncoder):
         return encoder.cuts(text)
     parts = text if isinstance(text, tuple) else (text,)
-    return any(len(part.encode()) > max_length for part in parts)
+    return any(len(part.encode()) > max_sequence_length for part in parts)
 
 
 def make_encoder(model):
-    """From a list of texts and `max_length` to arrays, as a model's configuration has it."""
+    """From a list of texts and `max_sequence_length` to arrays, as a model's configuration has "
+    "it."""
     config = model.get_config()
-    tokenizer, joined = config.get("tokenizer"), config.get("use_token_types", False)
+    tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
     if model.task == "image_classification":
         raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
     if tokenizer is None:
@@ -68,10 +69,10 @@ def make_encoder(model):
                 "that of bytes, and pairs that are not joined: from Python this model takes arrays "
                 "of token ids. "
                 f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
-                f"use_token_types={joined}, tokenizer=None"
+                f"use_segments={joined}, tokenizer=None"
             )
         return encode_texts
-    encoder = SubwordEncoder(tokenizer, config["max_length"], joined)
+    encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], joined)
     if encoder.vocabulary_size > config["vocabulary_size"]:
         raise ValueError(
             "The `vocabulary_size` must be that of the `tokenizer` or larger. "

@@ -6,12 +6,12 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
-from keras_permix.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.embedding.patches import PatchEmbedding
+from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.utils.checks import check_choice, check_floats, check_integer, check_rate
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
@@ -24,7 +24,15 @@ from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
-SIZES = ("image_size", "patch_size", "num_classes", "channels", "width", "depth", "mlp_dim")
+SIZES = (
+    "image_size",
+    "patch_size",
+    "num_classes",
+    "channels",
+    "hidden_dim",
+    "num_layers",
+    "mlp_dim",
+)
 
 
 @zoo_model
@@ -40,12 +48,13 @@ class ViT(ImageClassifier):
         patch_size: Side of a patch in pixels; it divides `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
-        width: Channels per token.
-        depth: Number of blocks.
+        hidden_dim: Channels per token.
+        num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
             "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            list of these, one per block. `None`: the class's own.
+            Keras layer, copied per block by its config; or a list of these, one per block, or a
+            function from the index of a block to one. `None`: the class's own.
         pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", hold the class token and its position row all the
@@ -53,8 +62,8 @@ class ViT(ImageClassifier):
         mean, std: Normalization per channel on the scale 0–1.
         steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
             that of the model. Else they are moves on the grid of patches there, and scaled to the
-            grid here as the position table is; see `layers.mixing.resize_steps`.
-        epsilon: Epsilon of the layer normalizations.
+            grid here as the position table is; see `layers.embedding.grids`.
+        layer_norm_epsilon: Epsilon of the layer normalizations.
         position_resizing: How the position table is resized where weights for another `image_size`
             are loaded: "bicubic", or "nearest", which repeats rows and columns.
         dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
@@ -67,7 +76,8 @@ class ViT(ImageClassifier):
 
     >>> import numpy as np
     >>> from keras_permix.zoo import CSPViT
-    >>> model = CSPViT(image_size=32, patch_size=4, num_classes=10, width=64, depth=2, mlp_dim=64)
+    >>> model = CSPViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=64, num_layers=2,
+    ...     mlp_dim=64)
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape)
     (1, 10)
 
@@ -82,8 +92,8 @@ class ViT(ImageClassifier):
         patch_size: int = 4,
         num_classes: int = 10,
         channels: int = 3,
-        width: int = 512,
-        depth: int = 6,
+        hidden_dim: int = 512,
+        num_layers: int = 6,
         mlp_dim: int = 512,
         mixer: MixerSpecs | None = None,
         pooling: str = "mean",
@@ -92,7 +102,7 @@ class ViT(ImageClassifier):
         mean: Sequence[float] = (0.5, 0.5, 0.5),
         std: Sequence[float] = (0.5, 0.5, 0.5),
         steps_image_size: int | None = None,
-        epsilon: float = 1e-5,
+        layer_norm_epsilon: float = 1e-5,
         position_resizing: str = "bicubic",
         dtype: DType = None,
         **kwargs: Any,
@@ -103,17 +113,17 @@ class ViT(ImageClassifier):
             "patch_size": patch_size,
             "num_classes": num_classes,
             "channels": channels,
-            "width": width,
-            "depth": depth,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
             "mlp_dim": mlp_dim,
-            "mixer": check_mixers(self.default_mixer if mixer is None else mixer, depth),
+            "mixer": check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
             "keep_unused_params": keep_unused_params,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
             "steps_image_size": steps_image_size,
-            "epsilon": epsilon,
+            "layer_norm_epsilon": layer_norm_epsilon,
             "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
         }
         _check_config(config)
@@ -214,7 +224,7 @@ def _embed(images, config, dtype):
     """From images to tokens that know their positions."""
     x = preprocess(images, config, dtype)
     embedding = PatchEmbedding(
-        config["patch_size"], config["width"], dtype=dtype, name="patch_embedding"
+        config["patch_size"], config["hidden_dim"], dtype=dtype, name="patch_embedding"
     )
     position = PositionEmbedding(
         use_class_token=config["pooling"] == "cls",
@@ -229,13 +239,13 @@ def _embed(images, config, dtype):
 def _encode(x, config, dtype):
     """The tokens after each block."""
     dropout, feature_maps = config["dropout"], []
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         block = MixerBlock(
             _make_mixer(config, index, dtype),
             config["mlp_dim"],
             dropout=dropout,
             hidden_dropout=dropout,
-            epsilon=config["epsilon"],
+            epsilon=config["layer_norm_epsilon"],
             dtype=dtype,
             name=f"block_{index}",
         )
@@ -247,15 +257,15 @@ def _encode(x, config, dtype):
 def _make_mixer(config, index, dtype):
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
     grids, class_token = ((before, before), (after, after)), int(config["pooling"] == "cls")
-    spec = mixer_on_grid(config, index, config["width"], *grids, extra=class_token)
+    spec = mixer_on_grid(config, index, config["hidden_dim"], *grids, extra=class_token)
     arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
-    return make_mixer(spec, index, config["depth"], **arguments)
+    return make_mixer(spec, index, config["num_layers"], **arguments)
 
 
 def _classify(tokens, config, dtype):
     """From tokens to logits in float32."""
     x = pool_tokens(tokens, config["pooling"])
-    norm = dict(epsilon=config["epsilon"], dtype=dtype, name="head_norm")
+    norm = dict(epsilon=config["layer_norm_epsilon"], dtype=dtype, name="head_norm")
     x = keras.layers.LayerNormalization(**norm)(x)
     return logits_of(x, config["num_classes"], dtype)
 

@@ -34,7 +34,7 @@ FUNCTIONS = {
         {"shift", "sort_with_places", "unsort"},
     ),
 }
-MODEL = dict(image_size=32, patch_size=4, num_classes=10, width=128, depth=2, mlp_dim=128)
+MODEL = dict(image_size=32, patch_size=4, num_classes=10, hidden_dim=128, num_layers=2, mlp_dim=128)
 GROUPS_BY_XLA = {"49 of 196": (SHAPE, 49), "4 of 256": ((8, 256, 192), 4)}
 
 
@@ -88,6 +88,6 @@ def test_train_step(distribution):
     text = train_step(model, 64, distribution).as_text()
     called = [line for line in text.splitlines() if "permix_" in line and CUSTOM_CALL in line]
     assert kernels_of(text) == {"sort_pairs", "unsort_pairs"}
-    assert len(called) == 2 * MODEL["depth"]
+    assert len(called) == 2 * MODEL["num_layers"]
     assert "all-reduce" in text
     assert not re.search(EXCHANGES, text)

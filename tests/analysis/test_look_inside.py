@@ -1,6 +1,7 @@
 """Maps, rollouts, spectra and residuals of every family are those of NumPy, and are drawn."""
 
 import io
+import sys
 
 import keras
 import numpy as np
@@ -217,3 +218,9 @@ def test_arguments_of_a_plot_in_another_order():
 
     with pytest.raises(TypeError, match="Received: figure=Inside, inside=Figure"):
         plot_inside(Inside([], None, [], [], []), Figure())
+
+
+def test_a_picture_without_matplotlib_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"keras_permix\[train\].*picture='inside.png'"):
+        look_inside(tiny("ViT"), picture="inside.png")

@@ -3,6 +3,8 @@
 Those of the Dimension Mixer paper are in tests/zoo/test_mlp_mixer.py.
 """
 
+from importlib.util import find_spec
+
 import keras
 import numpy as np
 import pytest
@@ -10,12 +12,12 @@ import pytest
 from keras_permix import layers
 from keras_permix.analysis import count_macs
 from keras_permix.layers import SoftmaxAttention
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.projections import Dense
 from keras_permix.zoo import MEGA, ButterflyViT, CSPViT, ViT
 from tests.zoo.models import TINY, tiny
 
 pytestmark = pytest.mark.once
-SIZES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2, mlp_dim=12)
+SIZES = dict(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=2, mlp_dim=12)
 IMAGE, PATCHES, EMBEDDING = 8 * 8 * 3, 16, 16 * (2 * 2 * 3) * 8
 
 
@@ -92,7 +94,7 @@ def test_rivals_of_attention():
     # 3 blocks of 4 tokens, the last filled up; 2 blocks of 5
     layer = layers.LocalAttention(2, 4, head_dim=2)
     assert macs_of(layer) == 3 * 2 * (4 * 4 * 2 + 4 * 4 + 4 * 4 * 2)
-    layer = layers.ButterflyAttention(2, 5, head_dim=2, layer=1, layers=2)
+    layer = layers.ButterflyAttention(2, 5, head_dim=2, layer_index=1, num_layers=2)
     assert macs_of(layer) == 2 * 2 * (5 * 5 * 2 + 5 * 5 + 5 * 5 * 2)
 
 
@@ -128,8 +130,10 @@ def test_a_moving_average(arguments, wanted):
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2", "csp"])
 def test_mega(mixer, position_bias):
     model = MEGA(
-        vocabulary_size=9, max_length=10, num_classes=3, width=4, inner_dim=6, shared_dim=2,
-        mlp_dim=5, classifier_dim=7, ema_dim=3, depth=2, mixer=mixer, position_bias=position_bias,
+        vocabulary_size=9, max_sequence_length=10, num_classes=3, hidden_dim=4, inner_dim=6,
+        shared_dim=2,
+        mlp_dim=5, classifier_dim=7, ema_dim=3, num_layers=2, mixer=mixer,
+        position_bias=position_bias,
         chunk_size=None if mixer == "csp" else 4,
     )  # fmt: skip
     tokens = {"tokens": np.ones((1, 10), "int32"), "mask": np.ones((1, 10), bool)}
@@ -148,7 +152,7 @@ def test_mega(mixer, position_bias):
 
 @pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
 def test_graphormer(mixer):
-    model = tiny("Graphormer", mixer=mixer, depth=1)
+    model = tiny("Graphormer", mixer=mixer, num_layers=1)
     macs = count_macs(model)
     nodes = macs.by_layer["head_norm"] // 8  # of a random graph, with the virtual one
     projections = (4 if mixer == "attention" else 2) * nodes * 8 * 8
@@ -215,17 +219,17 @@ def test_a_layer_that_is_called_twice_counts_twice():
 
 def test_what_has_no_rule_is_named():
     inputs = keras.Input((4, 4, 3))
-    x = keras.layers.Conv2D(2, 1)(keras.layers.Conv2D(3, 1)(inputs))
-    x = keras.ops.matmul(x, x[:, :, :2])
-    x = keras.Sequential([keras.layers.Softmax(), keras.layers.Dense(7)])(x)
+    layer = keras.layers.ActivityRegularization
+    x = layer()(layer()(inputs))
+    x = keras.ops.matmul(x, x[:, :, :3])
+    x = keras.Sequential([layer(), keras.layers.Dense(7)])(x)
     model, image = keras.Model(inputs, x), np.ones((1, 4, 4, 3), "float32")
     macs = count_macs(model, image)
-    assert macs.uncounted == {"Conv2D": 2, "Matmul": 1, "Softmax": 1}
-    assert macs.total == 16 * 2 * 7
-    rules = {keras.layers.Conv2D: lambda layer, x, y: int(np.prod(y)) * x[-1]}
-    more = count_macs(model, image, rules)
-    assert more.total == macs.total + 16 * 3 * 3 + 16 * 2 * 3
-    assert more.uncounted == {"Matmul": 1, "Softmax": 1}
+    assert macs.uncounted == {"ActivityRegularization": 3, "Matmul": 1}
+    assert macs.total == 16 * 3 * 7
+    more = count_macs(model, image, {layer: lambda layer, x, y: int(np.prod(y)) * x[-1]})
+    assert more.total == macs.total + 3 * 16 * 3 * 3
+    assert more.uncounted == {"Matmul": 1}
 
 
 def test_a_class_of_ones_own_is_not_taken_for_its_base():
@@ -253,3 +257,43 @@ def test_wrong_inputs_are_named(inputs):
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5)])
     with pytest.raises(ValueError, match="(?s)`inputs` must be a batch of one.*Received: inputs"):
         count_macs(model, inputs)
+
+
+@pytest.mark.parametrize(
+    ("layer", "products"),
+    [
+        (keras.layers.Conv2D(6, 3, strides=2, padding="same"), 4 * 4 * 6 * 9 * 4),
+        (keras.layers.Conv2D(6, (1, 3), groups=2), 8 * 6 * 6 * 3 * 2),
+        (keras.layers.Conv2D(6, 2, activation="relu"), 7 * 7 * 6 * (4 * 4 + 1)),
+        (keras.layers.Conv2DTranspose(6, 3, strides=2), 8 * 8 * 4 * 9 * 6),
+        (keras.layers.DepthwiseConv2D(3, depth_multiplier=2), 6 * 6 * 8 * 9),
+        (keras.layers.SeparableConv2D(6, 3, depth_multiplier=2), 6 * 6 * 8 * (9 + 6)),
+        (keras.layers.AveragePooling2D(2), 0),
+        (keras.layers.GlobalMaxPooling2D(), 0),
+    ],
+)
+def test_convolutions_and_poolings(layer, products):
+    inputs = keras.Input((8, 8, 4))
+    macs = count_macs(keras.Model(inputs, layer(inputs)), np.ones((1, 8, 8, 4), "float32"))
+    assert (macs.total, macs.uncounted) == (products, {})
+
+
+@pytest.mark.parametrize("model_name", ["MobileNetV2", "ConvNeXtTiny"])
+def test_models_of_keras_are_counted_whole(model_name):
+    make = getattr(keras.applications, model_name)
+    model = make(weights=None, input_shape=(32, 32, 3), classes=3)
+    macs = count_macs(model, np.ones((1, 32, 32, 3), "float32"))
+    assert macs.total and macs.uncounted == {}
+
+
+@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
+def test_a_vit_of_keras_hub_is_counted_whole():
+    from keras_hub.models import ViTBackbone
+
+    sizes = dict(patch_size=2, num_layers=2, num_heads=2, hidden_dim=8, mlp_dim=12)
+    model = ViTBackbone(image_shape=(8, 8, 3), **sizes)
+    macs = count_macs(model, np.ones((1, 8, 8, 3), "float32"))
+    tokens = 1 + PATCHES
+    attention = 4 * tokens * 8 * 8 + 2 * tokens**2 * (4 + 1 + 4)
+    block = tokens * 8 + attention + mlp(tokens)
+    assert (macs.total, macs.uncounted) == (EMBEDDING + 2 * block + tokens * 8, {})

@@ -42,7 +42,7 @@ def test_maps_of_chosen_channels(channels, chosen):
 @pytest.mark.parametrize("order", ["ascend", "interleave", "max_exchange"])
 def test_maps_do_what_the_layer_does(order):
     tokens = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
-    layer = SliceSort(order, layers=2, use_output_projection=False)
+    layer = SliceSort(order, num_layers=2, use_output_projection=False)
     layer.build(tokens.shape)
     values = keras.ops.convert_to_numpy(layer.value_dense(tokens))
     maps = permutation_maps(layer, tokens)

@@ -22,10 +22,10 @@ RNG = np.random.default_rng(0)
 TOKENS = RNG.normal(size=(3, 12, 6)).astype("float32")
 
 
-def csp_stack(layers=5, **arguments):
+def csp_stack(num_layers=5, **arguments):
     """Tokens before and after every layer of a stack of bare CSP, and its kernels."""
     token_maps, kernels = [TOKENS], []
-    for _ in range(layers):
+    for _ in range(num_layers):
         layer = CSP(use_output_projection=False, **arguments)
         token_maps.append(layer(token_maps[-1]))
         kernels.append(layer.value_dense.kernel)

@@ -40,9 +40,9 @@ def small(monkeypatch):
     monkeypatch.setattr(bench_ops, "CASES", small)
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8, 64), "2x16": (2, 16, 64)})
     monkeypatch.setattr(bench_layers, "SHORT", {"2x8": (2, 8, 64)})
-    size = dict(num_classes=10, image_size=8, patch_size=4, width=8, depth=1, mlp_dim=8)
-    text = dict(width=8, depth=1, mlp_dim=8, max_length=7)
-    graph = dict(width=8, depth=1, mlp_dim=8, num_heads=2)
+    size = dict(num_classes=10, image_size=8, patch_size=4, hidden_dim=8, num_layers=1, mlp_dim=8)
+    text = dict(hidden_dim=8, num_layers=1, mlp_dim=8, max_sequence_length=7)
+    graph = dict(hidden_dim=8, num_layers=1, mlp_dim=8, num_heads=2)
     cases = {
         "tiny": (bench_models.VITS, size, 2),
         "text": (bench_models.ENCODERS, text, 2),
@@ -56,7 +56,9 @@ def small(monkeypatch):
 def allocator(monkeypatch):
     """The calls that would change the allocator of this process for good."""
     calls = []
-    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: calls.append("kept"))
+    monkeypatch.setattr(
+        "keras_permix.utils.machine.keep_freed_memory", lambda: calls.append("kept")
+    )
     return calls
 
 
@@ -94,7 +96,7 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
     monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 0)
     monkeypatch.setattr(device, "peak_bytes", lambda call, number: 2_500_000)
-    monkeypatch.setattr("keras_permix.machine.driver", lambda: "NVIDIA 570.133.20")
+    monkeypatch.setattr("keras_permix.utils.machine.driver", lambda: "NVIDIA 570.133.20")
     monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
     huge = {name: bench_ops.CASES[name] for name in bench_ops.OF_ACCELERATORS}
     monkeypatch.setattr(bench_ops, "CASES", huge)
@@ -234,7 +236,7 @@ def test_peers_of_pytorch_are_refused_elsewhere(small, capsys):
 def short(monkeypatch):
     """Texts of eight tokens, and two mixers."""
     monkeypatch.setattr(bench_lra, "CASES", {"8": 8})
-    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    monkeypatch.setattr(bench_lra, "TEXT", dict(hidden_dim=8, num_layers=1, mlp_dim=8))
     mixers = {name: bench_lra.mixers()[name] for name in ("attention", "csp")}
     monkeypatch.setattr(bench_lra, "mixers", lambda: mixers)
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
@@ -268,7 +270,7 @@ def test_blocks_divide_long_texts():
 def test_long_texts_of_every_mixer(name, monkeypatch):
     mixer = bench_lra.mixers()[name]
     monkeypatch.setattr(bench_lra, "CASES", {"64": 64})
-    monkeypatch.setattr(bench_lra, "TEXT", dict(width=8, depth=1, mlp_dim=8))
+    monkeypatch.setattr(bench_lra, "TEXT", dict(hidden_dim=8, num_layers=1, mlp_dim=8))
     monkeypatch.setattr(bench_lra, "mixers", lambda: {name: mixer})
     monkeypatch.setattr("keras_permix.bench.timing.ROUND", 1e-3)
     (row,) = bench_lra.measure("64", repeats=1, dtype="float32", batch=2)

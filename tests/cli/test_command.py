@@ -20,51 +20,31 @@ from keras_permix.recipes.load import load_recipe
 from tests.harness import ROOT
 from tests.harness.processes import environment
 
-# What a console script does; then it tells of Keras.
+# The console script, which reports whether it imported Keras.
 SCRIPT = """
-import atexit, hashlib, signal, sys, time
+import atexit, signal, sys, time
 
-# Who is started in the background, as tests may be, would not hear of Ctrl-C.
+# A process that is started in the background, as tests may be, ignores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-def tell():
+def report():
     if "keras" in sys.modules:
         print("keras was imported", file=sys.stderr)
 
-atexit.register(tell)
-from keras_permix.cli import command, list, process
+atexit.register(report)
+from permix import command
 
-process.PATIENCE = 0.5
-
-class Freed:
-    def __del__(self):
-        wait()
-
-def wait(arguments=None):
+def wait(arguments):
     print("ready", flush=True)
     time.sleep(60)
 
-def free(arguments):
-    Freed()
-    time.sleep(60)
-
-def catch(arguments):
-    try:
-        wait()
-    except BaseException:
-        time.sleep(60)
-
-def compute(arguments):
-    print("ready", flush=True)
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
-
-def unload(arguments):
-    atexit.register(time.sleep, 60)
-    wait()
-
-WAITS = {function.__name__: function for function in (wait, free, catch, compute, unload)}
-if sys.argv[1] in WAITS:
-    list.run, sys.argv[1] = WAITS[sys.argv[1]], "list"
+if sys.argv[1] == "wait":
+    import importlib.util
+    sys.modules["keras_permix"] = importlib.util.module_from_spec(
+        importlib.util.find_spec("keras_permix")
+    )
+    from keras_permix.cli import list
+    list.run, sys.argv[1] = wait, "list"
 command()
 """
 
@@ -72,7 +52,7 @@ command()
 @pytest.fixture
 def permix(tmp_path):
     """Start the command in a process of its own."""
-    script = tmp_path / "permix"
+    script = tmp_path / "script.py"
     script.write_text(SCRIPT)
 
     with contextlib.ExitStack() as processes:
@@ -164,7 +144,7 @@ def test_an_output_that_is_closed(arguments):
     """As of a daemon: nobody reads it, and nothing is lost for that."""
     image = ROOT / "examples" / "images" / "cat.png"
     words = [word.format(image=image) for word in arguments]
-    command = [sys.executable, "-m", "keras_permix.cli", *words]
+    command = [sys.executable, "-m", "permix", *words]
     for closed in (">&-", "<&- >&- 2>&-"):
         line = ["sh", "-c", f"exec {shlex.join(command)} {closed}"]
         done = subprocess.run(line, env=environment(), capture_output=True, text=True)
@@ -183,13 +163,33 @@ def test_no_file_takes_the_number_of_a_closed_output(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("where", ["wait", "free", "catch", "compute", "unload"])
-def test_a_command_that_is_stopped(where, permix):
-    process = permix(where)
+def test_a_command_that_is_stopped(permix):
+    process = permix("wait")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
     assert process.stderr.read() == "permix: stopped\n"
+
+
+class Panic(BaseException):
+    """As Rust's panics reach Python."""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", [Panic, KeyError, TypeError])
+def test_a_bug_is_one_line(kind, monkeypatch, capsys):
+    def fail(arguments):
+        raise kind("of ours")
+
+    monkeypatch.setattr("keras_permix.cli.list.run", fail)
+    said = (
+        f"permix: error: {kind.__name__}: {kind('of ours')} (this is a bug, run with --traceback)"
+    )
+    assert main(["list"]) == 2
+    assert capsys.readouterr().err == f"{said}\n"
+    assert main(["list", "--traceback"]) == 2
+    *shown, last = capsys.readouterr().err.splitlines()
+    assert last == said and shown[0] == "Traceback (most recent call last):"
 
 
 def error_of(arguments, capsys):
@@ -305,7 +305,7 @@ def test_a_value_is_set_once(capsys):
 
 @pytest.mark.once
 def test_more_memory_than_there_is(capsys):
-    error = error_of(["info", "CSPViT", "--set", f"width={10**12}"], capsys)
+    error = error_of(["info", "CSPViT", "--set", f"hidden_dim={10**12}"], capsys)
     assert error.startswith("permix: error: Memory must suffice for model and batch. Received: ")
 
 
@@ -353,10 +353,10 @@ def test_a_picture_is_no_recipe(capsys):
         ("optimizer={name='adamm', learning_rate=1}", "`optimizer` must be one of ('adadelta', "),
         ("schedule.name=cosin", "rsqrt, cosine_cycles. Received: schedule.name='cosin'"),
         ("augmentation.flip=3", "`flip` must be True or False. Received: flip=3"),
-        ("model.wdth=3", "Did you mean `width`? Received: ['wdth']"),
+        ("model.hiden_dim=3", "Did you mean `hidden_dim`? Received: ['hiden_dim']"),
         ("model.dropout=x", "`dropout` must be in [0, 1). Received: dropout='x'"),
         ("model.mixer=3", "`mixer` must be one of"),
-        ("model.width=x", "`width` must be a positive integer. Received: width='x'"),
+        ("model.hidden_dim=x", "`hidden_dim` must be a positive integer. Received: hidden_dim='x'"),
     ],
 )
 def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
@@ -396,7 +396,15 @@ def test_outputs_are_tested_before_the_work(arguments, tmp_path, monkeypatch, ca
 @pytest.mark.once
 def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(data, "load_images", None)
-    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2", "--smoke"]
+    small = [
+        "--set",
+        "model.hidden_dim=8",
+        "--set",
+        "model.num_layers=1",
+        "--verbose",
+        "2",
+        "--smoke",
+    ]
     arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
@@ -442,7 +450,8 @@ def test_a_batch_of_none_is_refused_before_data_are_read(tmp_path, capsys):
 
 def test_a_warning_is_a_line_of_the_command(monkeypatch):
     monkeypatch.setattr(warnings, "formatwarning", None)
-    monkeypatch.setattr(cli, "end_with", lambda main: None)
-    cli.command()
+    monkeypatch.setattr(cli, "main", lambda: 0)
+    with pytest.raises(SystemExit, match="0"):
+        cli.command()
     line = warnings.formatwarning("so\nit is", UserWarning, "f.py", 1)
     assert line == "permix: warning: so it is\n"

@@ -77,7 +77,7 @@ def test_predict_on_no_image(tmp_path, capsys, content):
     path = tmp_path / "image.png"
     if content is not None:
         path.write_bytes(content)
-    assert main(["predict", "cspvit/test", str(path)]) == 2
+    assert main(["predict", "cspvit/test", str(path)]) == 1
     output, error = capsys.readouterr()
     assert output == ""
     assert error.startswith("permix: error: `INPUT` must be an image. ")
@@ -89,13 +89,50 @@ def test_one_bad_image_costs_no_answers(tmp_path, capsys, pixels):
     for path in paths[::2]:
         Image.fromarray(pixels[0]).save(path)
     Path(paths[1]).write_bytes(b"this is no image")  # and the last is absent
-    assert main(["predict", "cspvit/test", *paths]) == 2
+    assert main(["predict", "cspvit/test", *paths]) == 1
     output, error = capsys.readouterr()
     assert [line for line in output.splitlines() if line[0] != " "] == paths[::2]
     assert output.count("%") == 6
     first, second = error.splitlines()
     assert paths[1] in first and paths[3] in second
     assert first.startswith("permix: error: `INPUT` must be an image. ")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_predictions_of_a_folder_go_to_a_file(tmp_path, capsys, pixels, ending):
+    for index, folder in enumerate(("a", "b", ".hidden")):
+        (tmp_path / "images" / folder).mkdir(parents=True)
+        Image.fromarray(pixels[index]).save(tmp_path / "images" / folder / "1.png")
+    (tmp_path / "images/b/2.png").write_bytes(b"this is no image")
+    out = tmp_path / "new" / f"answers.{ending}"
+    arguments = ["predict", "cspvit/test", str(tmp_path / "images"), "--out", str(out)]
+    assert main([*arguments, "--top", "1"]) == 1
+    assert capsys.readouterr().err.count("permix: error: `INPUT` must be an image") == 1
+    text = out.read_text(encoding="utf-8")
+    if ending == "csv":
+        rows = list(csv.DictReader(text.splitlines()))
+    else:
+        rows = [json.loads(line) for line in text.splitlines()]
+    names = ["a/1.png", "b/1.png", "b/2.png"]
+    assert [row["input"] for row in rows] == [str(tmp_path / "images" / name) for name in names]
+    logits = expected_logits(pixels[:2])
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    for row, expected in zip(rows, probabilities, strict=False):
+        assert row["label_1"] == ("red", "green", "blue")[expected.argmax()]
+        assert abs(float(row["probability_1"]) - expected.max()) < 1e-5
+    assert rows[2]["error"].startswith("`INPUT` must be an image") and not rows[2].get("label_1")
+
+
+def test_an_output_of_another_kind_is_refused_before_the_preset_is_read(tmp_path, capsys):
+    assert main(["predict", "no/such", "a.png", "--out", str(tmp_path / "a.txt")]) == 2
+    assert "`--out` must end in .csv or .jsonl. Received: " in capsys.readouterr().err
+
+
+def test_predict_without_inputs(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for inputs in ([], [str(tmp_path / "empty")]):
+        assert main(["predict", "cspvit/test", *inputs]) == 2
+        assert "`INPUT` must be given" in capsys.readouterr().err
 
 
 def test_predict_nothing(capsys):

@@ -10,7 +10,8 @@ from keras_permix.ops.backend import running
 from keras_permix.training.record import current_commit
 
 TINY = (
-    "model.width=8", "model.depth=1", "model.mlp_dim=8", "model.max_length=16", "epochs=2",
+    "model.hidden_dim=8", "model.num_layers=1", "model.mlp_dim=8", "model.max_sequence_length=16",
+    "epochs=2",
     "steps_per_epoch=3", "batch_size=4", "schedule.warmup_steps=1", "data.train=16",
     "data.validation=4", "data.test=8", "data.min_tokens=4", "data.max_tokens=16",
 )  # fmt: skip
@@ -19,7 +20,7 @@ CHANGES = [word for change in TINY for word in ("--set", change)]
 
 @pytest.fixture(autouse=True)
 def allocator(monkeypatch):
-    monkeypatch.setattr("keras_permix.machine.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("keras_permix.utils.machine.keep_freed_memory", lambda: None)
 
 
 def lra(*arguments, code=0):
@@ -88,7 +89,7 @@ def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
     [("listops", "simpletron"), ("retrieval", "butterfly"), ("image", "csp_mega")],
 )
 def test_the_papers_scale_runs(task, model, tmp_path, capsys):
-    tiny = ["--set", "model.width=16", "--set", "model.depth=1"]
+    tiny = ["--set", "model.hidden_dim=16", "--set", "model.num_layers=1"]
     arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--runs", str(tmp_path)]
     lra(task, "--model", model, *arguments, *tiny)
     (preset,) = tmp_path.glob(f"lra_paper/{task}_{model}_0_*_smoke/preset")

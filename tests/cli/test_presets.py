@@ -109,8 +109,8 @@ def test_info_of_a_class(capsys):
     assert "cspvit/tiny_imagenet" in shown["presets"].split(", ")
     assert main(["info", "patchonlymlpmixer"]) == 0
     assert re.search(r"^parameters +807,082$", capsys.readouterr().out, re.M)  # Dimension Mixer
-    assert main(["info", "CSPViT", "--set", "widht=64"]) == 2
-    assert "Did you mean `width`?" in capsys.readouterr().err
+    assert main(["info", "CSPViT", "--set", "hidden_dmi=64"]) == 2
+    assert "Did you mean `hidden_dim`?" in capsys.readouterr().err
 
 
 @pytest.mark.once
@@ -153,7 +153,7 @@ def test_info_of_a_file(tmp_path, capsys):
     for path, words, message in (
         ("mine.keras", [], "A `.keras` file must hold a model"),
         ("other.keras", [], "The `.keras` file must exist"),
-        ("mine.keras", ["--set", "width=64"], "`--set` must go with a preset or a class"),
+        ("mine.keras", ["--set", "hidden_dim=64"], "`--set` must go with a preset or a class"),
     ):
         assert main(["info", str(tmp_path / path), *words]) == 2
         error = capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_no_command(capsys):
 
 
 def test_scores_in_per_cent():
-    from keras_permix.cli.table import format_scores
+    from keras_permix.cli.common import format_scores
 
     assert format_scores({"a/test/top1": 0.75125, "b": None}) == "a/test/top1 75.12 %"
     assert format_scores({"a": None}) == format_scores(None) == "–"

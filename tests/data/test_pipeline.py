@@ -223,7 +223,7 @@ def test_no_batch_is_made_in_vain(shuffle):
 
 @pytest.mark.parametrize("labels", [[0, 1, -1], [0, 1, 3]])
 def test_classes_of_a_source_are_checked(labels):
-    texts = TextSource(["a", "b", "c"], labels, max_length=4)
+    texts = TextSource(["a", "b", "c"], labels, max_sequence_length=4)
     batches = Pipeline(texts, batch_size=3, num_classes=3)
     with pytest.raises(ValueError, match=r"`num_classes - 1`.*targets from"):
         batches[0]

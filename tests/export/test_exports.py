@@ -15,7 +15,7 @@ import keras
 import pytest
 
 from keras_permix.bench.timing import medians
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from tests.export.ways import WAYS, lacking
 from tests.harness import ROOT, assert_close, to_numpy
 from tests.zoo.models import TINY, tiny
@@ -67,7 +67,7 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
     if missing := lacking(packages):
         pytest.skip(f"not installed: {', '.join(missing)}")
     is_preset = name in PRESETS
-    model = ZooModel.from_preset(name) if is_preset else tiny(name, depth=1)
+    model = ZooModel.from_preset(name) if is_preset else tiny(name, num_layers=1)
     found, known = {"found": "fails"}, KNOWN.get((BACKEND, way, name))
     try:
         # Alone in the process: the threads of two engines get in each other's way.

@@ -57,7 +57,9 @@ LAYERS = {
         partial(sort, sources=permutations.max_exchange),
     ),
     "slice_sort interleave_haar": (
-        partial(SliceSort, "interleave_haar", inner_dim=12, head_dim=4, layer=1, layers=3),
+        partial(
+            SliceSort, "interleave_haar", inner_dim=12, head_dim=4, layer_index=1, num_layers=3
+        ),
         partial(sort, sources=HAAR),
     ),
     "attention": (partial(SoftmaxAttention, 2), partial(attend, head_dim=4)),

@@ -8,21 +8,22 @@ from keras_permix.layers import CSP, SliceSort
 from keras_permix.layers.mixers import MIXERS, check_mixer, check_mixers, make_mixer
 from tests.backends import value_and_gradient
 from tests.harness import assert_close, to_numpy
+from tests.zoo.models import tiny
 
 X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
 
 @pytest.mark.parametrize("name", MIXERS)
 def test_every_name_is_a_mixer_that_knows_its_depth(name):
-    layer = make_mixer(name, layer=1, layers=3, dropout=0.25, name="mixer")
+    layer = make_mixer(name, layer_index=1, num_layers=3, dropout=0.25, name="mixer")
     assert type(layer) is MIXERS[name].layer
     assert tuple(layer(X).shape) == X.shape
     config = layer.get_config()
     wanted = {"name": "mixer", "dropout": 0.25, **MIXERS[name].defaults}
     assert wanted.items() <= config.items()
-    assert MIXERS[name].by_depth == ("layers" in config)
+    assert MIXERS[name].by_depth == ("num_layers" in config)
     if MIXERS[name].by_depth:
-        assert (config["layer"], config["layers"]) == (1, 3)
+        assert (config["layer_index"], config["num_layers"]) == (1, 3)
 
 
 def test_what_a_dict_says_goes_first():
@@ -72,7 +73,7 @@ def test_a_name_with_a_default_is_its_layer_with_that_argument():
 def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
     found = check_mixer({"name": "csp", "shift": given})["shift"]
     assert found == plain and type(found) is type(plain)
-    specs = check_mixers([{"name": "csp", "shift": given}] * 2, depth=2)
+    specs = check_mixers([{"name": "csp", "shift": given}] * 2, num_layers=2)
     assert specs == {"name": "csp", "shift": plain}
 
 
@@ -127,3 +128,60 @@ def test_values_of_padding_reach_no_weight(name):
     x = np.where(PADDED[..., None], X, np.nan).astype("float32")
     model.train_on_batch([x, PADDED], np.zeros_like(x))
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+@keras.saving.register_keras_serializable("tests")
+class Doubling(keras.layers.Layer):
+    """A mixer that this package does not know."""
+
+    def call(self, x):
+        return 2 * x
+
+
+def test_a_layer_is_copied_by_its_config():
+    given = CSP(group_size=4, use_value_bias=True, inner_dim=8)
+    spec = check_mixer(given)
+    assert spec["name"] == "csp" and check_mixer(spec) == spec
+    layer = make_mixer(given, 1, 3, inner_dim=24, use_bias=False, name="mixer")
+    config, expected = layer.get_config(), given.get_config()
+    assert layer is not given and layer.name == "mixer"
+    differing = {name for name in expected if config[name] != expected[name]}
+    assert differing == {name for name in config if name.startswith("layer")} | {"name"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_layer_of_another_package_is_copied_as_well(dtype):
+    spec = check_mixer(Doubling())
+    assert spec["name"] == "custom" and check_mixer(spec) == spec
+    layer = make_mixer(spec, name="mixer", dtype=dtype, dropout=0.5)
+    assert type(layer) is Doubling and (layer.name, layer.compute_dtype) == ("mixer", dtype)
+
+
+@pytest.mark.parametrize(
+    "mixer", [Doubling(), lambda index: (Doubling(), CSP(group_size=4))[index]]
+)
+def test_models_take_layers_and_functions(mixer, tmp_path):
+    model = tiny("ViT", mixer=mixer)
+    first, second = (model.get_layer(f"block_{index}").mixer for index in range(2))
+    assert first is not second and type(first) is Doubling
+    assert type(second) is (Doubling if isinstance(mixer, Doubling) else CSP)
+    images = model.make_inputs(seed=0, batch=2)
+    expected = to_numpy(model(images))
+    again = type(model).from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(to_numpy(again(images)), expected)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(images)), expected)
+    with pytest.raises(ValueError, match="may name no object.*Received: .*class_name='Doubling'"):
+        model.save_to_preset(tmp_path / "preset")
+    assert not (tmp_path / "preset").exists()
+
+
+def test_a_layer_of_this_package_is_stored_in_presets(tmp_path):
+    model = tiny("ViT", mixer=lambda index: CSP(group_size=4 if index else 2))
+    model.save_to_preset(tmp_path / "preset")
+    loaded = type(model).from_preset(tmp_path / "preset")
+    images = model.make_inputs(seed=0, batch=2)
+    np.testing.assert_array_equal(to_numpy(loaded(images)), to_numpy(model(images)))
+    assert [loaded.get_layer(f"block_{index}").mixer.group_size for index in range(2)] == [2, 4]

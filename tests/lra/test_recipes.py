@@ -66,8 +66,8 @@ def test_recipes_have_the_papers_values(task, model):
         optimizer["learning_rate"],
         values["schedule"]["warmup_steps"],
         optimizer.get("weight_decay"),
-        sizes["width"],
-        sizes["depth"],
+        sizes["hidden_dim"],
+        sizes["num_layers"],
     )
 
 
@@ -75,7 +75,7 @@ def test_recipes_have_the_papers_values(task, model):
 def test_every_recipe_of_a_paper_makes_a_model(task):
     """Of one block, which answers; a test has no room for full attention to 16,384 pixels."""
     for model in [model for found, model, scale in ALL if (found, scale) == (task, "paper")]:
-        recipe = lra_run(task, model, "paper", 0, ["model.depth=1"]).recipe
+        recipe = lra_run(task, model, "paper", 0, ["model.num_layers=1"]).recipe
         made = make_model(recipe)
         classes = recipe.model["num_classes"]
         assert made.output_shape == (None, classes)
@@ -123,7 +123,10 @@ def test_seeds_change_nothing_else():
 
 def test_small_models_are_of_one_size():
     sizes = {
-        tuple(lra_recipe("text", model)["model"][key] for key in ("width", "depth", "mlp_dim"))
+        tuple(
+            lra_recipe("text", model)["model"][key]
+            for key in ("hidden_dim", "num_layers", "mlp_dim")
+        )
         for model in MODELS
     }
     assert len(sizes) == 1

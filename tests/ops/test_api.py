@@ -50,14 +50,26 @@ ERRORS = {
     "schedule": (ValueError, lambda: ops.shift_steps("curved", 8, 4), "`schedule`.*'curved'"),
     "explicit": (ValueError, lambda: ops.shift_steps([1, 2], 8, 4), "=2, channels=4"),
     "tokens": (ValueError, lambda: ops.shift_steps("linear", 0, 4), "tokens=0"),
-    "layer": (ValueError, lambda: ops.shift_steps("power", 8, 4, layer=2, layers=2), "layer=2"),
-    "layer kind": (ValueError, lambda: ops.shift_steps("unit", 8, 4, layer=0.5), "`layer`.*=0.5"),
+    "layer": (
+        ValueError,
+        lambda: ops.shift_steps("power", 8, 4, layer_index=2, num_layers=2),
+        "layer_index=2",
+    ),
+    "layer kind": (
+        ValueError,
+        lambda: ops.shift_steps("unit", 8, 4, layer_index=0.5),
+        "`layer_index`.*=0.5",
+    ),
     "channels": (
         ValueError,
-        lambda: ops.interleave_order("interleave", 4.0, layer=0, layers=1),
+        lambda: ops.interleave_order("interleave", 4.0, layer_index=0, num_layers=1),
         "`channels` must be a positive integer.*channels=4.0",
     ),
-    "kind": (ValueError, lambda: ops.interleave_order("sine", 4, layer=0, layers=1), "'sine'"),
+    "kind": (
+        ValueError,
+        lambda: ops.interleave_order("sine", 4, layer_index=0, num_layers=1),
+        "'sine'",
+    ),
     "implementation": (
         ValueError,
         lambda: ops.group_sort(X, 2, implementation="magic"),

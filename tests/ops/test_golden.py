@@ -59,7 +59,7 @@ def test_schedules(name):
     table = SCHEDULES[name].reshape(layers, channels)
     for layer in range(layers):
         steps = ops.shift_steps(
-            SCHEDULE_NAMES[schedule], tokens, channels, layer=layer, layers=layers
+            SCHEDULE_NAMES[schedule], tokens, channels, layer_index=layer, num_layers=layers
         )
         np.testing.assert_array_equal(steps, table[layer])
 
@@ -78,7 +78,9 @@ def test_interleave(kind, name, head_dim):
     v = keras.ops.convert_to_tensor(SLICE["v"].astype("float32"))
     layers, channels = SLICE[f"{name}_ascending"].shape
     for layer in range(layers):
-        down = ops.interleave_order(kind, channels, layer=layer, layers=layers, head_dim=head_dim)
+        down = ops.interleave_order(
+            kind, channels, layer_index=layer, num_layers=layers, head_dim=head_dim
+        )
         np.testing.assert_array_equal(~down, SLICE[f"{name}_ascending"][layer])
         expected = SLICE[f"{name}_interleave"][layer].astype("float32")
         np.testing.assert_array_equal(to_numpy(ops.slice_sort(v, down)), expected)

@@ -36,7 +36,7 @@ SCHEDULES = {
     "linear_code": ShiftSchedule("linear_code", 7, group_size=3),
     "linear_head": ShiftSchedule("linear_head", 7),
     "unit": ShiftSchedule("unit", 7),
-    "power": ShiftSchedule("power", 7, layer=1, layers=3),
+    "power": ShiftSchedule("power", 7, layer_index=1, num_layers=3),
     "power_code": ShiftSchedule("power_code", 7),
 }
 

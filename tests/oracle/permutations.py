@@ -24,12 +24,12 @@ def gradient(cotangent, sources):
     return out
 
 
-def schedule(name, channels, layer=0, layers=1, group_size=2):
+def schedule(name, channels, layer_index=0, num_layers=1, group_size=2):
     """Steps as the table of the semantics has them: a function of the number of tokens."""
-    numbers = [layer * channels + c for c in range(channels)]
+    numbers = [layer_index * channels + c for c in range(channels)]
 
     def steps(tokens):
-        stride, every = math.ceil(tokens / channels), layers * channels
+        stride, every = math.ceil(tokens / channels), num_layers * channels
         return {
             "linear": [c * stride for c in range(channels)],
             "linear_paper": [(c + 1) * stride for c in range(channels)],

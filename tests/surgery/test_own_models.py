@@ -246,8 +246,9 @@ def test_groups_fit_any_length_where_the_model_takes_any():
     assert to_numpy(swapped(np.zeros((2, 7, 6), "float32"))).shape == (2, 7, 6)
 
 
-def test_what_is_made_anew_within_has_the_dtype_of_its_making():
-    """A constructor that takes no dtype makes its parts under the policy of that time."""
+@pytest.mark.once
+def test_a_copy_of_another_dtype_is_refused():
+    """A constructor that takes no dtype makes its copy under the policy of today."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -256,7 +257,5 @@ def test_what_is_made_anew_within_has_the_dtype_of_its_making():
         model = keras.Model(inputs, layers.MultiHeadAttention(2, 2)(x, x))
     finally:
         keras.config.set_dtype_policy(before)
-    swapped = swap_mixer(model, "csp", layers=-1)
-    assert keras.config.dtype_policy() == before
-    (copy,) = (layer for layer in swapped.layers if isinstance(layer, Plain))
-    assert copy.attention.compute_dtype == "bfloat16"
+    with pytest.raises(ValueError, match="Received: .*PlainWithConfig .a copy of dtype float32"):
+        swap_mixer(model, "csp", layers=-1)

@@ -11,12 +11,12 @@ from tests.data.lra.test_listops import SAMPLE
 from tests.data.lra.test_retrieval import SAMPLE as PAIRS
 
 pytestmark = pytest.mark.once
-TINY = dict(width=8, depth=1, mlp_dim=8, mixer="slice_sort")
+TINY = dict(hidden_dim=8, num_layers=1, mlp_dim=8, mixer="slice_sort")
 FEW = dict(train=6, validation=4, test=2, min_tokens=5, max_tokens=20, max_depth=3)
 
 
 def listops_task(**changes):
-    sizes = dict(vocabulary_size=16, max_length=64, num_classes=10)
+    sizes = dict(vocabulary_size=16, max_sequence_length=64, num_classes=10)
     return task_of(LRATransformer(**{**sizes, **changes}, **TINY))
 
 
@@ -40,7 +40,7 @@ def test_listops(spec, sizes):
     [
         ({}, dict(source="web"), r"`source` must be one of .*source='web'"),
         (dict(vocabulary_size=15), {}, "`vocabulary_size` of 16 or more.*=15"),
-        (dict(max_length=1000), {}, "which is the model's. Received: 501, 1999, 1000"),
+        (dict(max_sequence_length=1000), {}, "which is the model's. Received: 501, 1999, 1000"),
     ],
 )
 def test_listops_that_do_not_fit(model, spec, rule):
@@ -49,7 +49,7 @@ def test_listops_that_do_not_fit(model, spec, rule):
 
 
 def test_retrieval():
-    task = task_of(LRATransformer(max_length=32, pairs=True, **TINY))
+    task = task_of(LRATransformer(max_sequence_length=32, pairs=True, **TINY))
     data = task.load({"name": "retrieval"}, PAIRS)
     task.check_labels(data)
     inputs, targets = task.batches(data.train, 2, training=True)[0]
@@ -58,7 +58,7 @@ def test_retrieval():
 
 
 FEW_PICTURES = dict(train=4, validation=2, test=2, contour_length=4, distractors=1)
-TINY_MEGA = dict(width=4, inner_dim=4, shared_dim=4, ema_dim=2, depth=1, mixer="csp")
+TINY_MEGA = dict(hidden_dim=4, inner_dim=4, shared_dim=4, ema_dim=2, num_layers=1, mixer="csp")
 
 
 @pytest.mark.parametrize("model", ["transformer", "mega"])
@@ -104,7 +104,7 @@ def test_options_are_those_of_the_source(task, spec):
 
 def test_sub_words_of_papers():
     pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    model = LRATransformer(vocabulary_size=100, max_length=32, pairs=True, **TINY)
+    model = LRATransformer(vocabulary_size=100, max_sequence_length=32, pairs=True, **TINY)
     data = task_of(model).load({"name": "retrieval", "tokenizer": "bpe"}, PAIRS)
     assert model.tokenizer is not None
     inputs, _ = task_of(model).batches(data.test, 1)[0]

@@ -12,7 +12,7 @@ from keras_permix import zoo
 from keras_permix.cli import main
 from keras_permix.tasks import task_of
 from keras_permix.training import train
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from keras_permix.zoo.presets.probe import verify_probe
 from tests.tasks import toys
 from tests.zoo.models import tiny
@@ -80,7 +80,7 @@ def test_preset_says_what_it_is(project):
     assert metadata["labels"] == task["labels"] == labels
     outputs = {"outputs": "values", "targets": 2}
     assert outputs.items() <= task.items() or task["num_classes"] == 2
-    expected = {} if kind == "graphs" else {"vocabulary_size": 257, "max_length": 16}
+    expected = {} if kind == "graphs" else {"vocabulary_size": 257, "max_sequence_length": 16}
     assert metadata["input"] == expected
     assert metadata["scores"] == done.scores and metadata["data"] == f"toy_{kind}"
     assert metadata["data_options"]["train"] == "train.jsonl"
@@ -265,4 +265,4 @@ def test_model_without_a_task():
         task = None
 
     with pytest.raises(ValueError, match="`Idle.task` must be one of .* Received: Idle.task=None"):
-        task_of(Idle(image_size=8, patch_size=2, width=8, depth=1, mlp_dim=8))
+        task_of(Idle(image_size=8, patch_size=2, hidden_dim=8, num_layers=1, mlp_dim=8))

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix.data import pad_graphs, preprocess_graph
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from keras_permix.zoo.registry import MODELS, zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier
 from tests.training.runs import as_toml
@@ -22,17 +22,21 @@ class ToyText(SequenceClassifier):
     """Embedded bytes, averaged over the real ones, to classes."""
 
     def __init__(
-        self, max_length, num_classes, width=8, vocabulary_size=257, pairs=False, image_size=None,
+        self, max_sequence_length, num_classes, hidden_dim=8, vocabulary_size=257, pairs=False,
+        image_size=None,
         tokenizer=None, dtype=None, **kwargs,
     ):  # fmt: skip
         config = dict(
-            max_length=max_length, num_classes=num_classes, width=width, pairs=pairs,
+            max_sequence_length=max_sequence_length, num_classes=num_classes, hidden_dim=hidden_dim,
+            pairs=pairs,
             vocabulary_size=vocabulary_size, image_size=image_size, tokenizer=tokenizer,
         )  # fmt: skip
         tokens = keras.Input((None,), dtype="int32", name="tokens")
         mask = keras.Input((None,), dtype="bool", name="mask")
-        x = keras.layers.Embedding(vocabulary_size, width, dtype=dtype, name="embedding")(tokens)
-        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
+        x = keras.layers.Embedding(vocabulary_size, hidden_dim, dtype=dtype, name="embedding")(
+            tokens
+        )
+        x = keras.layers.Dense(hidden_dim, "tanh", dtype=dtype, name="block_0")(x)
         real = ops.expand_dims(ops.cast(mask, x.dtype), -1)
         pooled = ops.sum(x * real, axis=1) / (ops.sum(real, axis=1) + 1e-3)
         logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(pooled)
@@ -46,15 +50,15 @@ class ToyGraph(ZooModel):
 
     task = "graph_regression"
 
-    def __init__(self, targets, node_features=1, width=8, dtype=None, **kwargs):
-        config = dict(targets=targets, node_features=node_features, width=width)
+    def __init__(self, targets, node_features=1, hidden_dim=8, dtype=None, **kwargs):
+        config = dict(targets=targets, node_features=node_features, hidden_dim=hidden_dim)
         nodes = keras.Input((None, node_features), dtype="int32", name="x")
         degree = keras.Input((None,), dtype="int32", name="in_degree")
         rows = 512 * node_features + 1
-        x = keras.layers.Embedding(rows, width, dtype=dtype, name="embedding")(nodes)
+        x = keras.layers.Embedding(rows, hidden_dim, dtype=dtype, name="embedding")(nodes)
         x = ops.sum(x, axis=2)
-        x = x + keras.layers.Embedding(512, width, dtype=dtype, name="degree")(degree)
-        x = keras.layers.Dense(width, "tanh", dtype=dtype, name="block_0")(x)
+        x = x + keras.layers.Embedding(512, hidden_dim, dtype=dtype, name="degree")(degree)
+        x = keras.layers.Dense(hidden_dim, "tanh", dtype=dtype, name="block_0")(x)
         real = ops.expand_dims(ops.cast(degree > 0, x.dtype), -1)
         pooled = ops.sum(x * real, axis=1) / (ops.sum(real, axis=1) + 1e-3)
         values = keras.layers.Dense(targets, dtype=dtype, name="head")(pooled)
@@ -122,11 +126,12 @@ def graph_rows(rng, count):
 
 # kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
 PAIRS = dict(
-    class_name="LRATransformer", max_length=16, num_classes=2, width=8, depth=1, mlp_dim=16,
+    class_name="LRATransformer", max_sequence_length=16, num_classes=2, hidden_dim=8, num_layers=1,
+    mlp_dim=16,
     mixer="slice_sort", pooling="mean", head_dims=(), pairs=True,
 )  # fmt: skip
 KINDS = {
-    "text": (dict(class_name="ToyText", max_length=16, num_classes=2), text_rows, {}),
+    "text": (dict(class_name="ToyText", max_sequence_length=16, num_classes=2), text_rows, {}),
     "pairs": (PAIRS, pair_rows, {}),
     "graphs": (
         dict(class_name="ToyGraph", targets=2), graph_rows, {"labels": ("degree", "feature")}
@@ -150,7 +155,7 @@ def write_project(folder, kind):
         batch_size=8,
         epochs=4,
         optimizer=dict(name="adam", learning_rate=2e-2),
-        options=dict(wide=dict(model=dict(width=16))),
+        options=dict(wide=dict(model=dict(hidden_dim=16))),
     )
     recipe.write_text(as_toml(values), encoding="utf-8")
     return recipe

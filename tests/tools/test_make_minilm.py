@@ -24,7 +24,7 @@ needs_minilm = pytest.mark.skipif(
 @needs_minilm
 def test_smaller_bert_gives_the_same_states_for_words_that_it_knows():
     bert = SimpleTRON.from_bert(
-        make_minilm.packaged_folder(), attention="softmax", depth=1, max_length=16
+        make_minilm.packaged_folder(), variant="softmax", num_layers=1, max_sequence_length=16
     )
     tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
     ids = make_minilm.kept_ids(tokenizer, TEXTS, 2100)
@@ -39,7 +39,7 @@ def test_smaller_bert_gives_the_same_states_for_words_that_it_knows():
 @needs_minilm
 def test_every_text_can_be_spelled_with_what_is_kept():
     bert = SimpleTRON.from_bert(
-        make_minilm.packaged_folder(), attention="softmax", depth=1, max_length=16
+        make_minilm.packaged_folder(), variant="softmax", num_layers=1, max_sequence_length=16
     )
     whole = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
     whole.no_padding()

@@ -17,10 +17,10 @@ spec.loader.exec_module(teach_simple)
 TEXTS = ["A gripping film.", "Two hours that feel like four.", "It is honest, and funny."] * 40
 
 
-def make_teacher(depth=2):
+def make_teacher(num_layers=2):
     keras.utils.set_random_seed(0)
-    sizes = dict(width=16, depth=depth, num_heads=2, mlp_dim=32, attention="softmax")
-    model = SimpleTRON(257, 64, pooler=None, token_types=None, scale="valid", **sizes)
+    sizes = dict(hidden_dim=16, num_layers=num_layers, num_heads=2, mlp_dim=32, variant="softmax")
+    model = SimpleTRON(257, 64, pooler=None, num_segments=None, scale="valid", **sizes)
     for weight in model.weights:
         if weight.path.endswith("/qkv/kernel"):
             weight.assign(3 * weight.numpy())
@@ -41,10 +41,10 @@ def errors_of(student, teacher):
     return [((mine - its)[real] ** 2).mean() / its[real].var(0).mean() for mine, its in pairs]
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_states_come_near_the_teachers(depth, monkeypatch):
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_states_come_near_the_teachers(num_layers, monkeypatch):
     monkeypatch.setattr(teach_simple, "PRECISION", "float32")
-    teacher = make_teacher(depth)
+    teacher = make_teacher(num_layers)
     student = teach_simple.begun(teacher)
     before = errors_of(student, teacher)
     teach_simple.teach(student, teacher, TEXTS, epochs=20, learning_rate=3e-4)

@@ -13,8 +13,8 @@ import numpy as np
 from keras_permix.data import Dataset
 from keras_permix.recipes.load import format_value
 from keras_permix.recipes.recipe import make_recipe
-from keras_permix.safe_files import release_folder
 from keras_permix.training import fit_recipe, make_model
+from keras_permix.utils.files import release_folder
 from tests.backends import compile_soon
 
 VALUES = dict(
@@ -23,8 +23,8 @@ VALUES = dict(
         image_size=8,
         patch_size=2,
         num_classes=3,
-        width=8,
-        depth=1,
+        hidden_dim=8,
+        num_layers=1,
         mlp_dim=8,
         dropout=0.1,
     ),

@@ -13,9 +13,9 @@ import sys
 import numpy as np
 import pytest
 
-from keras_permix.safe_files import release_folder
 from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
+from keras_permix.utils.files import release_folder
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train

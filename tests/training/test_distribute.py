@@ -144,7 +144,7 @@ def test_gradients_and_metrics_are_means(optimizer, frozen):
     for here in (Distribution(), Twins()):
         keras.utils.set_random_seed(0)
         inputs = keras.Input((5,), dtype="int32")
-        x = TokenEmbedding(9, 4, max_length=5)(inputs)
+        x = TokenEmbedding(9, 4, max_sequence_length=5)(inputs)
         x = keras.layers.GlobalAveragePooling1D()(x)
         unused = keras.layers.Dense(3, name="unused")(x)
         outputs = keras.layers.Dense(2, use_bias=False, name="head")(x)

@@ -119,7 +119,7 @@ def test_the_command_starts_from_a_preset(tmp_path, capsys):
     assert main(["train", str(recipe), *shape, *options]) == 0
     command = json.loads((tmp_path / "run/run.json").read_text(encoding="utf-8"))["command"]
     assert command.endswith(" --init cspvit/test")
-    assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["width"] == 8
+    assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["hidden_dim"] == 8
     options[1] = str(tmp_path / "gone")  # Data that are gone are no others.
     assert main(["train", str(recipe), *shape, *options]) == 0
     assert "this run of 1 epoch is finished" in capsys.readouterr().out
@@ -141,7 +141,9 @@ def test_a_preset_s_own_labels_keep_its_head(tmp_path):
 
 
 def test_without_init_a_head_has_as_many_classes_as_the_data(tmp_path):
-    small = dict(class_name="CSPViT", image_size=8, patch_size=2, width=8, depth=1, mlp_dim=8)
+    small = dict(
+        class_name="CSPViT", image_size=8, patch_size=2, hidden_dim=8, num_layers=1, mlp_dim=8
+    )
     values = recipe(tmp_path, init=None, model=small)
     model = fit_head(make_model(values), values, tuple("abcd"))
     assert model.output_shape == (None, 4) and model.labels == tuple("abcd")

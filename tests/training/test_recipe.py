@@ -45,14 +45,15 @@ def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
 
 def test_base_and_options(tmp_path):
     base = write(
-        tmp_path / "base", MINIMAL + "ema = 0.9\n[options.wide]\nmodel.width = 64\nepochs = 7\n"
+        tmp_path / "base",
+        MINIMAL + "ema = 0.9\n[options.wide]\nmodel.hidden_dim = 64\nepochs = 7\n",
     )
     child = write(
         tmp_path / "child",
         f'base = "{base}"\nseed = 5\n[options.wide]\nepochs = 8\nema = "none"\n',
     )
     recipe = load_recipe(child, "wide")
-    assert (recipe.seed, recipe.epochs, recipe.model["width"]) == (5, 8, 64)
+    assert (recipe.seed, recipe.epochs, recipe.model["hidden_dim"]) == (5, 8, 64)
     assert recipe.ema is None and load_recipe(child).ema == 0.9
     assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
 
@@ -176,7 +177,9 @@ def test_every_recipe_and_option_names_a_model_that_builds():
     for name in list_recipes():
         options = [None, *load_options(name)]
         for option in options:
-            recipe = load_recipe(name, option, model={"width": 144, "depth": 1}, init=None)
+            recipe = load_recipe(
+                name, option, model={"hidden_dim": 144, "num_layers": 1}, init=None
+            )
             outputs = recipe.model.get("num_classes", 1)  # a graph's is one number
             assert make_model(recipe).output_shape == (None, outputs)
 
@@ -189,7 +192,7 @@ def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
     before, name = None, "lratransformer/pathx"
     for option, size in zip(STAGES, (32, 64, *[128] * 5), strict=True):
         start = {} if before is None else {"init": str(tmp_path / str(before.stage))}
-        recipe = load_recipe(name, option, model={"depth": 1}, **start)
+        recipe = load_recipe(name, option, model={"num_layers": 1}, **start)
         model = make_model(recipe)
         config = model.get_config()
         assert (config["image_size"], config["mixer"]["block_size"]) == (size, size)
@@ -223,7 +226,7 @@ def load_options(name):
     ("wrong", "message"),
     [
         ({"epochs": -2}, "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
-        ({"model": {"widht": 64}}, "Did you mean `width`"),
+        ({"model": {"hidden_dmi": 64}}, "Did you mean `hidden_dim`"),
         ({"model": {"dropout": 2}}, "`dropout` must"),
         ({"optimizer": {"learning_rat": 1}}, "Adam takes .* Did you mean `learning_rate`"),
         ({"optimizer": {"name": "adamw"}}, "`optimizer.learning_rate` must be given"),

@@ -14,10 +14,10 @@ from keras_permix import data, zoo
 from keras_permix.cli import main
 from keras_permix.data import Dataset
 from keras_permix.data.images.sets import SETS
-from keras_permix.safe_files import release_folder
 from keras_permix.training import make_model, plan_run, record, train
 from keras_permix.training.card import write_card
 from keras_permix.training.run_folder import RunFolder
+from keras_permix.utils.files import release_folder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
 
@@ -30,8 +30,8 @@ class_name = "CSPViT"
 image_size = 8
 patch_size = 2
 num_classes = 3
-width = 8
-depth = 1
+hidden_dim = 8
+num_layers = 1
 mlp_dim = 8
 
 [data]
@@ -42,7 +42,7 @@ top1 = "12.34 %"
 note = "A paper that says so."
 
 [options.wide]
-model = { width = 16 }
+model = { hidden_dim = 16 }
 
 [options.attention]
 model = { class_name = "ViT" }
@@ -141,7 +141,7 @@ def test_absolute_recipe_writes_into_runs(recipe, made, tmp_path, monkeypatch):
     done = train(recipe, "wide", epochs=1, verbose=0)
     assert done.folder == Path("runs/cspvit/mine_wide")
     assert sorted(path.name for path in recipe.parent.iterdir()) == ["recipe.toml"]
-    assert done.model.get_config()["width"] == 16 and len(done.rows) == 1
+    assert done.model.get_config()["hidden_dim"] == 16 and len(done.rows) == 1
 
 
 def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, commit):
@@ -319,7 +319,7 @@ def test_current_commit(tmp_path, monkeypatch):
 def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(data, "load_images", None)
-    small = ["--set", "model.width=8", "--set", "model.depth=1", "--verbose", "2"]
+    small = ["--set", "model.hidden_dim=8", "--set", "model.num_layers=1", "--verbose", "2"]
     assert main(["train", "cspvit/cifar10_small", "--smoke", *small]) == 0
     out = tmp_path / "runs" / "cspvit" / "cifar10_small_smoke"
     assert not (out / "README.md").exists()

@@ -20,7 +20,7 @@ from tests.training import runs
 
 # Dropout draws other numbers where processes draw for themselves. The data go by a name that is
 # known, and are made.
-CHANGES = dict(model=dict(dropout=0.0, depth=2), augmentation=dict(mixup=0.2), epochs=2)
+CHANGES = dict(model=dict(dropout=0.0, num_layers=2), augmentation=dict(mixup=0.2), epochs=2)
 VALUES = {**merge(runs.VALUES, CHANGES), "data": {"name": "cifar10"}}
 
 

@@ -7,13 +7,13 @@ import numpy as np
 
 from keras_permix import zoo
 
-IMAGES = dict(image_size=8, patch_size=2, num_classes=3, width=8, depth=2)
-TEXTS = dict(vocabulary_size=20, max_length=12, num_classes=3, width=8, depth=2)
+IMAGES = dict(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=2)
+TEXTS = dict(vocabulary_size=20, max_sequence_length=12, num_classes=3, hidden_dim=8, num_layers=2)
 MEGA = dict(**TEXTS, inner_dim=10, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=8, keep_unused_params=True)
-PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, depth=2)
-GRAPHS = dict(targets=3, width=8, depth=2, num_heads=2, mlp_dim=8)
-BERT = dict(vocabulary_size=257, max_length=8, num_classes=3, width=8, depth=2)
+PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, num_layers=2)
+GRAPHS = dict(targets=3, hidden_dim=8, num_layers=2, num_heads=2, mlp_dim=8)
+BERT = dict(vocabulary_size=257, max_sequence_length=8, num_classes=3, hidden_dim=8, num_layers=2)
 
 # Every class of the zoo, and the arguments of a tiny model of it.
 TINY = {

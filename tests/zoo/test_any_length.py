@@ -76,7 +76,7 @@ PAIRS = {
              compare_pairs=True),
     ),
     "MEGA": (test_mega.expected, dict(mixer=["laplace", "csp"])),
-    "SimpleTRON": (simpletron, dict(vocabulary_size=20, max_length=12, mixer=MIXERS)),
+    "SimpleTRON": (simpletron, dict(vocabulary_size=20, max_sequence_length=12, mixer=MIXERS)),
 }  # fmt: skip
 
 

@@ -9,15 +9,15 @@ from tests.layers.butterfly.golden import golden_host
 from tests.zoo.models import tiny
 
 GOLDEN = load_golden("butterfly_attention")
-SMALL = dict(width=64, mlp_dim=128)
+SMALL = dict(hidden_dim=64, mlp_dim=128)
 PAPER_COUNTS = {
-    "4 layers, patches of 4": (dict(depth=4, patch_size=4), 618_122),
-    "8 layers, patches of 4": (dict(depth=8, patch_size=4), 1_148_042),
-    "4 layers, patches of 2": (dict(depth=4, patch_size=2, **SMALL), 298_570),
-    "4 layers, pixels": (dict(depth=4, patch_size=1, **SMALL), 789_514),
-    "100 classes, patches of 4": (dict(depth=4, patch_size=4, num_classes=100), 1_355_492),
+    "4 layers, patches of 4": (dict(num_layers=4, patch_size=4), 618_122),
+    "8 layers, patches of 4": (dict(num_layers=8, patch_size=4), 1_148_042),
+    "4 layers, patches of 2": (dict(num_layers=4, patch_size=2, **SMALL), 298_570),
+    "4 layers, pixels": (dict(num_layers=4, patch_size=1, **SMALL), 789_514),
+    "100 classes, patches of 4": (dict(num_layers=4, patch_size=4, num_classes=100), 1_355_492),
     "100 classes, patches of 2": (
-        dict(depth=4, patch_size=2, num_classes=100, **SMALL),
+        dict(num_layers=4, patch_size=2, num_classes=100, **SMALL),
         1_773_220,
     ),
 }
@@ -37,7 +37,7 @@ def test_parameters_are_the_papers(row):
 @pytest.mark.once
 @pytest.mark.parametrize(("patch_size", "block_size"), [(4, 8), (2, 16), (1, 32)])
 def test_blocks_are_the_papers(patch_size, block_size):
-    model = ButterflyViT(patch_size=patch_size, depth=3, num_heads=2, width=8, mlp_dim=8)
+    model = ButterflyViT(patch_size=patch_size, num_layers=3, num_heads=2, hidden_dim=8, mlp_dim=8)
     blocks = [model.get_layer(f"block_{index}") for index in range(3)]
     assert [(block.block_size, block.stage) for block in blocks] == [
         (block_size, index) for index in range(3)
@@ -50,7 +50,7 @@ def test_blocks_are_the_papers(patch_size, block_size):
 def test_model_gives_the_authors_tokens(seed):
     """A pixel is a token here, and the embedding changes nothing but, with a seed, the order."""
     model = ButterflyViT(
-        4, 1, num_classes=3, channels=8, width=8, depth=2, num_heads=2, mlp_dim=16,
+        4, 1, num_classes=3, channels=8, hidden_dim=8, num_layers=2, num_heads=2, mlp_dim=16,
         random_order=seed, mean=(0.0,) * 8, std=(1 / 255,) * 8,
     )  # fmt: skip
     model.get_layer("patch_embedding").set_weights([np.eye(8), np.zeros(8)])
@@ -81,7 +81,9 @@ def test_another_size_of_image_with_a_new_head():
 @pytest.mark.parametrize("fixed", [{}, {"block_size": 4}, {"random_order": 0}])
 def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
     """In blocks of 4 tokens steps are 0 to 3, of which 3 is one back; in blocks of 8 twice that."""
-    sizes = dict(patch_size=2, width=4, depth=2, mlp_dim=4, mixer=dict(name="csp", group_size=2))
+    sizes = dict(
+        patch_size=2, hidden_dim=4, num_layers=2, mlp_dim=4, mixer=dict(name="csp", group_size=2)
+    )
     ButterflyViT(image_size=8, **sizes, **fixed).save_to_preset(tmp_path / "preset")
     model = ButterflyViT.from_preset(tmp_path / "preset", image_size=16, num_classes=3)
     assert model.get_config()["steps_image_size"] == 8
@@ -96,7 +98,7 @@ def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
     ("arguments", "message"),
     [
         (dict(heads=2), r"ButterflyViT takes.*Did you mean `num_heads`\?"),
-        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        (dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
         (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
         (dict(mlp_dim=None), "`mlp_dim` must be a positive integer.*mlp_dim=None"),

@@ -108,7 +108,7 @@ def test_missing_values_and_names_of_a_table():
     compiled(num_classes=3).fit(IMAGES, table.Series([0, 1, 2, 0], dtype="Int64"), verbose=0)
     with pytest.raises(ValueError, match="`texts` must be a list of str"):
         texts = table.Series([None, "a text"], dtype=object)
-        tiny("SimpleTRON", max_length=16).predict(texts, verbose=0)
+        tiny("SimpleTRON", max_sequence_length=16).predict(texts, verbose=0)
 
 
 def test_pictures_of_pillow():
@@ -137,7 +137,7 @@ class Batches(keras.utils.PyDataset):
 
 @pytest.mark.parametrize("make", [list, np.array, pandas, frame, column])
 def test_texts(make):
-    model, texts = compiled(class_name="SimpleTRON", max_length=16), make(TEXTS)
+    model, texts = compiled(class_name="SimpleTRON", max_sequence_length=16), make(TEXTS)
     expected = model.predict(TEXTS, verbose=0)
     assert_close(model.predict(texts, verbose=0), expected, kind="model")
     assert model.classify(texts) == model.classify(TEXTS)

@@ -27,7 +27,7 @@ MADE = {
     "swapped of the zoo": (lambda: tiny("ViT"), lambda model: swap_mixer(model, "csp")),
     "swapped MEGA": (lambda: tiny("MEGA"), lambda model: swap_mixer(model, "csp")),
     "other attention": (
-        lambda: tiny("SimpleTRON"), lambda model: model.with_attention("softmax")
+        lambda: tiny("SimpleTRON"), lambda model: model.with_variant("softmax")
     ),
     "new head": (lambda: tiny("CSPViT"), lambda model: model.reset_classifier(5)),
 }  # fmt: skip

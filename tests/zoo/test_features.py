@@ -74,7 +74,7 @@ def test_lora_is_merged_into_a_file(class_name, tmp_path):
 @CLASSES
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")
 def test_int8_stays_close_and_is_saved(class_name, tmp_path):
-    model = tiny(class_name, width=32, mlp_dim=64)
+    model = tiny(class_name, hidden_dim=32, mlp_dim=64)
     expected = model.predict(IMAGES, verbose=0)
     model.quantize("int8")
     quantized = model.predict(IMAGES, verbose=0)

@@ -30,7 +30,9 @@ def test_parameters_are_the_papers(cls, parameters):
 
 def test_model_is_that_of_the_authors():
     """From the arrays of two graphs to the tokens after a layer."""
-    sizes = dict(node_features=2, edge_features=2, width=8, depth=1, num_heads=2, mlp_dim=8)
+    sizes = dict(
+        node_features=2, edge_features=2, hidden_dim=8, num_layers=1, num_heads=2, mlp_dim=8
+    )
     model = Graphormer(**sizes)
     embedding, bias = model.get_layer("graph_embedding"), model.get_layer("graphormer_bias")
     for weight, name in (
@@ -75,7 +77,7 @@ def oracle_values(model, graph):
     config = model.get_config()
     bias = oracle.bias(graph, tables, config["edges"], config["max_hops"])
     sort = None if config["mixer"]["name"] == "attention" else "paper"
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         names = ["mixer_norm", "mlp_norm", "mlp_in", "mlp_out"]
         block = {name: part(f"block_{index}/{name}") for name in names}
         for name in ("query", "key", "value", "output"):
@@ -133,12 +135,19 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     numbers, labels = zip(*(line.split() for line in said), strict=True)
     assert labels == model.labels
     assert_close([float(number) for number in numbers], values)
-    assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 2
+    assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *said]
     assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
+    (tmp_path / "molecules.smi").write_text("CCO\n")
+    source = ["--from", str(tmp_path / "molecules.smi"), "--out", str(tmp_path / "answers.jsonl")]
+    assert main(["predict", "slicegraphormer/test", *source]) == 0
+    row = json.loads((tmp_path / "answers.jsonl").read_text())
+    assert row.pop("input") == "CCO" and tuple(row) == model.labels
+    assert_close(list(row.values()), values)
+    capsys.readouterr()
     ethanol.write_text("5")
-    assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 2
+    assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (no JSON object)" in error
 
@@ -178,11 +187,11 @@ def test_mean_and_std_give_the_units():
 
 @pytest.mark.once
 def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
-    tiny("Graphormer", units="eV").save_to_preset(tmp_path / "preset")
+    tiny("Graphormer", target_units="eV").save_to_preset(tmp_path / "preset")
     same, other = (Graphormer.from_preset(tmp_path / "preset", targets=n) for n in (3, 5))
     assert same.get_config()["mean"] == [1.0, 2.0, 3.0]
     assert (other.get_config()["mean"], other.get_config()["std"]) == (0.0, 1.0)
-    assert (same.get_config()["units"], other.get_config()["units"]) == ("eV", "")
+    assert (same.get_config()["target_units"], other.get_config()["target_units"]) == ("eV", "")
     for ours, theirs in zip(other.backbone.weights, same.backbone.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
     given = Graphormer.from_preset(tmp_path / "preset", targets=1, mean=4.0)
@@ -244,7 +253,7 @@ def test_other_inputs_are_refused():
     ("arguments", "message"),
     [
         (dict(targets=0), "`targets` must be a positive integer.*0"),
-        (dict(width=10, num_heads=4), "`num_heads` must divide the width.*num_heads=4"),
+        (dict(hidden_dim=10, num_heads=4), "`num_heads` must divide the width.*num_heads=4"),
         (dict(mixer="csp"), "`mixer` must be one of.*'csp'"),
         (dict(edges="double"), "`edges` must be one of.*'double'"),
         (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
@@ -252,8 +261,14 @@ def test_other_inputs_are_refused():
         (dict(targets=2, mean=[1.0]), r"`mean` must hold one value per target.*\[1.0\]"),
         (dict(std=np.nan), "`std` must hold one value per target, and finite ones.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
-        (dict(units=5), "`units` must be a str, or one for each target. Received: units=5"),
-        (dict(units=["eV", "D"]), "`units` must be a str, or one for each target.*targets=1"),
+        (
+            dict(target_units=5),
+            "`target_units` must be a str, or one for each target. Received: target_units=5",
+        ),
+        (
+            dict(target_units=["eV", "D"]),
+            "`target_units` must be a str, or one for each target.*targets=1",
+        ),
         (dict(domain=[6]), r"`domain` must be None, or a dict .*domain=\[6\]"),
         (dict(domain=dict(elements=[6])), "`domain` must be None, or a dict .*max_atoms"),
         (dict(domain=dict(elements=[0], max_atoms=9)), "`elements` must be a positive.*=0"),

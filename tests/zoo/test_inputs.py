@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_permix.data import Pipeline
-from keras_permix.layers.embedding.image_range import check_image_range
+from keras_permix.layers.embedding.images import check_image_range
 from tests.backends import quick
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny

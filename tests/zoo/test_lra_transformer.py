@@ -21,7 +21,9 @@ def test_block_gives_the_golden_values(mixer):
     golden = GOLDEN[mixer]
     spec = {"name": mixer, "num_heads": int(golden["heads"])} if "heads" in golden else mixer
     inner = golden["value_kernel"].shape[1]
-    model = LRATransformer(max_length=7, width=6, inner_dim=inner, depth=1, mlp_dim=10, mixer=spec)
+    model = LRATransformer(
+        max_sequence_length=7, hidden_dim=6, inner_dim=inner, num_layers=1, mlp_dim=10, mixer=spec
+    )
     block = model.get_layer("block_0")
     kernels = [
         golden[f"{name}_kernel"] for name in ("q", "k", "value") if f"{name}_kernel" in golden
@@ -39,9 +41,11 @@ def test_block_gives_the_golden_values(mixer):
     assert_close(to_numpy(block(golden["x"].astype("float32"))), wanted)
 
 
-LISTOPS = dict(vocabulary_size=32, max_length=2000, num_classes=10, width=512, mlp_dim=1024)
-TEXT = dict(max_length=1000, width=256, mlp_dim=1024)
-RETRIEVAL = dict(pairs=True, width=128, mlp_dim=512)
+LISTOPS = dict(
+    vocabulary_size=32, max_sequence_length=2000, num_classes=10, hidden_dim=512, mlp_dim=1024
+)
+TEXT = dict(max_sequence_length=1000, hidden_dim=256, mlp_dim=1024)
+RETRIEVAL = dict(pairs=True, hidden_dim=128, mlp_dim=512)
 STACKS = {
     "ListOps": (LISTOPS, 8_402_944, 6_305_792),
     "Text": (TEXT, 3_154_944, 2_630_656),
@@ -60,7 +64,7 @@ def test_parameters_of_the_stacks(task):
 
 
 IMDB = dict(
-    vocabulary_size=16_000, max_length=512, depth=6, use_bias=True, activation="relu",
+    vocabulary_size=16_000, max_sequence_length=512, num_layers=6, use_bias=True, activation="relu",
     norm_first=False, pooling="max", head_dims=(),
 )  # fmt: skip
 
@@ -91,7 +95,9 @@ COUNTING = ("butterfly_attention", "fourier")
 def test_padding_changes_nothing(mixer):
     spec = {"name": mixer, **SPECS.get(mixer, {})}
     pooling = "mean" if mixer == "causal_csp" else "cls"
-    model = tiny("LRATransformer", max_length=16, depth=1, mixer=spec, pooling=pooling)
+    model = tiny(
+        "LRATransformer", max_sequence_length=16, num_layers=1, mixer=spec, pooling=pooling
+    )
     inputs = model.make_inputs(0, 3)
     inputs = {name: array[:, :11] for name, array in inputs.items()}
     inputs["mask"][0] = True
@@ -114,7 +120,9 @@ def test_a_class_token_that_hears_nothing_is_refused(class_name, mixer):
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
 def test_padding_is_not_pooled(pooling):
-    model = tiny("LRATransformer", max_length=16, depth=1, pooling=pooling, head_dims=())
+    model = tiny(
+        "LRATransformer", max_sequence_length=16, num_layers=1, pooling=pooling, head_dims=()
+    )
     inputs = model.make_inputs(0, 3)
     inputs = {name: array[:, :11] for name, array in inputs.items()}
     tokens = to_numpy(model.get_layer("final_norm")(model.features(inputs, layers=[-1])[0]))
@@ -142,7 +150,8 @@ def test_text_without_tokens_has_logits(pooling, mixer):
 def test_host_of_butterfly_attention():
     """Pre-norm, biases, learned positions; pairs are compared; two layers mix all tokens."""
     model = tiny(
-        "LRATransformer", pairs=True, max_length=16, mixer="butterfly_attention", use_bias=True,
+        "LRATransformer", pairs=True, max_sequence_length=16, mixer="butterfly_attention",
+        use_bias=True,
         activation="gelu", positions="learned", pooling="mean_of_length", compare_pairs=True,
         head_dims=[5], embedding_stddev=0.02,
     )  # fmt: skip
@@ -199,7 +208,7 @@ def test_images_of_every_kind_have_the_same_logits():
 
 def test_pixels_are_tokens():
     model = tiny("LRATransformer", **IMAGES)
-    assert model.task == "image_classification" and model.get_config()["max_length"] == 16
+    assert model.task == "image_classification" and model.get_config()["max_sequence_length"] == 16
     images = np.arange(0, 256, 16, "uint8").reshape(1, 4, 4, 1)
     ids = keras.Model(model.input, model.get_layer("embedding").input)(images)
     assert to_numpy(ids).tolist() == [list(range(0, 256, 16))]
@@ -219,7 +228,7 @@ def test_pixels_are_tokens():
         (dict(activation="silu"), "`activation` must be one of.*'silu'"),
         (dict(inner_dim=6, mixer={"name": "attention", "num_heads": 4}), "`num_heads` must divide"),
         (dict(head_dims=(0,)), "`head_dims` must be.*0"),
-        (dict(depth=0), "`depth` must be.*0"),
+        (dict(num_layers=0), "`num_layers` must be.*0"),
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
         (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are of texts.*image_size=4"),
@@ -237,7 +246,10 @@ def test_wrong_argument_is_named(arguments, message):
     ("change", "message"),
     [
         (dict(tokens=np.full((2, 12), 99, "int32")), "must be from 0 to below.*99.*size=20"),
-        (dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)), r"max_length=12"),
+        (
+            dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)),
+            r"max_sequence_length=12",
+        ),
         (dict(mask=np.ones((2, 11), bool)), r"`mask` of the same shape.*\(2, 11\)"),
         (dict(tokens=np.ones((2, 12), "float32")), "must be integers.*float32"),
     ],

@@ -38,7 +38,7 @@ def mixing(model, index, mask):
     config, block = model.get_config(), model.get_layer(f"block_{index}")
     if block.attends:
         return attending(block, mask, config["chunk_size"])
-    steps = permutations.schedule(block.mixer.shift, block.inner_dim, index, config["depth"])
+    steps = permutations.schedule(block.mixer.shift, block.inner_dim, index, config["num_layers"])
 
     def mix(shared, values):
         assert shared.shape[-1] == 0
@@ -53,7 +53,7 @@ def expected(model, inputs):
     config = model.get_config()
     kind, norm_first = config["norm"], config["norm_first"]
     x, mask = embed(model, inputs)
-    for index in range(config["depth"]):
+    for index in range(config["num_layers"]):
         block = model.get_layer(f"block_{index}")
         given = dict(kind=kind, norm_first=norm_first, truncation=config["truncation"], mask=mask)
         x = oracle.mega_block(x, weights_by_layer(block), mixing(model, index, mask), **given)
@@ -72,12 +72,12 @@ CASES = {
     "shift": dict(mixer="circular_shift", norm="rmsnorm"),
     "pairs": dict(pairs=True, mixer=GROUPS_OF_TWO),
     "image": dict(**IMAGE, mixer="relu2", chunk_size=8),
-    "image of groups": dict(**IMAGE, mixer={**GROUPS_OF_TWO, "shift": "power_code"}, depth=2),
+    "image of groups": dict(**IMAGE, mixer={**GROUPS_OF_TWO, "shift": "power_code"}, num_layers=2),
 }
 
 
 def make(**changes):
-    return tiny("MEGA", **{"mixer": "softmax", "chunk_size": None, "depth": 1, **changes})
+    return tiny("MEGA", **{"mixer": "softmax", "chunk_size": None, "num_layers": 1, **changes})
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -122,24 +122,42 @@ def test_images_and_pairs_are_trained_by_their_tasks():
 
 
 # Encoder stacks: arguments, what CSP does there, parameters with attention and with CSP.
-LONG = dict(width=128, inner_dim=256, norm="scalenorm", norm_first=False, max_length=4002)
+LONG = dict(
+    hidden_dim=128, inner_dim=256, norm="scalenorm", norm_first=False, max_sequence_length=4002
+)
 STACKS = {
     "listops": (
-        dict(width=80, inner_dim=160, depth=6, norm_first=False, max_length=2002),
+        dict(
+            hidden_dim=80, inner_dim=160, num_layers=6, norm_first=False, max_sequence_length=2002
+        ),
         (SORT, 586_098, 529_440),
     ),
-    "text": (dict(**LONG, depth=4), (SORT, 923_668, 857_608)),
-    "retrieval": (dict(**LONG, depth=6, pairs=True), (SORT, 1_385_502, 1_286_412)),
+    "text": (dict(**LONG, num_layers=4), (SORT, 923_668, 857_608)),
+    "retrieval": (dict(**LONG, num_layers=6, pairs=True), (SORT, 1_385_502, 1_286_412)),
     "image": (
-        dict(width=160, inner_dim=320, shared_dim=96, depth=8, norm="batchnorm", image_size=32),
+        dict(
+            hidden_dim=160,
+            inner_dim=320,
+            shared_dim=96,
+            num_layers=8,
+            norm="batchnorm",
+            image_size=32,
+        ),
         ({"name": "circular_shift", "shift": "linear_head"}, 2_783_736, 2_640_640),
     ),
     "pathfinder": (
-        dict(width=128, inner_dim=256, depth=6, norm="batchnorm", image_size=32),
+        dict(hidden_dim=128, inner_dim=256, num_layers=6, norm="batchnorm", image_size=32),
         (GROUPS_OF_TWO, 1_352_826, 1_289_472),
     ),
     "path-x": (
-        dict(width=64, inner_dim=128, shared_dim=32, depth=4, norm="batchnorm", image_size=128),
+        dict(
+            hidden_dim=64,
+            inner_dim=128,
+            shared_dim=32,
+            num_layers=4,
+            norm="batchnorm",
+            image_size=128,
+        ),
         ({**GROUPS_OF_TWO, "shift": "power_code"}, 373_116, 233_216),
     ),
 }
@@ -151,15 +169,19 @@ def test_parameters_are_those_of_the_papers_stacks(task):
     arguments, (permutation, *wanted) = STACKS[task]
     for mixer, parameters in zip(("laplace", permutation), wanted, strict=True):
         model = MEGA(**arguments, mixer=mixer)
-        blocks = [model.get_layer(f"block_{index}") for index in range(arguments["depth"])]
+        blocks = [model.get_layer(f"block_{index}") for index in range(arguments["num_layers"])]
         weights = [weight for block in blocks for weight in block.trainable_weights]
         assert sum(np.prod(weight.shape) for weight in weights) == parameters
 
 
 @pytest.mark.once
 def test_embedding_and_head_are_those_of_the_paper():
-    text = MEGA(num_classes=5, vocabulary_size=2000, max_length=8, width=64, depth=1)
-    image = MEGA(num_classes=5, image_size=2, width=4096, inner_dim=2, shared_dim=2, depth=1)
+    text = MEGA(
+        num_classes=5, vocabulary_size=2000, max_sequence_length=8, hidden_dim=64, num_layers=1
+    )
+    image = MEGA(
+        num_classes=5, image_size=2, hidden_dim=4096, inner_dim=2, shared_dim=2, num_layers=1
+    )
     (table,), (kernel, bias) = weight(text, "embedding"), weight(image, "embedding")
     for values, deviation in ((table, 1 / 8), (kernel, 1.0), (bias, 0.1)):
         assert abs(values.mean()) < 0.1 * deviation
@@ -170,7 +192,7 @@ def test_embedding_and_head_are_those_of_the_paper():
 
 @pytest.mark.once
 def test_class_is_mega_that_sorts():
-    arguments = dict(max_length=8, width=8, depth=2, ema_dim=2)
+    arguments = dict(max_sequence_length=8, hidden_dim=8, num_layers=2, ema_dim=2)
     model, mega = CSPMEGA(**arguments), MEGA(**arguments, mixer=SORT)
     mega.set_weights(model.get_weights())
     inputs = model.make_inputs(0, 2)
@@ -186,7 +208,7 @@ def test_unused_weights_may_be_kept():
 
 
 STREAMS = {
-    "chunks": (dict(mixer="laplace", chunk_size=5, norm="batchnorm", depth=2), (3, 1, 1, 7)),
+    "chunks": (dict(mixer="laplace", chunk_size=5, norm="batchnorm", num_layers=2), (3, 1, 1, 7)),
     "whole": (dict(position_bias="rotary", norm_first=False), (11, 1)),
 }
 
@@ -237,7 +259,10 @@ def test_a_state_is_of_the_same_texts(state, message):
         (dict(causal=True, pairs=True), "model of single texts. Received: pairs=True"),
         (dict(causal=True, image_size=4), "model of single texts.*image_size=4"),
         (dict(causal=True, vocabulary_size=3), "below the model's `vocabulary_size`.*3 to 3"),
-        (dict(causal=True, max_length=3), "at most `max_length` tokens.*max_length=3, tokens=4"),
+        (
+            dict(causal=True, max_sequence_length=3),
+            "at most `max_sequence_length` tokens.*max_sequence_length=3, tokens=4",
+        ),
     ],
 )
 def test_what_cannot_stream_says_why(arguments, message):
@@ -250,8 +275,8 @@ def test_what_cannot_stream_says_why(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(width=0), "`width` must be a positive integer.*width=0"),
-        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
+        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
+        (dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
         (dict(ema_dim=0), "`ema_dim` must be a positive integer.*ema_dim=0"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*inner_dim=0"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer or None.*mlp_dim=0"),
@@ -259,7 +284,10 @@ def test_what_cannot_stream_says_why(arguments, message):
         (dict(shared_dim=0), "`shared_dim` must be a positive integer.*shared_dim=0"),
         (dict(truncation=0), "`truncation` must be a positive integer or None.*truncation=0"),
         (dict(chunk_size=0), "`chunk_size` must be a positive integer or None.*chunk_size=0"),
-        (dict(max_length=0), "`max_length` must be a positive integer.*max_length=0"),
+        (
+            dict(max_sequence_length=0),
+            "`max_sequence_length` must be a positive integer.*max_sequence_length=0",
+        ),
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
         (dict(mixer="attention"), "`mixer` must be one of.*'laplace'.*'csp'.*'attention'"),
@@ -286,7 +314,10 @@ def test_wrong_argument_is_named(arguments, message):
     ("inputs", "message"),
     [
         (dict(tokens=np.full((2, 4), 20), mask=np.ones((2, 4))), "`vocabulary_size`.*20 to 20"),
-        (dict(tokens=np.ones((2, 13), int), mask=np.ones((2, 13))), r"`max_length`.*\(2, 13\)"),
+        (
+            dict(tokens=np.ones((2, 13), int), mask=np.ones((2, 13))),
+            r"`max_sequence_length`.*\(2, 13\)",
+        ),
         (dict(tokens=np.ones((2, 4), int), mask=np.ones((2, 3))), r"same shape.*\(2, 3\)"),
     ],
 )
@@ -306,7 +337,7 @@ def moves(distance, columns):
 
 @pytest.mark.parametrize("size", [6, 2])
 def test_images_of_another_size_know_the_distances(size, tmp_path):
-    model = MEGA(**IMAGE, num_classes=3, width=8, inner_dim=8, shared_dim=4, depth=2)
+    model = MEGA(**IMAGE, num_classes=3, hidden_dim=8, inner_dim=8, shared_dim=4, num_layers=2)
     rng = np.random.default_rng(0)
     for table in (model.get_layer(f"block_{index}").attention.bias_table for index in range(2)):
         table.assign(rng.normal(size=table.shape))
@@ -327,7 +358,9 @@ def test_images_of_another_size_know_the_distances(size, tmp_path):
 
 
 def test_images_of_another_size_keep_the_distances_of_chunks(tmp_path):
-    model = MEGA(**IMAGE, num_classes=3, width=8, inner_dim=8, shared_dim=4, depth=1, chunk_size=4)
+    model = MEGA(
+        **IMAGE, num_classes=3, hidden_dim=8, inner_dim=8, shared_dim=4, num_layers=1, chunk_size=4
+    )
     model.save_to_preset(tmp_path / "preset")
     other = MEGA.from_preset(tmp_path / "preset", image_size=6)
     for weight, value in zip(other.weights, model.weights, strict=True):

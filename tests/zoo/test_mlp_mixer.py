@@ -14,9 +14,9 @@ from tests.oracle import butterfly as oracle
 from tests.zoo.models import tiny
 
 GOLDEN = load_golden("mixers")
-SMALL = dict(image_size=32, patch_size=4, width=121, depth=7)  # of Table II
-C1 = partial(MLPMixer, image_size=36, patch_size=4, width=144, expansion=2)  # of Table V
-C2 = partial(MLPMixer, image_size=32, patch_size=4, width=153, expansion=2)
+SMALL = dict(image_size=32, patch_size=4, hidden_dim=121, num_layers=7)  # of Table II
+C1 = partial(MLPMixer, image_size=36, patch_size=4, hidden_dim=144, expansion=2)  # of Table V
+C2 = partial(MLPMixer, image_size=32, patch_size=4, hidden_dim=153, expansion=2)
 PATCHES = partial(PatchOnlyMLPMixer, image_size=35, patch_sizes=(5, 7))
 LINEAR = dict(mlp="butterfly_linear")
 OF_100 = dict(num_classes=100)
@@ -27,18 +27,18 @@ PAPER_COUNTS = {  # parameters, and millions of multiply-adds to the paper's las
     "II wide dense": (MLPMixer, dict(**SMALL, expansion=2), 615_288, 40.89),
     "II wide linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=2), 193_860, 9.34),
     "II wide butterfly": (ButterflyMixer, dict(**SMALL, expansion=2), 197_745, 9.88),
-    "V c1": (C1, dict(depth=7), 896_779, 74.65),
-    "V patches": (PATCHES, dict(depth=7), 807_082, 23.04),
-    "V c2": (C2, dict(depth=7), 884_408, 60.48),
-    "V c1 of 100": (C1, dict(depth=7, **OF_100), 1_946_629, 75.7),
-    "V patches of 100": (PATCHES, dict(depth=7, **OF_100), 1_137_922, 23.37),
-    "V c2 of 100": (C2, dict(depth=7, **OF_100), 1_765_778, 61.36),
-    "V deep c1": (C1, dict(depth=10), 1_228_096, 106.36),
-    "V deep patches": (PATCHES, dict(depth=10), 1_137_220, 32.9),
-    "V deep c2": (C2, dict(depth=10), 1_218_257, 86.16),
-    "V deep c1 of 100": (C1, dict(depth=10, **OF_100), 2_277_946, 107.41),
-    "V deep patches of 100": (PATCHES, dict(depth=10, **OF_100), 1_468_060, 33.23),
-    "V deep c2 of 100": (C2, dict(depth=10, **OF_100), 2_099_627, 87.04),
+    "V c1": (C1, dict(num_layers=7), 896_779, 74.65),
+    "V patches": (PATCHES, dict(num_layers=7), 807_082, 23.04),
+    "V c2": (C2, dict(num_layers=7), 884_408, 60.48),
+    "V c1 of 100": (C1, dict(num_layers=7, **OF_100), 1_946_629, 75.7),
+    "V patches of 100": (PATCHES, dict(num_layers=7, **OF_100), 1_137_922, 23.37),
+    "V c2 of 100": (C2, dict(num_layers=7, **OF_100), 1_765_778, 61.36),
+    "V deep c1": (C1, dict(num_layers=10), 1_228_096, 106.36),
+    "V deep patches": (PATCHES, dict(num_layers=10), 1_137_220, 32.9),
+    "V deep c2": (C2, dict(num_layers=10), 1_218_257, 86.16),
+    "V deep c1 of 100": (C1, dict(num_layers=10, **OF_100), 2_277_946, 107.41),
+    "V deep patches of 100": (PATCHES, dict(num_layers=10, **OF_100), 1_468_060, 33.23),
+    "V deep c2 of 100": (C2, dict(num_layers=10, **OF_100), 2_099_627, 87.04),
 }
 
 OUR_MACS = {  # in millions, to the last of our digits
@@ -76,7 +76,7 @@ def as_given(channels):
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
 def test_mixer_gives_the_authors_tokens():
     """A pixel is a token here, and the embedding changes nothing."""
-    model = MLPMixer(2, 1, num_classes=3, width=6, depth=1, **as_given(6))
+    model = MLPMixer(2, 1, num_classes=3, hidden_dim=6, num_layers=1, **as_given(6))
     model.get_layer("patch_embedding").set_weights([np.eye(6), np.zeros(6)])
     model.get_layer("block_0").set_weights([GOLDEN[f"mixer_{name}"] for name in MIXER_WEIGHTS])
     images = GOLDEN["mixer_x"].reshape(2, 2, 2, 6).astype("float32")
@@ -87,7 +87,7 @@ def test_mixer_gives_the_authors_tokens():
 
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
 def test_patches_alone_give_the_authors_images():
-    model = PatchOnlyMLPMixer(6, [3], num_classes=3, depth=1, **as_given(2))
+    model = PatchOnlyMLPMixer(6, [3], num_classes=3, num_layers=1, **as_given(2))
     model.get_layer("block_0").set_weights(patch_only_weights(GOLDEN))
     images = GOLDEN["patch_image"].astype("float32")
     (mixed,) = model.features(images)
@@ -125,17 +125,17 @@ def test_tokens_are_patches_in_rows():
 
 
 def test_wider_pixels_come_from_a_dense_layer():
-    model = tiny("PatchOnlyMLPMixer", width=5)
+    model = tiny("PatchOnlyMLPMixer", hidden_dim=5)
     assert model.get_layer("pixel_embedding").kernel.shape == (3, 5)
     images = model.make_inputs(0, 2)
     assert [tokens.shape for tokens in model.features(images)] == [(2, 6, 6, 5)] * 2
-    names = [layer.name for layer in tiny("PatchOnlyMLPMixer", width=3).layers]
+    names = [layer.name for layer in tiny("PatchOnlyMLPMixer", hidden_dim=3).layers]
     assert "pixel_embedding" not in names
 
 
 @pytest.mark.parametrize("class_name", ["MLPMixer", "ButterflyMixer"])
 def test_mixer_is_that_of_its_class_or_the_argument(class_name):
-    models = [tiny(class_name, mlp=mlp, width=9) for mlp in ("dense", "butterfly", None)]
+    models = [tiny(class_name, mlp=mlp, hidden_dim=9) for mlp in ("dense", "butterfly", None)]
     counts = [model.count_params() for model in models]
     assert counts[0] > counts[1] and counts[2] == counts[class_name == "ButterflyMixer"]
 
@@ -146,7 +146,7 @@ def test_mixer_is_that_of_its_class_or_the_argument(class_name):
     [
         ("MLPMixer", {}),
         ("ButterflyMixer", {}),
-        ("ButterflyMixer", dict(mlp="butterfly_linear", width=16)),
+        ("ButterflyMixer", dict(mlp="butterfly_linear", hidden_dim=16)),
         ("PatchOnlyMLPMixer", {}),
     ],
 )
@@ -170,23 +170,35 @@ def test_patches_of_another_size_of_image_with_a_new_head():
 @pytest.mark.parametrize(
     ("class_name", "arguments", "message"),
     [
-        ("MLPMixer", dict(widht=64), r"MLPMixer takes.*Did you mean `width`\?"),
+        ("MLPMixer", dict(hidden_dmi=64), r"MLPMixer takes.*Did you mean `hidden_dim`\?"),
         ("MLPMixer", dict(mlp="sparse"), "`mlp` must be one of.*'sparse'"),
-        ("MLPMixer", dict(depth=0), "`depth` must be a positive integer.*depth=0"),
-        ("MLPMixer", dict(width=2.5), "`width` must be a positive integer.*width=2.5"),
+        ("MLPMixer", dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
+        (
+            "MLPMixer",
+            dict(hidden_dim=2.5),
+            "`hidden_dim` must be a positive integer.*hidden_dim=2.5",
+        ),
         ("MLPMixer", dict(expansion=0), "`expansion` must be a positive integer.*expansion=0"),
         ("MLPMixer", dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
         ("MLPMixer", dict(patch_size=0), "`patch_size` must be a positive integer.*patch_size=0"),
         ("MLPMixer", dict(image_size=(8, 8)), r"`image_size` must be a pos.*image_size=\(8, 8\)"),
         ("MLPMixer", dict(mean=(0.5,)), "`mean` must hold one value per channel.*channels=3"),
-        ("MLPMixer", dict(epsilon="x"), "`epsilon` must be a positive number.*'x'"),
+        (
+            "MLPMixer",
+            dict(layer_norm_epsilon="x"),
+            "`layer_norm_epsilon` must be a positive number.*'x'",
+        ),
         ("ButterflyMixer", dict(mlp="butterfly_linear"), "takes a square number of channels.*8"),
         ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be integers.*\[\]"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 4)), r"divide `image_size`.*\(2, 4\)"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 1.5)), "`patch_sizes` must be a pos.*1.5"),
         ("PatchOnlyMLPMixer", dict(image_size=0), "`image_size` must be a positive.*=0"),
-        ("PatchOnlyMLPMixer", dict(width=0), "`width` must be a positive integer or None.*=0"),
+        (
+            "PatchOnlyMLPMixer",
+            dict(hidden_dim=0),
+            "`hidden_dim` must be a positive integer or None.*=0",
+        ),
         ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must hold positive numbers.*std="),
     ],
 )

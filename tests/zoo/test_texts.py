@@ -33,7 +33,7 @@ FIRST = [
 ]  # fmt: skip
 TOKENIZER = {
     "version": "1.0",
-    "truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "truncation": {"max_sequence_length": 3, "strategy": "LongestFirst", "stride": 0},
     "padding": {
         "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
         "pad_type_id": 0, "pad_token": "[PAD]",
@@ -85,7 +85,7 @@ def test_threads_read_at_once_and_other_lengths():
 
 
 LONG = "good film " * 8
-CUT = "Texts were cut to 8 tokens, the `max_length` of"
+CUT = "Texts were cut to 8 tokens, the `max_sequence_length` of"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ CUT = "Texts were cut to 8 tokens, the `max_length` of"
         (dict(tokenizer=None, vocabulary_size=257), "01234567", "0123456789"),
         (dict(tokenizer=TEXT, pairs=True), ("good", "a " * 6), ("good", LONG)),
         (dict(tokenizer=None, vocabulary_size=257, pairs=True), ("0", "01234567"), (LONG, "0")),
-        (dict(tokenizer=TEXT, use_token_types=True), ("good film bad", "film bad"), ("a", LONG)),
+        (dict(tokenizer=TEXT, use_segments=True), ("good film bad", "film bad"), ("a", LONG)),
     ],
     ids=["sub-words", "bytes", "apart", "apart bytes", "joined"],
 )
@@ -117,9 +117,9 @@ def test_pairs_are_apart_or_joined():
     apart = make(pairs=True).encode(pairs)
     assert apart["tokens"].shape == (2, 2, 8)
     assert apart["tokens"][0, :, :5].tolist() == [[2, 4, 3, 0, 0], [2, 5, 6, 7, 3]]
-    joined = make(use_token_types=True).encode(pairs)
+    joined = make(use_segments=True).encode(pairs)
     assert joined["tokens"].tolist() == [[2, 4, 3, 5, 6, 7, 3, 0], [2, 6, 3, 4, 3, 0, 0, 0]]
-    assert joined["token_types"].tolist() == [[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 1, 1, 0, 0, 0]]
+    assert joined["segment_ids"].tolist() == [[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 0, 1, 1, 0, 0, 0]]
     np.testing.assert_array_equal(joined["mask"], joined["tokens"] > 0)
 
 
@@ -138,7 +138,7 @@ def test_texts_are_bytes_without_a_tokenizer():
     [
         ({}, ["good film", "bad"]),
         (dict(pairs=True), [("good", "film"), ("bad", "film")]),
-        (dict(use_token_types=True), [("good", "film"), ("bad", "film")]),
+        (dict(use_segments=True), [("good", "film"), ("bad", "film")]),
     ],
     ids=["texts", "apart", "joined"],
 )
@@ -187,8 +187,8 @@ def test_every_method_takes_texts():
         (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
         (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
         (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),
-        (dict(vocabulary_size=257, tokenizer=None, use_token_types=True), [("a", "b")],
-         "pairs that are not joined: .* ids. Received: .*use_token_types=True"),
+        (dict(vocabulary_size=257, tokenizer=None, use_segments=True), [("a", "b")],
+         "pairs that are not joined: .* ids. Received: .*use_segments=True"),
         (dict(vocabulary_size=7), ["a"], "must be that of the `tokenizer` or larger.*=7.* of 8"),
         (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers reads. Received"),
     ],
@@ -330,8 +330,16 @@ def test_task_and_command_line_read_by_the_tokenizer(preset, tmp_path, capsys):
 
 
 def test_command_line_reads_joined_pairs(tmp_path, capsys):
-    model = make(use_token_types=True, labels=["a", "b", "c"])
+    model = make(use_segments=True, labels=["a", "b", "c"])
     model.save_to_preset(tmp_path / "preset")
     assert main(["predict", str(tmp_path / "preset"), "good", "bad", "--top", "1"]) == 0
     ((label, probability),) = model.classify([("good", "bad")], top=1)[0]
-    assert capsys.readouterr().out == f"good bad\n  {100 * probability:6.2f} %  {label}\n"
+    answer = f"good bad\n  {100 * probability:6.2f} %  {label}\n"
+    assert capsys.readouterr().out == answer
+    (tmp_path / "pairs.txt").write_text("good\tbad\n\ngood\tbad\n")
+    source = ["--from", str(tmp_path / "pairs.txt")]
+    assert main(["predict", str(tmp_path / "preset"), *source, "--top", "1"]) == 0
+    assert capsys.readouterr().out == 2 * answer
+    (tmp_path / "pairs.txt").write_text("good\n")
+    assert main(["predict", str(tmp_path / "preset"), *source]) == 2
+    assert "`--from` must hold 2 per line. Received: ['good'] in" in capsys.readouterr().err

@@ -9,7 +9,9 @@ from tests.harness import assert_close, load_golden, to_numpy
 from tests.zoo.models import tiny
 
 IDENTITY = dict(mean=(0.0,) * 3, std=(1 / 255,) * 3)
-GOLDEN = dict(image_size=8, num_classes=3, width=8, depth=1, keep_unused_params=True, **IDENTITY)
+GOLDEN = dict(
+    image_size=8, num_classes=3, hidden_dim=8, num_layers=1, keep_unused_params=True, **IDENTITY
+)
 
 
 def golden_model(golden):
@@ -63,9 +65,17 @@ def test_patches_are_embedded_as_the_authors_do():
 
 
 CIFAR_100 = dict(
-    image_size=32, patch_size=2, num_classes=100, width=512, depth=6, mlp_dim=512, pooling="cls"
+    image_size=32,
+    patch_size=2,
+    num_classes=100,
+    hidden_dim=512,
+    num_layers=6,
+    mlp_dim=512,
+    pooling="cls",
 )
-IMAGENET = dict(image_size=224, patch_size=16, num_classes=1000, width=384, depth=12, mlp_dim=1536)
+IMAGENET = dict(
+    image_size=224, patch_size=16, num_classes=1000, hidden_dim=384, num_layers=12, mlp_dim=1536
+)
 TINY_IMAGENET = {**IMAGENET, "pooling": "cls"}
 
 HEADS = dict(name="attention", num_heads=8, head_dim=64)
@@ -83,7 +93,7 @@ PAPER_COUNTS = {
     "Slice Tiny-ImageNet attention": (TINY_IMAGENET, HEADS_WITH_BIAS, 22_050_664),
     "Slice Tiny-ImageNet": (TINY_IMAGENET, {**SORT, "use_value_bias": True}, 18_502_504),
     "Slice Tiny-ImageNet attention as printed": (
-        {**TINY_IMAGENET, "width": 386, "mlp_dim": 1544},
+        {**TINY_IMAGENET, "hidden_dim": 386, "mlp_dim": 1544},
         dict(name="attention", num_heads=2, head_dim=193, use_qkv_bias=True),
         22_276_674,
     ),
@@ -105,7 +115,7 @@ def test_unused_parameters_are_absent_by_default():
 
 @pytest.mark.parametrize(("cls", "mixer"), [(CSPViT, "csp"), (SliceViT, "slice_sort")])
 def test_class_is_vit_with_its_mixer(cls, mixer):
-    arguments = dict(image_size=8, patch_size=2, width=8, depth=2, mlp_dim=8)
+    arguments = dict(image_size=8, patch_size=2, hidden_dim=8, num_layers=2, mlp_dim=8)
     model, vit = cls(**arguments), ViT(**arguments, mixer=mixer)
     vit.set_weights(model.get_weights())
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
@@ -129,7 +139,7 @@ def test_head_reads_the_pooled_tokens(pooling, pool):
 
 
 def test_features_come_in_the_order_asked_for():
-    model = tiny(depth=3)
+    model = tiny(num_layers=3)
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
     first, second, third = model.features(images)
     last, begin = model.features(images, layers=(-1, 0))
@@ -180,10 +190,13 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(widht=64), r"Did you mean `width`\? Received: \['widht'\]"),
-        (dict(num_heads=3, widht=9), r"`width`\?.*`num_heads` is said with a `mixer` .*attention"),
-        (dict(depth=0), "`depth` must be a positive integer.*depth=0"),
-        (dict(width=0), "`width` must be a positive integer.*width=0"),
+        (dict(hidden_dmi=64), r"Did you mean `hidden_dim`\? Received: \['hidden_dmi'\]"),
+        (
+            dict(num_heads=3, hidden_dmi=9),
+            r"`hidden_dim`\?.*`num_heads` is said with a `mixer` .*attention",
+        ),
+        (dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
+        (dict(hidden_dim=0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*mlp_dim=0"),
         (dict(num_classes=0), "`num_classes` must be a positive integer.*num_classes=0"),
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*dropout=2"),
@@ -192,7 +205,7 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
         (dict(std=(0, 0, 0)), "`std` must hold positive numbers.*std="),
         (dict(mean=0.5), "`mean` must hold one value per channel.*mean=0.5"),
         (dict(mean=(0.5, 0.5, np.nan)), "`mean` must hold .* and finite ones.*nan"),
-        (dict(epsilon=-1), "`epsilon` must be a positive number.*-1"),
+        (dict(layer_norm_epsilon=-1), "`layer_norm_epsilon` must be a positive number.*-1"),
         (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
         (dict(mixer=dict(name="csp", group_sise=3)), "CSP takes.*Did you mean `group_size`"),
         (dict(keep_unused_params="no"), "`keep_unused_params` must be True or False.*'no'"),
@@ -225,7 +238,7 @@ def test_ragged_groups_take_odd_numbers_of_tokens(size):
 
 @pytest.mark.parametrize("shape", [(2, 8, 8, 4), (2, 8, 8, 1), (2, 8, 8), (2, 3, 8, 8)])
 def test_images_of_other_channels_are_refused(shape):
-    model = tiny(depth=1)
+    model = tiny(num_layers=1)
     model.compile("sgd", "mse")
     message = r"`images` must have the shape \(batch, height, width, 3\).*Received: images.shape="
     images = np.zeros(shape, "float32")

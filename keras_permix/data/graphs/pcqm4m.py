@@ -1,18 +1,18 @@
 """PCQM4M, as the Open Graph Benchmark hands it out: its table of molecules and its split."""
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.files import need_folder, read_file
 from keras_permix.data.lines import read_rows
-from keras_permix.data.unpickle import unpickle_arrays
 
 # Set -> the folder that its archive becomes.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
-INDEX, MORE = 64, 1 << 16  # bytes of an index, and of the rest, that a split has at the most
+INDEX, MORE = 64, 1 << 16  # bytes of an index, and of the rest, that a split has at most
+CORES = ("core", "_core")  # of NumPy before and since 2.0
 TABLE, SPLIT = "raw/data.csv.gz", "split_dict.pt"
 
 Rows = list[dict[str, Any]]
@@ -43,15 +43,23 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
 
 
 def _split(path: Path, count: int) -> list[list[int]]:
-    """Indices of the training and the validation rows, from what `torch.save` wrote."""
-    read_file(path)  # which says what is wrong with a path
+    """Return the indices of the training and the validation rows, which `torch.save` wrote."""
+    read_file(path)  # which reports a missing file
     try:
-        with zipfile.ZipFile(path) as archive:
-            (pickle,) = (item for item in archive.infolist() if item.filename.endswith("/data.pkl"))
-            if pickle.file_size > INDEX * count + MORE:
-                raise ValueError(f"{pickle.file_size} bytes for {count} molecules")
-            indices = unpickle_arrays(archive.read(pickle))
-        parts = [indices[part].ravel() for part in ("train", "valid")]
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"The split of PCQM4M needs PyTorch: pip install torch. Received: {path}"
+        ) from error
+    reconstruct = np.zeros(0).__reduce__()[0]
+    allowed: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
+    allowed += [(reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]
+    try:
+        if path.stat().st_size > INDEX * count + MORE:
+            raise ValueError(f"{path.stat().st_size} bytes for {count} molecules")
+        with torch.serialization.safe_globals(allowed):
+            indices = torch.load(path, weights_only=True)
+        parts = [np.asarray(indices[part]).ravel() for part in ("train", "valid")]
         for part in parts:
             if (
                 part.dtype.kind not in "iu"
@@ -60,11 +68,8 @@ def _split(path: Path, count: int) -> list[list[int]]:
             ):
                 raise ValueError(f"indices other than those of {count} molecules")
         return [part.tolist() for part in parts]
-    # Of the zip file: that it is damaged, encrypted, or packed in another way.
-    except (
-        zipfile.BadZipFile, zlib.error, RuntimeError, KeyError, AttributeError, ValueError
-    ) as error:  # fmt: skip
+    except Exception as error:  # PyTorch raises all kinds of exceptions for a damaged file.
         raise ValueError(
             f"{SPLIT} must hold arrays `train` and `valid` of indices in {TABLE}. "
-            f"Received: {path} ({type(error).__name__}: {error})"
+            f"Received: {path} ({type(error).__name__}: {str(error)[:200]})"
         ) from error

@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_permix.data.graphs.pad import MAX_HOPS, attention_bias
 from keras_permix.data.graphs.paths import edges_on_paths, longest_path, shortest_paths
-from keras_permix.graph_tables import ROWS
 
+ROWS = 512  # of each table of `GraphEmbedding` and `GraphormerBias`
 LARGEST = ROWS - 3  # so that an edge's, which is counted up thrice, is none of the next feature
 PREPROCESSED = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 

@@ -15,7 +15,7 @@ from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
 from keras_permix.data.lines import Files, read_parts
-from keras_permix.rows import shown
+from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
 TEST_FRACTION = 0.1

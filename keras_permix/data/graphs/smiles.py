@@ -10,6 +10,7 @@ from keras_permix.data.graphs.preprocess import batch_graphs
 
 FLAT = ("nodes", "edges", "sizes")  # the arrays of `FlatGraphs`
 AT_ONCE = 10_000  # molecules
+MAX_ATOMS = 512  # of a molecule; arrays grow by the square of it, and more with `hops`
 FEATURE_VERSION = "2"  # Another one whenever the same SMILES give other arrays.
 
 
@@ -58,6 +59,7 @@ def from_smiles(
     nodes: int | None = None,
     hops: int | None = None,
     max_distance: int = 20,
+    max_atoms: int = MAX_ATOMS,
 ) -> dict[str, np.ndarray]:
     """Turn molecules into one batch of graphs, as `Graphormer` takes them.
 
@@ -71,6 +73,8 @@ def from_smiles(
     Args:
         smiles: Strings.
         nodes, hops, max_distance: As in `pad_graphs`.
+        max_atoms: Largest number of atoms of a molecule, without implied hydrogens. Memory grows
+            by its square.
 
     Returns:
         A dict of arrays as `pad_graphs` gives it, without "y".
@@ -78,7 +82,8 @@ def from_smiles(
     Raises:
         ImportError: without the package rdkit, which the extra `graph` brings.
         TypeError: for what is no list of strings.
-        ValueError: for no SMILES, one that is not valid, or `nodes` smaller than a molecule.
+        ValueError: for no SMILES, one that is not valid, a molecule of more than `max_atoms` atoms,
+            or `nodes` smaller than a molecule.
 
     Example:
 
@@ -89,7 +94,7 @@ def from_smiles(
 
     Source: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
-    graphs = parse_smiles(smiles)
+    graphs = parse_smiles(smiles, max_atoms)
     largest = max((len(atoms) for atoms, _ in graphs), default=0)
     if not graphs or nodes is not None and nodes < largest:
         raise ValueError(
@@ -99,15 +104,17 @@ def from_smiles(
     return batch_graphs(graphs, nodes, hops, max_distance)
 
 
-def parse_smiles(smiles: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+def parse_smiles(
+    smiles: Iterable[str], max_atoms: int = MAX_ATOMS
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """The atoms and bonds of molecules, as `check_graph` gives them; raises as `from_smiles`."""
-    flat = parse_flat(smiles)
+    flat = parse_flat(smiles, max_atoms)
     ends_of_nodes, ends_of_edges = np.cumsum(flat["sizes"], axis=0).T
     nodes = np.split(flat["nodes"], ends_of_nodes)[:-1]
     return list(zip(nodes, np.split(flat["edges"], ends_of_edges)[:-1], strict=True))
 
 
-def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
+def parse_flat(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> dict[str, np.ndarray]:
     """Molecules in the arrays of `FlatGraphs`; raises as `from_smiles`."""
     if isinstance(smiles, str):
         raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
@@ -116,12 +123,12 @@ def parse_flat(smiles: Iterable[str]) -> dict[str, np.ndarray]:
     with base.BlockLogs():
         # Lists of RDKit's answers take many times the memory of the arrays that they become.
         while some := list(itertools.islice(numbered, AT_ONCE)):
-            parts.append(_parse(chem, some))
-    parts = parts or [_parse(chem, [])]
+            parts.append(_parse(chem, some, max_atoms))
+    parts = parts or [_parse(chem, [], max_atoms)]
     return {name: np.concatenate([part[name] for part in parts]) for name in FLAT}
 
 
-def _parse(chem, numbered):
+def _parse(chem, numbered, max_atoms):
     """The arrays of some molecules, each with its position."""
     atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
     bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
@@ -131,7 +138,7 @@ def _parse(chem, numbered):
     ends: list[int] = []
     sizes: list[tuple[int, int]] = []
     for position, text in numbered:
-        molecule = _read(chem, text, position)
+        molecule = _read(chem, text, position, max_atoms)
         count = molecule.GetNumAtoms(), molecule.GetNumBonds()
         for atom in map(molecule.GetAtomWithIdx, range(count[0])):
             atoms += [method(atom) for method in atom_methods]
@@ -144,7 +151,7 @@ def _parse(chem, numbered):
     return dict(zip(FLAT, (nodes, edges, np.array(sizes, int).reshape(-1, 2)), strict=True))
 
 
-def _read(chem, text, position):
+def _read(chem, text, position, max_atoms):
     """The molecule of a SMILES."""
     if not isinstance(text, str):
         raise TypeError(f"`smiles` must be strings. Received: smiles[{position}]={text!r}")
@@ -153,6 +160,11 @@ def _read(chem, text, position):
         raise ValueError(
             f"`smiles` must be SMILES of molecules{_why_not(chem, text)}. "
             f"Received: smiles[{position}]={text!r}"
+        )
+    if molecule.GetNumAtoms() > max_atoms:
+        raise ValueError(
+            f"`smiles` must be molecules of at most {max_atoms} atoms. Set `max_atoms` for larger "
+            f"ones. Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
         )
     return _canonical(chem, molecule)
 

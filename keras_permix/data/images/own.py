@@ -14,7 +14,7 @@ from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
 from keras_permix.data.lines import read_parts, read_rows
 from keras_permix.recipes.images import part_called
-from keras_permix.rows import shown
+from keras_permix.utils.tables import shown
 
 SUFFIXES = (
     ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
@@ -225,9 +225,9 @@ def _files_by_class(folder):
     if not classes:
         raise ValueError(
             "Images lie in a folder per class, and its name is that of the class. "
-            f"Received: {folder} without a folder, and with {len(_images_in(folder))} images"
+            f"Received: {folder} without a folder, and with {len(images_in(folder))} images"
         )
-    found = {path.name: _images_in(path) for path in classes}
+    found = {path.name: images_in(path) for path in classes}
     if empty := [str(folder / name) for name, files in found.items() if not files]:
         raise ValueError(
             f"The folder of a class must hold images ({', '.join(SUFFIXES)}). "
@@ -236,7 +236,8 @@ def _files_by_class(folder):
     return found
 
 
-def _images_in(folder):
+def images_in(folder):
+    """Return the paths of the images in a folder and its sub-folders, without hidden ones."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     return sorted(path for path in files if path.is_file() and not _hidden(path, folder))
 

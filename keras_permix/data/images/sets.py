@@ -1,20 +1,20 @@
 """CIFAR-10, CIFAR-100, MNIST and Tiny-ImageNet as arrays."""
 
-import gzip
 import zlib
 
 import keras
 import numpy as np
+from filelock import FileLock
 
 from keras_permix._typing import StrPath
-from keras_permix.cache_folder import cache_folder
-from keras_permix.checks import check_choice
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
-from keras_permix.safe_files import in_turn
+from keras_permix.utils.checks import check_choice
+from keras_permix.utils.files import cache_folder
+from keras_permix.utils.tables import unpack
 
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
@@ -76,8 +76,9 @@ def _download(name, module):
             f"{name} is not downloaded. Received: no folder with it"
         )
     try:
-        # Keras writes where others read: the processes of a run, on a host that has none of it.
-        with in_turn(cache_folder() / f".{name}.lock"):
+        # Keras writes the file in place, and the processes of a run load it at once.
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(cache_folder() / f".{name}.lock"):
             parts = module.load_data()
     except Exception as error:  # Keras raises a bare Exception where the network fails.
         raise ConnectionError(
@@ -99,7 +100,7 @@ def _read_idx(path):
     """Decode the idx format: two zeros, dtype, rank, big-endian sizes, then the values."""
     blob = read_file(path)
     try:
-        blob = gzip.decompress(blob) if path.suffix == ".gz" else blob
+        blob = unpack(blob, path.suffix)
         if blob[:3] != UINT8:
             raise ValueError(f"which begins with {blob[:3].hex()}, not {UINT8.hex()}")
         shape = np.frombuffer(blob, ">u4", blob[3], offset=4)

@@ -66,7 +66,7 @@ def listops_tokenizer() -> str:
     Example:
 
     >>> from keras_permix.data import SubwordEncoder, listops_tokenizer
-    >>> encode = SubwordEncoder(listops_tokenizer(), max_length=6)
+    >>> encode = SubwordEncoder(listops_tokenizer(), max_sequence_length=6)
     >>> encode(["( ( ( [MAX 4 ) 3 ) ] )"], 6)["tokens"].tolist()
     [[12, 5, 4, 15, 0, 0]]
     """
@@ -85,7 +85,7 @@ def listops_tokenizer() -> str:
 
 
 def generated_listops(
-    max_length: int,
+    max_sequence_length: int,
     *,
     train: int = 96_000,
     validation: int = 2_000,
@@ -112,7 +112,7 @@ def generated_listops(
     Keras' cache (`KERAS_HOME`).
 
     Args:
-        max_length: Tokens of a padded row, at least `max_tokens`.
+        max_sequence_length: Tokens of a padded row, at least `max_tokens`.
         train, validation, test: Number of sequences.
         min_tokens, max_tokens: Length of a sequence, both included; the shortest there is has 4.
         max_depth: Depth of the deepest digits, where the outermost operator is at depth 1.
@@ -145,16 +145,18 @@ def generated_listops(
         "max_arguments": max_arguments,
         "nesting": nesting,
     }
-    _check_numbers(counts, max_length, seed, **rules)
+    _check_numbers(counts, max_sequence_length, seed, **rules)
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
     content = json.dumps(parameters, sort_keys=True).encode()
     made = cached_samples(total, "listops", content, lambda: _make(total, seed, rules))
-    return _dataset(made["tokens"], made["lengths"], made["answers"], counts, max_length, pad_to)
+    return _dataset(
+        made["tokens"], made["lengths"], made["answers"], counts, max_sequence_length, pad_to
+    )
 
 
 def load_listops(
-    max_length: int, data_dir: StrPath | None = None, *, pad_to: Sequence[int] = ()
+    max_sequence_length: int, data_dir: StrPath | None = None, *, pad_to: Sequence[int] = ()
 ) -> Dataset:
     r"""Load ListOps from the files that the Long Range Arena gives away.
 
@@ -162,7 +164,7 @@ def load_listops(
     rows, with the columns "Source", a text as `encode_listops` reads it, and "Target", its answer.
 
     Args:
-        max_length: Tokens of a padded row.
+        max_sequence_length: Tokens of a padded row.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         pad_to: Lengths that batches are padded to, as in `TokenSource`.
 
@@ -171,7 +173,8 @@ def load_listops(
 
     Raises:
         ValueError: for a damaged file, an unknown token, an answer that is no digit, or a sequence
-            of more than `max_length` tokens, whose answer would not be that of its beginning.
+            of more than `max_sequence_length` tokens, whose answer would not be that of its
+            beginning.
         FileNotFoundError: for a missing file.
 
     Example:
@@ -191,17 +194,18 @@ def load_listops(
     rows = [tokens for part in parts for tokens, _ in part]
     answers = np.array([answer for part in parts for _, answer in part], "uint8")
     lengths = np.array([len(tokens) for tokens in rows])
-    if lengths.max() > max_length:
+    if lengths.max() > max_sequence_length:
         raise ValueError(
-            "`max_length` must be that of the longest sequence or more. "
-            f"Received: max_length={max_length}, and a sequence of {lengths.max()} tokens"
+            "`max_sequence_length` must be that of the longest sequence or more. "
+            f"Received: max_sequence_length={max_sequence_length}, and a sequence of "
+            f"{lengths.max()} tokens"
         )
     counts = [len(part) for part in parts]
-    return _dataset(np.concatenate(rows), lengths, answers, counts, max_length, pad_to)
+    return _dataset(np.concatenate(rows), lengths, answers, counts, max_sequence_length, pad_to)
 
 
-def _dataset(tokens, lengths, answers, counts, max_length, pad_to):
-    source = TokenSource(tokens, lengths, answers, max_length, pad_to)
+def _dataset(tokens, lengths, answers, counts, max_sequence_length, pad_to):
+    source = TokenSource(tokens, lengths, answers, max_sequence_length, pad_to)
     first, second = counts[0], counts[0] + counts[1]
     train, validation, test = (
         (source[some], None)
@@ -264,16 +268,17 @@ def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, i
             )
 
 
-def _check_numbers(counts, max_length, seed, **rules):
+def _check_numbers(counts, max_sequence_length, seed, **rules):
     if min(counts) < 1 or seed < 0:
         raise ValueError(
             "`train`, `validation` and `test` must be 1 or more, and `seed` 0 or more. "
             f"Received: {counts}, seed={seed}"
         )
-    if not 4 <= rules["min_tokens"] <= rules["max_tokens"] <= max_length:
+    if not 4 <= rules["min_tokens"] <= rules["max_tokens"] <= max_sequence_length:
         raise ValueError(
-            "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_length`, which is the model's. "
-            f"Received: {rules['min_tokens']}, {rules['max_tokens']}, {max_length}"
+            "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_sequence_length`, which is "
+            "the model's. "
+            f"Received: {rules['min_tokens']}, {rules['max_tokens']}, {max_sequence_length}"
         )
     if rules["max_depth"] < 2 or not 2 <= rules["max_arguments"] <= 100:
         raise ValueError(

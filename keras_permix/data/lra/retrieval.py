@@ -16,7 +16,7 @@ RETRIEVAL_LABELS = ("unrelated", "cited")
 
 
 def load_retrieval(
-    max_length: int,
+    max_sequence_length: int,
     data_dir: StrPath | None = None,
     *,
     encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
@@ -28,10 +28,10 @@ def load_retrieval(
     ids, and two texts. There is no header, and quotes mean nothing.
 
     Args:
-        max_length: Tokens of a padded row; longer texts are cut.
+        max_sequence_length: Tokens of a padded row; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
-        encode: Function from a list of pairs of texts and `max_length` to the arrays of a batch,
-            such as the `text_encoder()` of a model.
+        encode: Function from a list of pairs of texts and `max_sequence_length` to the arrays of a
+            batch, such as the `text_encoder()` of a model.
 
     Returns:
         A `Dataset` whose parts are `(TextSource, None)`, with a `validation` part.
@@ -56,7 +56,7 @@ def load_retrieval(
     folder = need_folder(data_dir, FILES)
     pairs = [_read(Path(folder) / name) for name in FILES]
     train, validation, test = (
-        (TextSource(texts, classes, max_length, encode), None) for texts, classes in pairs
+        (TextSource(texts, classes, max_sequence_length, encode), None) for texts, classes in pairs
     )
     return Dataset("retrieval", train, test, RETRIEVAL_LABELS, validation)
 

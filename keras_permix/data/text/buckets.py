@@ -9,19 +9,20 @@ import numpy as np
 GROUPS = 16  # of lengths; texts of one group are in one batch, or in two
 
 
-def check_lengths(pad_to: Sequence[int], max_length: int) -> tuple[int, ...]:
-    """Return the lengths that batches may be padded to, of which `max_length` is the last.
+def check_lengths(pad_to: Sequence[int], max_sequence_length: int) -> tuple[int, ...]:
+    """Return the lengths that batches may be padded to, of which `max_sequence_length` is the last.
 
     Raises:
-        ValueError: if they do not rise from 1 or more to less than `max_length`.
+        ValueError: if they do not rise from 1 or more to less than `max_sequence_length`.
     """
     if not isinstance(pad_to, list | tuple) or not all(isinstance(n, int) for n in pad_to):
         raise ValueError(f"`pad_to` must be a list of integers. Received: pad_to={pad_to!r}")
-    lengths = (*pad_to, max_length)
+    lengths = (*pad_to, max_sequence_length)
     if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
         raise ValueError(
-            "`pad_to` must be lengths that rise, from 1 or more to less than `max_length`. "
-            f"Received: pad_to={tuple(pad_to)}, max_length={max_length}"
+            "`pad_to` must be lengths that rise, from 1 or more to less than "
+            "`max_sequence_length`. "
+            f"Received: pad_to={tuple(pad_to)}, max_sequence_length={max_sequence_length}"
         )
     return lengths
 
@@ -51,7 +52,7 @@ def similar_lengths(
 def of_one_shape(source: Any) -> Any:
     """A source of sequences that is padded to one length in place of several."""
     one = copy.copy(source)
-    one.pad_to = (source.max_length,)
+    one.pad_to = (source.max_sequence_length,)
     return one
 
 

@@ -9,7 +9,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.lines import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
-from keras_permix.rows import shown
+from keras_permix.utils.tables import shown
 
 MANY = 1000  # classes, of which a set may have fewer samples
 SENTIMENT = ("negative", "positive")
@@ -19,7 +19,7 @@ LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
 
 def load_texts(
     name: str,
-    max_length: int,
+    max_sequence_length: int,
     data_dir: StrPath | None = None,
     *,
     fields: Sequence[str] = ("text",),
@@ -37,11 +37,11 @@ def load_texts(
     Args:
         name: `"ag_news"` (title and description as one text), `"imdb"`, `"sst2"` (tested on what
             GLUE calls "dev"), or a name of your own with the files `train` and `test`.
-        max_length: Tokens of a padded sequence; longer texts are cut.
+        max_sequence_length: Tokens of a padded sequence; longer texts are cut.
         data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
         fields: `("text",)`, or two names for pairs of texts.
-        encode: Function from a list of texts and `max_length` to the arrays of a batch, such as
-            the `text_encoder()` of a model, or a `SubwordEncoder`.
+        encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch,
+            such as the `text_encoder()` of a model, or a `SubwordEncoder`.
         validation: How many of the training texts are for validation instead. 0: there is no such
             part; so has it the Long Range Arena with IMDB, where training is watched on the test.
         split_seed: Integer ≥ 0, of the draw of these.
@@ -97,7 +97,7 @@ def load_texts(
         warn_of_missing(name, labels, classes[0], "train", stacklevel=2)
         warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
     train, watched, test = (
-        (_source(part, numbers, fields, max_length, encode, pad_to), None)
+        (_source(part, numbers, fields, max_sequence_length, encode, pad_to), None)
         for part in (rows, held, tests)
     )
     return Dataset(name, train, test, tuple(labels), watched if held else None)
@@ -115,11 +115,11 @@ def _held_out(rows, count, seed):
     return kept, [rows[number] for number in sorted(drawn)]
 
 
-def _source(rows, numbers, fields, max_length, encode, pad_to):
+def _source(rows, numbers, fields, max_sequence_length, encode, pad_to):
     texts = [tuple(row[field] for field in fields) for row in rows]
     texts = [text[0] for text in texts] if len(fields) == 1 else texts
     labels = [numbers[row["label"]] for row in rows]
-    return TextSource(texts, labels, max_length, encode, pad_to)
+    return TextSource(texts, labels, max_sequence_length, encode, pad_to)
 
 
 def _label_names(given):

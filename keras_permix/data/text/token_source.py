@@ -24,18 +24,18 @@ class TokenSource:
         tokens: Integers `(tokens,)`, one sequence after the other; their dtype may be small.
         lengths: Int array `(sequences,)`, tokens of each.
         labels: Int array `(sequences,)`.
-        max_length: Tokens of a padded sequence; longer ones are cut.
-        pad_to: Lengths below `max_length` that a batch of shorter ones is padded to instead. Then
-            those of a batch have similar lengths where `Pipeline` shuffles.
+        max_sequence_length: Tokens of a padded sequence; longer ones are cut.
+        pad_to: Lengths below `max_sequence_length` that a batch of shorter ones is padded to
+            instead. Then those of a batch have similar lengths where `Pipeline` shuffles.
 
     Raises:
         ValueError: if the sizes do not fit each other, or `pad_to` does not rise to less than
-            `max_length`.
+            `max_sequence_length`.
 
     Example:
 
     >>> from keras_permix.data import TokenSource
-    >>> inputs, labels = TokenSource([5, 6, 7], [2, 1], [0, 1], max_length=3).read([1, 0])
+    >>> inputs, labels = TokenSource([5, 6, 7], [2, 1], [0, 1], max_sequence_length=3).read([1, 0])
     >>> inputs["tokens"].tolist(), labels.tolist()
     ([[7, 0, 0], [5, 6, 0]], [1, 0])
     """
@@ -45,11 +45,11 @@ class TokenSource:
         tokens: Any,
         lengths: Any,
         labels: Any,
-        max_length: int,
+        max_sequence_length: int,
         pad_to: Sequence[int] = (),
     ) -> None:
         self.tokens, self.lengths = np.asarray(tokens), np.asarray(lengths, "int64")
-        self.labels, self.max_length = np.asarray(labels, "int32"), max_length
+        self.labels, self.max_sequence_length = np.asarray(labels, "int32"), max_sequence_length
         if self.lengths.sum() != len(self.tokens) or len(self.lengths) != len(self.labels):
             raise ValueError(
                 "`lengths` must add up to the number of `tokens`, and be as many as `labels`. "
@@ -57,7 +57,7 @@ class TokenSource:
                 f"tokens, {len(self.labels)} labels"
             )
         self._starts = np.cumsum(self.lengths) - self.lengths
-        self.pad_to = check_lengths(pad_to, max_length)
+        self.pad_to = check_lengths(pad_to, max_sequence_length)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -77,14 +77,14 @@ class TokenSource:
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Read some as one batch: `("tokens" and "mask" of pad_tokens, int32 labels)`."""
-        chosen, columns = np.asarray(indices, int), np.arange(self.max_length)
+        chosen, columns = np.asarray(indices, int), np.arange(self.max_sequence_length)
         mask = columns < self.lengths[chosen, None]
         tokens = np.zeros(mask.shape, "int32")
         tokens[mask] = self.tokens[(self._starts[chosen, None] + columns)[mask]]
         return trim({"tokens": tokens, "mask": mask}, self.pad_to), self.labels[chosen]
 
     def of_one_shape(self) -> Self:
-        """The same sequences, all padded to `max_length`."""
+        """The same sequences, all padded to `max_sequence_length`."""
         return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:

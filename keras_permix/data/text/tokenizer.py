@@ -21,9 +21,9 @@ class SubwordEncoder:
 
     Args:
         tokenizer: The text of a `tokenizer.json`.
-        max_length: Tokens of a sequence. A call that asks for another length changes the encoder,
-            which threads may share as long as none does.
-        joined: Whether the two texts of a pair become one, with "token_types" beside "tokens"
+        max_sequence_length: Tokens of a sequence. A call that asks for another length changes the
+            encoder, which threads may share as long as none does.
+        joined: Whether the two texts of a pair become one, with "segment_ids" beside "tokens"
             and "mask": 0 for the first text and 1 for the second.
 
     Raises:
@@ -33,30 +33,31 @@ class SubwordEncoder:
     Example:
 
     >>> from keras_permix.data import SubwordEncoder, train_tokenizer
-    >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_length=4, joined=True)
-    >>> encode([("low", "lower")], 4)["token_types"].tolist()
+    >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_sequence_length=4,
+    ...     joined=True)
+    >>> encode([("low", "lower")], 4)["segment_ids"].tolist()
     [[0, 1, 0, 0]]
     """
 
-    def __init__(self, tokenizer: str, max_length: int, joined: bool = False) -> None:
+    def __init__(self, tokenizer: str, max_sequence_length: int, joined: bool = False) -> None:
         self.joined = joined
         self._tokenizer = _parse(tokenizer)
-        self._tokenizer.enable_truncation(max_length)
+        self._tokenizer.enable_truncation(max_sequence_length)
 
     @property
     def vocabulary_size(self) -> int:
         """One more than the largest id that a text can get."""
         return 1 + max(self._tokenizer.get_vocab().values())
 
-    def __call__(self, texts: list, max_length: int) -> dict:
+    def __call__(self, texts: list, max_sequence_length: int) -> dict:
         """A list of texts, or of tuples of two, as `pad_tokens` gives them."""
-        if self._tokenizer.truncation["max_length"] != max_length:
-            self._tokenizer.enable_truncation(max_length)
+        if self._tokenizer.truncation["max_length"] != max_sequence_length:
+            self._tokenizer.enable_truncation(max_sequence_length)
         if not self.joined:
-            return encode_texts(texts, max_length, self._ids)
+            return encode_texts(texts, max_sequence_length, self._ids)
         found = self._encode(self._tokenizer.encode_batch, texts)
-        types = pad_tokens([one.type_ids for one in found], max_length)["tokens"]
-        return {**pad_tokens([one.ids for one in found], max_length), "token_types": types}
+        types = pad_tokens([one.type_ids for one in found], max_sequence_length)["tokens"]
+        return {**pad_tokens([one.ids for one in found], max_sequence_length), "segment_ids": types}
 
     def cuts(self, text: str | tuple[str, str]) -> bool:
         """Whether a text, or one of a pair, is longer than what a call last gave."""
@@ -101,7 +102,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
     Example:
 
     >>> from keras_permix.data import SubwordEncoder, train_tokenizer
-    >>> encode = SubwordEncoder(train_tokenizer(["low lower lowest"], 20), max_length=4)
+    >>> encode = SubwordEncoder(train_tokenizer(["low lower lowest"], 20), max_sequence_length=4)
     >>> encode(["Low"], 4)["mask"].tolist()
     [[True, False, False, False]]
 

@@ -44,29 +44,30 @@ def is_whole(text: str) -> bool:
     return SURROGATE.search(text) is None
 
 
-def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]:
+def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np.ndarray]:
     """Pad sequences of token ids to one length; longer ones are cut.
 
     Args:
         samples: A list with the ids of each sample, or a tuple of such (a pair of texts).
-        max_length: Tokens of a padded sequence.
+        max_sequence_length: Tokens of a padded sequence.
 
     Returns:
-        A dict of "tokens", int32 `(batch, max_length)`, 0 where there is padding, and "mask", bool
-        of the same shape, True at real tokens; `(batch, texts, max_length)` for tuples.
+        A dict of "tokens", int32 `(batch, max_sequence_length)`, 0 where there is padding, and
+        "mask", bool of the same shape, True at real tokens; `(batch, texts, max_sequence_length)`
+        for tuples.
 
     Example:
 
     >>> from keras_permix.data import pad_tokens
-    >>> pad_tokens([[5, 6], [7]], max_length=3)["tokens"].tolist()
+    >>> pad_tokens([[5, 6], [7]], max_sequence_length=3)["tokens"].tolist()
     [[5, 6, 0], [7, 0, 0]]
     """
     every = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
-    tokens = np.zeros((len(every), len(every[0]), max_length), "int32")
+    tokens = np.zeros((len(every), len(every[0]), max_sequence_length), "int32")
     mask = np.zeros(tokens.shape, bool)
     for index, parts in enumerate(every):
         for number, part in enumerate(parts):
-            part = part[:max_length]
+            part = part[:max_sequence_length]
             tokens[index, number, : len(part)] = part
             mask[index, number, : len(part)] = True
     if isinstance(samples[0], tuple):
@@ -76,14 +77,14 @@ def pad_tokens(samples: Sequence[Any], max_length: int) -> dict[str, np.ndarray]
 
 def encode_texts(
     texts: Sequence[str] | Sequence[tuple[str, ...]],
-    max_length: int,
+    max_sequence_length: int,
     encode: Callable[[str], Sequence[int] | np.ndarray] = encode_bytes,
 ) -> dict[str, np.ndarray]:
     """Texts as padded sequences of token ids.
 
     Args:
         texts: A list of str, or of tuples of str (pairs), whose texts become one each.
-        max_length: Tokens of a padded sequence.
+        max_sequence_length: Tokens of a padded sequence.
         encode: Function from a text to its token ids.
 
     Returns:
@@ -92,13 +93,13 @@ def encode_texts(
     Example:
 
     >>> from keras_permix.data import encode_texts
-    >>> encode_texts([("a", "b")], max_length=2)["tokens"].tolist()
+    >>> encode_texts([("a", "b")], max_sequence_length=2)["tokens"].tolist()
     [[[98, 0], [99, 0]]]
     """
     samples = [
         tuple(map(encode, text)) if isinstance(text, tuple) else encode(text) for text in texts
     ]
-    return pad_tokens(samples, max_length)
+    return pad_tokens(samples, max_sequence_length)
 
 
 class TextSource:
@@ -110,18 +111,20 @@ class TextSource:
     Args:
         texts: A list of str, or of tuples of str (pairs).
         labels: Int array `(texts,)`.
-        max_length: Tokens of a padded sequence.
-        encode: Function from a list of texts and `max_length` to the arrays of a batch.
-        pad_to: Lengths below `max_length` that a batch of shorter texts is padded to instead. Then
-            texts of a batch have similar lengths where `Pipeline` shuffles. Not for pairs.
+        max_sequence_length: Tokens of a padded sequence.
+        encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
+        pad_to: Lengths below `max_sequence_length` that a batch of shorter texts is padded to
+            instead. Then texts of a batch have similar lengths where `Pipeline` shuffles. Not for
+            pairs.
 
     Raises:
-        ValueError: if `pad_to` does not rise to less than `max_length`, or is given for pairs.
+        ValueError: if `pad_to` does not rise to less than `max_sequence_length`, or is given for
+        pairs.
 
     Example:
 
     >>> from keras_permix.data import TextSource
-    >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_length=4).read([1])
+    >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_sequence_length=4).read([1])
     >>> inputs["tokens"].tolist(), labels.tolist()
     ([[122, 102, 116, 0]], [1])
     """
@@ -130,13 +133,13 @@ class TextSource:
         self,
         texts: Sequence[str] | Sequence[tuple[str, ...]],
         labels: Sequence[int] | np.ndarray,
-        max_length: int,
+        max_sequence_length: int,
         encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
         pad_to: Sequence[int] = (),
     ) -> None:
         self.texts, self.labels = texts, np.asarray(labels, "int32")
-        self.max_length, self.encode = max_length, encode
-        self.pad_to = check_lengths(pad_to, max_length)
+        self.max_sequence_length, self.encode = max_sequence_length, encode
+        self.pad_to = check_lengths(pad_to, max_sequence_length)
         if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
             raise ValueError(f"`pad_to` must be empty for pairs. Received: pad_to={pad_to}")
 
@@ -154,11 +157,11 @@ class TextSource:
         """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         labels = self.labels[np.asarray(indices, int)]
-        inputs = self.encode(texts, self.max_length)
+        inputs = self.encode(texts, self.max_sequence_length)
         return trim(inputs, self.pad_to) if len(self.pad_to) > 1 else inputs, labels
 
     def of_one_shape(self) -> Self:
-        """The same texts, all padded to `max_length`."""
+        """The same texts, all padded to `max_sequence_length`."""
         return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:

@@ -5,35 +5,35 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.checks import check_integer, check_positive_or_none
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map, visible_keys
+from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinformerAttention(SelfAttention):
-    """Multi-head self-attention to mixtures of keys and of values, linear in the tokens.
+    """Attend to a fixed number of learned mixtures of the tokens, linear in the tokens.
 
-    Along the tokens keys are projected to `key_mixer^T @ key` and values to
-    `value_mixer^T @ value`, both `(mixtures, head_dim)`, and queries attend to these by a softmax.
-    The two projections `(max_length, mixtures)` are shared by the heads; of fewer tokens than
-    `max_length` they take their first rows. The other weights are those of `SoftmaxAttention`.
+    Along the tokens, keys are projected to `key_mixer^T @ key` and values to
+    `value_mixer^T @ value`, both `(mixtures, head_dim)`; queries attend to these with a softmax.
+    All heads share both projections `(max_sequence_length, mixtures)`. Shorter inputs use their
+    first rows. The other weights are those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others count as zeros in the mixtures. A sample without real tokens is attended to as if
-    nothing were masked.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
+    were masked.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no dropout on the map.
         mixtures: Number of mixtures that a query attends to.
-        max_length: The most tokens that the layer can take. `None`: as many as it is built for.
+        max_sequence_length: The most tokens that the layer can take. `None`: as many as it is built
+            for.
 
     Raises:
         ValueError: for an argument out of range, a width that the heads do not fit, more tokens
-            than `max_length`, or an unknown number of tokens where that is `None`.
+            than `max_sequence_length`, or an unknown number of tokens where that is `None`.
 
     Example:
 
@@ -43,29 +43,33 @@ class LinformerAttention(SelfAttention):
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Wang et al., "Linformer", 2020, equation (7), with headwise sharing.
+    Reference:
+        Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020, arXiv:2006.04768,
+        equation (7), with headwise sharing.
     """
 
     def __init__(
         self,
         num_heads: int = 8,
         mixtures: int = 256,
-        max_length: int | None = None,
+        max_sequence_length: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, **kwargs)
         self.mixtures = check_integer("mixtures", mixtures)
-        self.max_length = check_positive_or_none("max_length", max_length)
+        self.max_sequence_length = check_positive_or_none(
+            "max_sequence_length", max_sequence_length
+        )
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
         tokens = tokens_shape(type(self).__name__, input_shape)[1]
-        if self.max_length is None and tokens is None:
+        if self.max_sequence_length is None and tokens is None:
             raise ValueError(
-                "`max_length` must be given where the number of tokens is unknown. "
-                f"Received: max_length=None, input_shape={tuple(input_shape)}"
+                "`max_sequence_length` must be given where the number of tokens is unknown. "
+                f"Received: max_sequence_length=None, input_shape={tuple(input_shape)}"
             )
-        shape = (self.max_length or tokens, self.mixtures)
+        shape = (self.max_sequence_length or tokens, self.mixtures)
         normal = keras.initializers.RandomNormal(stddev=self.mixtures**-0.5)
         self.key_mixer = self.add_weight(shape, normal, name="key_mixer")
         self.value_mixer = self.add_weight(shape, normal.clone(), name="value_mixer")
@@ -93,10 +97,10 @@ class LinformerAttention(SelfAttention):
     def _check_length(self, tokens):
         if tokens is not None and tokens > self.key_mixer.shape[0]:
             raise ValueError(
-                "There must be no more tokens than `max_length`. "
-                f"Received: {tokens} tokens, max_length={self.key_mixer.shape[0]}"
+                "There must be no more tokens than `max_sequence_length`. "
+                f"Received: {tokens} tokens, max_sequence_length={self.key_mixer.shape[0]}"
             )
 
     def get_config(self) -> dict:
-        config = {"mixtures": self.mixtures, "max_length": self.max_length}
+        config = {"mixtures": self.mixtures, "max_sequence_length": self.max_sequence_length}
         return {**super().get_config(), **config}

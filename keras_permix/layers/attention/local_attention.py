@@ -5,23 +5,28 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import ordinary_padding
+from keras_permix.layers.parts.masks import (
+    clean_padding,
+    flatten_map,
+    tokens_shape,
+    unflatten_map,
+)
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.utils.checks import check_positive_or_none
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LocalAttention(SoftmaxAttention):
-    """Multi-head softmax self-attention within blocks, linear in the tokens.
+    """Attend with softmax attention within blocks of tokens, linear in the tokens.
 
-    The sequence is cut into blocks of `block_size` tokens, the last one filled up with padding,
-    and tokens attend to those of their own block alone: a class token in front to the first block.
+    The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
+    attend to those of their own block only; a class token at position 0 attends to the first block.
     The weights are those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. In a block without real tokens they attend as if nothing were
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
     masked.
 
     Args:
@@ -42,10 +47,10 @@ class LocalAttention(SoftmaxAttention):
     >>> tuple(layer(np.ones((2, 50, 32), "float32")).shape)
     (2, 50, 32)
 
-    Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, section 4.2.3.
+    Reference:
+        Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, arXiv:1801.10198,
+        section 4.2.3.
     """
-
-    takes: tuple[str, ...] = ()
 
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:
         super().__init__(num_heads, **kwargs)
@@ -70,6 +75,8 @@ class LocalAttention(SoftmaxAttention):
         tokens, mask = flatten_map(inputs, mask)
         return self._samples(super().attention_maps(*self._cut(tokens, mask)), tokens)
 
+    _check_attention_mask = MixingLayer._check_attention_mask  # Refuse: no map of all tokens.
+
     def tokens_per_block(self, tokens: Any) -> int:
         """The size of a block of a sequence of so many tokens."""
         if self.block_size is None and tokens is None:
@@ -81,7 +88,7 @@ class LocalAttention(SoftmaxAttention):
 
     def _cut(self, inputs, mask):
         """The blocks as samples of a larger batch, and which of their tokens are attended to."""
-        size, inputs = self.tokens_per_block(inputs.shape[1]), ordinary_padding(inputs, mask)
+        size, inputs = self.tokens_per_block(inputs.shape[1]), clean_padding(inputs, mask)
         inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
         real = inside if mask is None else ops.cast(mask, "int32")
         pieces = (cut(x, size) for x in (inputs, real, inside))

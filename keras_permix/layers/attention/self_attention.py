@@ -5,15 +5,13 @@ from typing import Any
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import tokens_shape
-from keras_permix.layers.parts.masks import ordinary_padding
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import clean_padding, tokens_shape
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 
-class SelfAttention(OneTensor):
+class SelfAttention(MixingLayer):
     """Project tokens to queries, keys and values of every head, and what these gave back.
 
     A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have
@@ -77,7 +75,7 @@ class SelfAttention(OneTensor):
 
     def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
-        qkv = self.qkv_dense(ordinary_padding(inputs, mask))
+        qkv = self.qkv_dense(clean_padding(inputs, mask))
         head_dim = qkv.shape[2] // (3 * self.num_heads)
         shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
         query, key, value = (ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))

@@ -6,24 +6,23 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_choice
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.maps import flatten_map, unflatten_map
+from keras_permix.layers.parts.masks import flatten_map, unflatten_map
 from keras_permix.ops.simple_attention import SCALES
+from keras_permix.utils.checks import check_choice
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SimpleAttention(SelfAttention):
-    """Multi-head self-attention without softmax, in time and memory linear in the tokens.
+    """Attend to tokens without a softmax, in time and memory linear in the tokens.
 
-    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. Queries, keys and values
-    come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v side by side with the
-    heads contiguous inside each: the weights are those of `SoftmaxAttention`, and `set_weights`
-    moves them from one to the other. To train only the rest, set `qkv_dense.trainable = False`.
+    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights are those of
+    `SoftmaxAttention`, so `set_weights` copies them from one to the other. To train only the other
+    weights of a model, set `qkv_dense.trainable = False`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens; the others
-    are never attended to.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Padding is never attended to.
 
     Args:
         num_heads: Number of heads. It changes no weight.
@@ -48,7 +47,9 @@ class SimpleAttention(SelfAttention):
     >>> tuple(SimpleAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class SimpleAttention(SelfAttention):
         attended = self.attend(*self.split_heads(tokens, mask), mask)
         return unflatten_map(self.merge_heads(attended), inputs)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask" and self.causal
+    @property
+    def is_causal(self) -> bool:
+        return self.causal
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""

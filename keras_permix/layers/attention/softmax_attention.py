@@ -8,29 +8,38 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import masked_softmax, visible_keys
-from keras_permix.layers.parts.one_tensor import broadcasts, shape_of
+from keras_permix.layers.parts.masks import (
+    flatten_map,
+    masked_softmax,
+    tokens_shape,
+    unflatten_map,
+    visible_keys,
+)
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import broadcasts, shape_of
 from keras_permix.ops.reference.precision import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SoftmaxAttention(SelfAttention):
-    """Multi-head softmax self-attention as the papers' ViT has it.
+    """Attend to all tokens with multi-head softmax attention, as the ViT of the papers does.
 
-    Queries, keys and values come from one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v
-    side by side with the heads contiguous inside each. The output projection has a switch for its
-    bias of its own, which `keras.layers.MultiHeadAttention` (one for all biases) has not.
+    One kernel `(channels, 3 * num_heads * head_dim)` projects to queries, keys and values, in this
+    order, with contiguous heads. Unlike `keras.layers.MultiHeadAttention`, the output projection
+    has its own `use_output_bias`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens; the others
-    are never attended to. An `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens,
-    tokens)` or `(tokens, tokens)`, of 1 on axes that it does not tell apart, is True where the
-    query of a row may attend to the key of a column; with `use_causal_mask=True` none attends to a
-    later one. A query that may attend to nothing attends as if nothing were masked, but to no later
-    token either. (Keras passes on the mask of the layer before by itself where the input is the
-    only tensor: beside an `attention_mask`, give `mask` as well.)
+    tokens are ordered by rows. These masks are supported:
+
+    * `mask` `(batch, tokens)`, or of the shape of a map, is True at real tokens. Padding is never
+      attended to.
+    * `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens, tokens)` or
+      `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key. Pass
+      `mask` beside it: Keras propagates a mask only if the input is the only tensor.
+    * `use_causal_mask=True` restricts every query to itself and earlier tokens.
+
+    A query that may attend to no token attends as if nothing were masked, but never to later tokens
+    under a causal mask.
 
     Args:
         num_heads: Number of heads.
@@ -55,10 +64,10 @@ class SoftmaxAttention(SelfAttention):
     >>> tuple(SoftmaxAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Vaswani et al., 2017; the variant of the CSP code's ViT.
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762; the variant of the
+        ViT in the released code of CSP.
     """
-
-    takes: tuple[str, ...] = ("attention_mask", "use_causal_mask")
 
     def __init__(
         self,

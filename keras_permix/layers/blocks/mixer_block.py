@@ -6,13 +6,16 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive, check_rate
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
-from keras_permix.layers.parts.maps import tokens_shape
-from keras_permix.layers.parts.serialize import serialize_unbuilt
+from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import (
+    Composite,
+    check_inner,
+    input_arguments,
+    mask_arguments,
+    serialize_unbuilt,
+)
+from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
 
 EXTRA_SKIPS = (None, "block", "attention")
 ACTIVATIONS = {
@@ -60,8 +63,13 @@ class MixerBlock(Composite):
     >>> tuple(MixerBlock(CSP(), mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; Devlin et al., "BERT", 2018;
-    the extra skip: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+        Scale", 2021, arXiv:2010.11929.
+        Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
+        Understanding", 2018, arXiv:1810.04805.
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588 (the extra skip connection).
     """
 
     def __init__(
@@ -102,13 +110,13 @@ class MixerBlock(Composite):
         for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(input_shape)
         if not self.mixer.built:
-            self.mixer.build(*as_taken(self.mixer, input_shape))
+            self.mixer.build(*input_arguments(self.mixer, input_shape))
         self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = masks_taken(self.mixer, mask, attention_mask)
+        masks = mask_arguments(self.mixer, mask, attention_mask)
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
-        tokens = inputs + self.drop_mixed(self.mixer(*as_taken(self.mixer, mixed), **masks))
+        tokens = inputs + self.drop_mixed(self.mixer(*input_arguments(self.mixer, mixed), **masks))
         if self.extra_skip == "attention":
             tokens = tokens + inputs
         if self.norm_first:

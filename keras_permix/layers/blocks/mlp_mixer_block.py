@@ -5,13 +5,17 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.checks import check_choice, check_integer, check_positive, check_positive_or_none
-from keras_permix.layers.butterfly.butterfly_linear_mlp import ButterflyLinearMLP
-from keras_permix.layers.butterfly.butterfly_mlp import ButterflyMLP
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
+from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.butterfly_stages import two_stage_block
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_positive_or_none,
+)
 
 MLPS = ("dense", "butterfly", "butterfly_linear")
 
@@ -30,8 +34,8 @@ class MLPMixerBlock(Composite):
             of blocks of the root of the size, or else of the next greater divisor;
             "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
         expansion: Hidden units of an MLP for each of its tokens or channels.
-        token_units, channel_units: Hidden units of the dense MLP across tokens, and of that across
-            channels. `None`: as `expansion` has it.
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLP across tokens, and of that
+            across channels. `None`: as `expansion` has it.
         epsilon: Epsilon of the layer normalizations.
 
     Raises:
@@ -45,29 +49,32 @@ class MLPMixerBlock(Composite):
     >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
     (2, 64, 121)
 
-    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
-    Table II.
+    Reference:
+        Tolstikhin et al., "MLP-Mixer: An all-MLP Architecture for Vision", 2021,
+        arXiv:2105.01601.
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(
         self,
         mlp: str = "dense",
         expansion: int = 2,
-        token_units: int | None = None,
-        channel_units: int | None = None,
+        tokens_mlp_dim: int | None = None,
+        channels_mlp_dim: int | None = None,
         epsilon: float = 1e-5,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mlp = check_choice("mlp", mlp, MLPS)
         self.expansion = check_integer("expansion", expansion)
-        self.token_units = check_positive_or_none("token_units", token_units)
-        self.channel_units = check_positive_or_none("channel_units", channel_units)
-        if mlp != "dense" and (token_units or channel_units):
+        self.tokens_mlp_dim = check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim)
+        self.channels_mlp_dim = check_positive_or_none("channels_mlp_dim", channels_mlp_dim)
+        if mlp != "dense" and (tokens_mlp_dim or channels_mlp_dim):
             raise ValueError(
-                '`token_units` and `channel_units` are for `mlp="dense"`; butterflies have '
-                f"`expansion`. Received: mlp={mlp!r}, token_units={token_units}, "
-                f"channel_units={channel_units}"
+                '`tokens_mlp_dim` and `channels_mlp_dim` are for `mlp="dense"`; butterflies have '
+                f"`expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
+                f"channels_mlp_dim={channels_mlp_dim}"
             )
         self.epsilon = check_positive("epsilon", epsilon)
 
@@ -84,8 +91,8 @@ class MLPMixerBlock(Composite):
         self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
         for layer in (self.token_norm, self.channel_norm):
             layer.build(input_shape)
-        self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.token_units)
-        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channel_units)
+        self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.tokens_mlp_dim)
+        self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channels_mlp_dim)
 
     def _make_mlp(self, name, shape, units):
         """Built layers that one after the other are an MLP of the last axis."""
@@ -128,7 +135,7 @@ class MLPMixerBlock(Composite):
             **super().get_config(),
             "mlp": self.mlp,
             "expansion": self.expansion,
-            "token_units": self.token_units,
-            "channel_units": self.channel_units,
+            "tokens_mlp_dim": self.tokens_mlp_dim,
+            "channels_mlp_dim": self.channels_mlp_dim,
             "epsilon": self.epsilon,
         }

@@ -4,10 +4,10 @@ from typing import Any
 
 import keras
 
-from keras_permix.checks import check_choice
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.parts.composite import Composite
+from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.utils.checks import check_choice
 
 # From names to (use_output_projection, whether there is the extra skip).
 VARIANTS = {
@@ -55,7 +55,9 @@ class SimpleAttentionBlock(MixerBlock):
     >>> tuple(SimpleAttentionBlock(num_heads=4, mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588.
     """
 
     def __init__(

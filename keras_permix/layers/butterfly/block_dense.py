@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_choice, check_integer, check_positive_or_none
 from keras_permix.ops.reference.precision import full_precision, matmul
+from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
 # Activations of Keras that work element by element, in whatever order the elements are.
 ELEMENTWISE = (
@@ -53,7 +53,9 @@ class BlockDense(keras.layers.Layer):
     >>> tuple(BlockDense(blocks=4, units=6)(np.ones((2, 5, 32), "float32")).shape)
     (2, 5, 24)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
 
     def __init__(

@@ -7,16 +7,29 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import check_integer
-from keras_permix.layers.parts.checks import check_blocks
-from keras_permix.layers.parts.inner import as_taken, check_inner, masks_taken
-from keras_permix.layers.parts.masks import of_each_sample
-from keras_permix.layers.parts.one_tensor import OneTensor, broadcasts, fits, shape_of
+from keras_permix.layers.attention.local_attention import LocalAttention
+from keras_permix.layers.parts.masks import (
+    broadcast_mask,
+    check_blocks,
+    flatten_map,
+    tokens_shape,
+    unflatten_map,
+)
+from keras_permix.layers.parts.wrappers import (
+    MixingLayer,
+    broadcasts,
+    check_inner,
+    fits,
+    input_arguments,
+    mask_arguments,
+    shape_of,
+)
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
+from keras_permix.utils.checks import check_integer, check_layer_index
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ButterflyBlock(OneTensor):
+class ButterflyBlock(MixingLayer):
     """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
 
     An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
@@ -53,10 +66,10 @@ class ButterflyBlock(OneTensor):
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-
-    takes = ("attention_mask",)
 
     def __init__(
         self, block: Layer, block_size: int, stage: int = 0, axis: int = 1, **kwargs: Any
@@ -73,17 +86,17 @@ class ButterflyBlock(OneTensor):
     def build(self, input_shape: Shape) -> None:
         shape, axis = self._block_shape(input_shape)
         if not self.block.built:
-            self.block.build(*as_taken(self.block, shape))
-        kept = self._block_output_shape(shape)
-        if len(kept) != len(shape) or kept[axis] not in (self.block_size, None):
+            self.block.build(*input_arguments(self.block, shape))
+        output_shape = self._block_output_shape(shape)
+        if len(output_shape) != len(shape) or output_shape[axis] not in (self.block_size, None):
             raise ValueError(
                 "`block` must keep the number of axes and the size of the one that is cut. "
-                f"Received: block={self.block.name}, which makes {kept} of {shape}"
+                f"Received: block={self.block.name}, which makes {output_shape} of {shape}"
             )
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
-        outputs = self.block(*as_taken(self.block, self.cut(inputs)), **masks)
+        outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)  # it has its own policy
 
     def cut(self, x: Tensor) -> Tensor:
@@ -118,9 +131,9 @@ class ButterflyBlock(OneTensor):
         axis = self.axis % len(shape)
         blocks = None if shape[axis] is None else shape[axis] // self.block_size
         size = (self.block_size, self.block_size)
-        taken = "attention_mask" in signature(self.block.call).parameters
+        supported = "attention_mask" in signature(self.block.call).parameters
         first, last = shape_of(mask)[:2], shape_of(mask)[2:]
-        if not (taken and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
+        if not (supported and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
                 "block_size), and `block` must take one. Received: attention_mask.shape="
@@ -131,15 +144,15 @@ class ButterflyBlock(OneTensor):
         """The masks as the layer takes them, by the names of its arguments."""
         axis = self.axis % len(inputs.shape)
         if mask is not None:
-            mask = of_each_sample(mask, inputs)
+            mask = broadcast_mask(mask, inputs)
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
             mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
         if attention_mask is not None:
-            attention_mask = of_each_sample(attention_mask, inputs)
+            attention_mask = broadcast_mask(attention_mask, inputs)
             shape = ops.shape(attention_mask)
             attention_mask = ops.reshape(attention_mask, (-1, *shape[2:]))
-        return masks_taken(self.block, mask, attention_mask)
+        return mask_arguments(self.block, mask, attention_mask)
 
     def _block_shape(self, input_shape):
         """What the layer sees of an input, and which axis of it is cut."""
@@ -157,12 +170,12 @@ class ButterflyBlock(OneTensor):
 
     def _block_output_shape(self, shape):
         spec = keras.KerasTensor(shape, self.compute_dtype)
-        return tuple(self.block.compute_output_spec(*as_taken(self.block, spec)).shape)
+        return tuple(self.block.compute_output_spec(*input_arguments(self.block, spec)).shape)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape, axis = self._block_shape(input_shape)
-        kept = self._block_output_shape(shape)
-        return (input_shape[0], *_replace(kept, axis, input_shape[axis])[1:])
+        output_shape = self._block_output_shape(shape)
+        return (input_shape[0], *_replace(output_shape, axis, input_shape[axis])[1:])
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -177,3 +190,88 @@ class ButterflyBlock(OneTensor):
 def _replace(shape, axis, size):
     """`shape` with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ButterflyAttention(LocalAttention):
+    """Multi-head softmax self-attention within blocks of tokens that lie a stride apart.
+
+    The stride grows from layer to layer; with blocks of about the root of the number of tokens, two
+    layers mix all of them. What else a Transformer layer does looks at each token alone, so this is
+    `ButterflyBlock` around the whole layer. The weights are those of `SoftmaxAttention`.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
+    the others are never attended to. In a block without real tokens they attend as if nothing were
+    masked. Which tokens share a block depends on how many there are, padding included.
+
+    Args:
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
+            `SoftmaxAttention`.
+        block_size: Tokens per block, at least 2; it divides their number. `None`: the power of two
+            at or above the root of that number, which must be known.
+        layer_index: 0-based index of this layer, which is the butterfly's stage.
+        num_layers: Number of layers of the model.
+
+    Raises:
+        ValueError: for an argument out of range, a width that the heads do not fit, or blocks that
+            do not fill the tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import ButterflyAttention
+    >>> layer = ButterflyAttention(num_heads=4, layer_index=1, num_layers=2)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 8,
+        block_size: int | None = None,
+        layer_index: int = 0,
+        num_layers: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_heads, block_size, **kwargs)
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
+
+    def build(self, input_shape: tuple) -> None:
+        super().build(input_shape)
+        shape = tokens_shape(type(self).__name__, input_shape)
+        tokens = shape[1]
+        size = self.tokens_per_block(tokens)
+        check_blocks(size, shape, 1)
+        if tokens is not None:
+            butterfly_stages(tokens, size)
+
+    def call(  # type: ignore[override]  # as of its base
+        self, inputs: Any, mask: Any = None, training: bool | None = None
+    ) -> Any:
+        tokens, mask = map(self._order, flatten_map(inputs, mask))
+        return unflatten_map(self._order(super().call(tokens, mask, training), back=True), inputs)
+
+    def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
+        """The weights `(batch, blocks, heads, block_size, block_size)`, in the blocks' order."""
+        return super().attention_maps(*map(self._order, flatten_map(inputs, mask)))
+
+    def _order(self, x, back=False):
+        """Bring the tokens of every block together, or back to their places."""
+        if x is None:
+            return None
+        order = butterfly_unpermute if back else butterfly_permute
+        size = self.tokens_per_block(x.shape[1])
+        return order(x, size, self.layer_index, axis=1, cyclic=True)
+
+    def get_config(self) -> dict:
+        return {
+            **super().get_config(),
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
+        }

@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer, check_positive
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import patchify, unpatchify
+from keras_permix.utils.checks import check_integer, check_positive
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -44,7 +44,9 @@ class PatchOnlyMixer(Composite):
     >>> tuple(PatchOnlyMixer((5, 7))(np.ones((2, 35, 70, 3), "float32")).shape)
     (2, 35, 70, 3)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table V.
     """
 
     def __init__(

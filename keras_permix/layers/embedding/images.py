@@ -1,4 +1,4 @@
-"""From images of 0–255 to normalized floats of a model's size."""
+"""Preprocess images and cut them into patches."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,9 +9,60 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_floats, check_integer, check_positive
-from keras_permix.layers.embedding.image_range import check_image_range
+from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.ops import patchify
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import check_floats, check_integer, check_positive
+
+RANGE = (0, 255)
+OVERSHOOT = 64  # of both ends, which resampling filters of floats may pass
+DEEP = 1023  # above which levels are of 16 bits rather than of 8 that something was added to
+SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
+IMAGES = 64  # as many are looked at
+
+
+def check_image_range(images):
+    """Look at the values of some images, at equal distances.
+
+    Args:
+        images: An array or a tensor `(batch, height, width, channels)` or, of one channel,
+            `(batch, height, width)`. Of another rank, it is for the model to refuse.
+
+    Returns:
+        A warning if they seem to be scaled already, else `None`.
+
+    Raises:
+        ValueError: if values cannot be of 0–255, or are not finite.
+
+    Example:
+
+    >>> from keras_permix.layers.embedding.images import check_image_range
+    >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
+    '`x` must hold images of 0–255, and seems to'
+    """
+    known = isinstance(images, np.ndarray)
+    dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
+    if dtype == "object" or len(images.shape) not in (3, 4) or 0 in tuple(images.shape):
+        return None
+    values = keras.ops.convert_to_numpy(images[:: -(-len(images) // IMAGES)])
+    low, high = float(np.min(values)), float(np.max(values))
+    received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
+    if not np.isfinite(low + high):
+        raise ValueError(f"`x` must hold images of 0–255, of finite numbers. {received}")
+    whole = "int" in dtype
+    overshoot = 0 if whole else OVERSHOOT
+    if not (RANGE[0] - overshoot <= low and high <= RANGE[1] + overshoot):
+        deep = " Those of 16 bits are divided by 257 first." if 0 <= low and high > DEEP else ""
+        raise ValueError(
+            f"`x` must hold images of 0–255, which the model itself scales.{deep} {received}"
+        )
+    if 0 < max(-low, high) <= (1 if whole else SCALED):
+        return (
+            "`x` must hold images of 0–255, and seems to be scaled already, which the model does "
+            f"itself: give it the images as they were, or times 255 if they are of 0–1. {received}"
+        )
+    return None
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -127,8 +178,8 @@ class ImagePreprocessor(keras.layers.Layer):
 
 def _is_plain(images):
     """Whether the first image has one value, as those with which Keras tries a model's shapes."""
-    some = ops.convert_to_numpy(images[:1])
-    return some.size == 0 or some.min() == some.max()
+    first = ops.convert_to_numpy(images[:1])
+    return first.size == 0 or first.min() == first.max()
 
 
 def _resize(images, size, align_corners):
@@ -202,3 +253,56 @@ def _way_to_images(shape, channels):
     }
     way = ways.get((shape[-1], channels))
     return f" {way}" if way else ""
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class PatchEmbedding(Composite):
+    """Cut images into square patches and project each to a token.
+
+    Input: `(batch, height, width, channels)`.
+    Output: `(batch, patches, hidden_dim)`, the patches in
+    rows; a patch is flattened in (row, column, channel) order, see `keras_permix.ops.patchify`.
+
+    Args:
+        patch_size: Side of a patch in pixels; it divides the sides of the image.
+        hidden_dim: Channels per token.
+
+    Raises:
+        ValueError: for an argument below 1, or a size that does not divide the image.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import PatchEmbedding
+    >>> tuple(PatchEmbedding(patch_size=4, hidden_dim=64)(np.ones((2, 32, 32, 3), "float32")).shape)
+    (2, 64, 64)
+
+    Reference:
+        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+        Scale", 2021, arXiv:2010.11929.
+    """
+
+    def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.patch_size = check_integer("patch_size", patch_size)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
+
+    def build(self, input_shape: Shape) -> None:
+        self.dense = Dense(self.hidden_dim, dtype=self.dtype_policy, name="projection")
+        self.dense.build((None, None, self.patch_size**2 * input_shape[-1]))
+
+    def call(self, images: Tensor) -> Tensor:
+        return self.dense(patchify(images, self.patch_size))
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        batch, height, width, _ = input_shape
+        known = height is not None and width is not None
+        patches = height // self.patch_size * (width // self.patch_size) if known else None
+        return (batch, patches, self.hidden_dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "hidden_dim": self.hidden_dim,
+        }

@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.parts.checks import check_tokens
+from keras_permix.layers.parts.masks import check_tokens
 from keras_permix.ops.dispatch.require import require
+from keras_permix.utils.checks import check_positive_or_none
 
 RESIZINGS = ("bicubic", "nearest")
 
@@ -40,8 +40,9 @@ class PositionEmbedding(keras.layers.Layer):
     >>> tuple(PositionEmbedding(use_class_token=True)(np.ones((2, 64, 32), "float32")).shape)
     (2, 65, 32)
 
-    Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; the weights without use are
-    those of the released code of CSP.
+    Reference:
+        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+        Scale", 2021, arXiv:2010.11929; unused parameters as in the released code of CSP.
     """
 
     def __init__(

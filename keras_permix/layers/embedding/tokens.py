@@ -6,11 +6,28 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_choice, check_integer
 from keras_permix.layers.embedding.positions import prepend
-from keras_permix.layers.parts.composite import Composite, policy_at
-from keras_permix.layers.parts.embedding import Embedding
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.projections import Embedding
+from keras_permix.layers.parts.wrappers import Composite, policy_at
+from keras_permix.utils.checks import check_choice, check_integer
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SplitPairs(keras.layers.Layer):
+    """From pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, the texts of a pair one by one.
+
+    Integers or booleans stay what they are. The number of tokens may be unknown.
+    """
+
+    def call(self, pairs):
+        batch, two, tokens = ops.shape(pairs)
+        return ops.reshape(pairs, (batch * two, tokens))
+
+    def compute_output_spec(self, pairs):
+        batch, two, tokens = pairs.shape
+        return keras.KerasTensor((batch and batch * two, tokens), pairs.dtype)
+
 
 POSITIONS = (None, "sinusoid", "learned")
 
@@ -25,33 +42,35 @@ class TokenEmbedding(Composite):
 
     Args:
         vocabulary_size: Number of token ids.
-        width: Channels per token.
-        max_length: The most token ids that the layer can take.
+        hidden_dim: Channels per token.
+        max_sequence_length: The most token ids that the layer can take.
         positions: "sinusoid", fixed sines and cosines, which are no weights; "learned", drawn with
             a standard deviation of 0.02; or `None`.
         use_class_token: Whether to prepend a learned class token, zero at first.
         stddev: Standard deviation that the vectors of token ids are drawn with.
 
     Raises:
-        ValueError: for an argument out of range, or more than `max_length` token ids.
+        ValueError: for an argument out of range, or more than `max_sequence_length` token ids.
 
     Example:
 
     >>> import numpy as np
     >>> from keras_permix.layers import TokenEmbedding
-    >>> layer = TokenEmbedding(257, width=32, max_length=100, use_class_token=True)
+    >>> layer = TokenEmbedding(257, hidden_dim=32, max_sequence_length=100, use_class_token=True)
     >>> tuple(layer(np.ones((2, 64), "int32")).shape)
     (2, 65, 32)
 
-    Source: Vaswani et al., 2017, section 3.5; Tay et al., "Long Range Arena", 2020, and the
-    released code.
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762, section 3.5.
+        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
+        arXiv:2011.04006 and the released code.
     """
 
     def __init__(
         self,
         vocabulary_size: int,
-        width: int,
-        max_length: int,
+        hidden_dim: int,
+        max_sequence_length: int,
         positions: str | None = "sinusoid",
         use_class_token: bool = False,
         stddev: float = 1.0,
@@ -61,8 +80,8 @@ class TokenEmbedding(Composite):
         self.autocast = False  # of ids that are given as floats
         self.supports_masking = True
         self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
-        self.width = check_integer("width", width)
-        self.max_length = check_integer("max_length", max_length)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
+        self.max_sequence_length = check_integer("max_sequence_length", max_sequence_length)
         self.positions = check_choice("positions", positions, POSITIONS)
         self.use_class_token = use_class_token
         self.stddev = stddev
@@ -71,7 +90,7 @@ class TokenEmbedding(Composite):
         normal = keras.initializers.RandomNormal
         self.embedding = Embedding(
             self.vocabulary_size,
-            self.width,
+            self.hidden_dim,
             normal(stddev=self.stddev),
             dtype=policy_at(self.dtype_policy, f"{self.path}/tokens"),
             name="tokens",
@@ -79,18 +98,23 @@ class TokenEmbedding(Composite):
         self.embedding.supports_masking = True  # The mask is handed on by this layer.
         self.embedding.build(input_shape)
         if self.use_class_token:
-            self.class_token = self.add_weight((1, 1, self.width), "zeros", name="class_token")
-        rows = self.max_length + self.use_class_token
+            self.class_token = self.add_weight((1, 1, self.hidden_dim), "zeros", name="class_token")
+        rows = self.max_sequence_length + self.use_class_token
         if self.positions == "learned":
-            self.table = self.add_weight((rows, self.width), normal(stddev=0.02), name="positions")
+            self.table = self.add_weight(
+                (rows, self.hidden_dim), normal(stddev=0.02), name="positions"
+            )
         elif self.positions == "sinusoid":
-            self.table = sinusoid(self.max_length + 1, self.width)[-rows:].astype("float32")
+            self.table = sinusoid(self.max_sequence_length + 1, self.hidden_dim)[-rows:].astype(
+                "float32"
+            )
 
     def call(self, tokens: Any) -> Any:
-        if tokens.shape[1] is not None and tokens.shape[1] > self.max_length:
+        if tokens.shape[1] is not None and tokens.shape[1] > self.max_sequence_length:
             raise ValueError(
-                "There must be no more tokens than `max_length`. "
-                f"Received: tokens.shape={tuple(tokens.shape)}, max_length={self.max_length}"
+                "There must be no more tokens than `max_sequence_length`. "
+                f"Received: tokens.shape={tuple(tokens.shape)}, "
+                f"max_sequence_length={self.max_sequence_length}"
             )
         x = self.embedding(tokens)
         if self.use_class_token:
@@ -108,22 +132,22 @@ class TokenEmbedding(Composite):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, tokens = input_shape
         tokens = None if tokens is None else tokens + self.use_class_token
-        return (batch, tokens, self.width)
+        return (batch, tokens, self.hidden_dim)
 
     def get_config(self) -> dict:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
-            "width": self.width,
-            "max_length": self.max_length,
+            "hidden_dim": self.hidden_dim,
+            "max_sequence_length": self.max_sequence_length,
             "positions": self.positions,
             "use_class_token": self.use_class_token,
             "stddev": self.stddev,
         }
 
 
-def sinusoid(rows: int, width: int) -> np.ndarray:
+def sinusoid(rows: int, hidden_dim: int) -> np.ndarray:
     """Sines of positions from 0 in even channels, and cosines in odd ones: `(rows, width)`."""
-    channels = np.arange(width)
-    angles = np.arange(rows)[:, None] * 10000.0 ** (-(channels - channels % 2) / width)
+    channels = np.arange(hidden_dim)
+    angles = np.arange(rows)[:, None] * 10000.0 ** (-(channels - channels % 2) / hidden_dim)
     return np.where(channels % 2, np.cos(angles), np.sin(angles))

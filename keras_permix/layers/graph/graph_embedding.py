@@ -1,4 +1,4 @@
-"""Nodes of graphs as tokens."""
+"""Embed graphs: nodes as tokens, distances and edges as a bias of attention."""
 
 from typing import Any
 
@@ -6,12 +6,11 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.checks import check_integer
-from keras_permix.graph_tables import ROWS
-from keras_permix.layers.graph.graphormer_bias import look_up
-from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
+ROWS = 512  # of each table: of degrees, of distances, of one feature of nodes or edges
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 
 
@@ -29,7 +28,7 @@ class GraphEmbedding(Composite):
     real nodes and at the virtual one.
 
     Args:
-        width: Channels per token.
+        hidden_dim: Channels per token.
 
     Raises:
         ValueError: for an argument out of range, or arrays missing from the dict.
@@ -40,17 +39,18 @@ class GraphEmbedding(Composite):
     >>> from keras_permix.layers import GraphEmbedding
     >>> degree = np.array([[2, 2, 0]])
     >>> graphs = {"x": np.array([[[8], [3], [0]]]), "in_degree": degree, "out_degree": degree}
-    >>> tuple(GraphEmbedding(width=16)(graphs).shape)
+    >>> tuple(GraphEmbedding(hidden_dim=16)(graphs).shape)
     (1, 4, 16)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    section 3.1.1, and the released code.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234, section 3.1.1, and the released code.
     """
 
-    def __init__(self, width: int, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.width = check_integer("width", width)
+        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 
     def build(self, input_shape: dict[str, Shape]) -> None:
         shapes = input_shape if isinstance(input_shape, dict) else {}
@@ -64,14 +64,14 @@ class GraphEmbedding(Composite):
         rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
-            shape = (count, self.width)
+            shape = (count, self.hidden_dim)
             setattr(self, name, self.add_weight(shape=shape, initializer=initializer, name=name))
 
     def call(self, graphs: dict[str, Tensor]) -> Tensor:
         nodes = ops.sum(look_up(self.feature_table, graphs["x"]), axis=2)
         nodes = nodes + look_up(self.in_degree_table, graphs["in_degree"])
         nodes = nodes + look_up(self.out_degree_table, graphs["out_degree"])
-        shape = (ops.shape(nodes)[0], 1, self.width)
+        shape = (ops.shape(nodes)[0], 1, self.hidden_dim)
         virtual = ops.broadcast_to(ops.cast(self.virtual_node, nodes.dtype), shape)
         return ops.concatenate([virtual, nodes], axis=1)
 
@@ -80,7 +80,152 @@ class GraphEmbedding(Composite):
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, nodes, _ = input_shape["x"]
-        return (batch, None if nodes is None else nodes + 1, self.width)
+        return (batch, None if nodes is None else nodes + 1, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "width": self.width}
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
+
+
+EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class GraphormerBias(Composite):
+    """Bias of the attention between the nodes of graphs, one per head.
+
+    Between nodes: a learned scalar for their distance, and one for the edges on the shortest path
+    between them. Between the virtual node, which is token 0, and the others: a learned scalar.
+    -inf where a token must not see another. All layers of a model share one bias.
+
+    Input: a dict of arrays as `keras_permix.data.pad_graphs` makes them, 0 for padding; what it
+    holds besides is not looked at:
+
+    * "attn_bias", `(batch, nodes + 1, nodes + 1)`, 0 or -inf;
+    * "spatial_pos", `(batch, nodes, nodes)`, distance + 1;
+    * "edge_input", `(batch, nodes, nodes, hops, edge_features)`, with "multi_hop" edges;
+    * "attn_edge_type", `(batch, nodes, nodes, edge_features)`, with "single" edges.
+
+    Output: `(batch, num_heads, nodes + 1, nodes + 1)`.
+
+    Args:
+        num_heads: Number of heads.
+        edges: "multi_hop" (the edges on the path, each with a matrix of its hop, averaged
+            over the path) or "single" (only the edge that joins the two nodes).
+        max_hops: Edges of a path that count; a longer path is divided by this length as well.
+        hop_tables: Matrices to hold, of which the first `max_hops` are used. `None`: no more than
+            these. The released code holds 128.
+
+    Raises:
+        ValueError: for an argument out of range, or arrays missing from the dict.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import GraphormerBias
+    >>> pair = {"attn_bias": np.zeros((1, 3, 3)), "spatial_pos": np.array([[[1, 2], [2, 1]]])}
+    >>> pair["attn_edge_type"] = np.array([[[[0], [7]], [[7], [0]]]])
+    >>> tuple(GraphormerBias(num_heads=4, edges="single")(pair).shape)
+    (1, 4, 3, 3)
+
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234, sections 3.1.2 and 3.1.3, and the released code.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 8,
+        edges: str = "multi_hop",
+        max_hops: int = 5,
+        hop_tables: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_heads = check_integer("num_heads", num_heads)
+        self.edges = check_choice("edges", edges, tuple(EDGES))
+        self.max_hops = check_integer("max_hops", max_hops)
+        self.hop_tables = check_positive_or_none("hop_tables", hop_tables)
+        if hop_tables is not None and hop_tables < max_hops:
+            raise ValueError(
+                "`hop_tables` must be at least `max_hops`. "
+                f"Received: hop_tables={hop_tables}, max_hops={max_hops}"
+            )
+
+    def build(self, input_shape: dict[str, Shape]) -> None:
+        edge_features = self._check(input_shape)
+        heads = self.num_heads
+        self.distance_table = self._table("distance_table", (ROWS, heads))
+        self.virtual_distance = self._table("virtual_distance", (1, heads))
+        self.edge_table = self._table("edge_table", (ROWS * edge_features + 1, heads))
+        if self.edges == "multi_hop":
+            hops = self.hop_tables or self.max_hops
+            self.hop_table = self._table("hop_table", (hops, heads, heads))
+
+    def _table(self, name, shape):
+        initializer = keras.initializers.RandomNormal(stddev=0.02)
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+    def _check(self, shapes):
+        """Check the shapes of the dict of graphs; return the number of edge features."""
+        edges = EDGES[self.edges]
+        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 5 if edges == "edge_input" else 4}
+        given = shapes if isinstance(shapes, dict) else {}
+        wrong = {name for name in axes if len(given.get(name, ())) != axes[name]}
+        if wrong or given[edges][-1] is None:
+            raise ValueError(
+                f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} "
+                "axes, of known features. "
+                f"Received: {({name: given[name] for name in sorted(given)}) or shapes}"
+            )
+        return given[edges][-1]
+
+    def call(self, graphs: dict[str, Tensor]) -> Tensor:
+        distance = graphs["spatial_pos"]
+        among_nodes = look_up(self.distance_table, distance)
+        if self.edges == "multi_hop":
+            among_nodes = among_nodes + self._path_bias(graphs["edge_input"], distance)
+        else:
+            edges = look_up(self.edge_table, graphs["attn_edge_type"])
+            among_nodes = among_nodes + ops.mean(edges, axis=3)
+        bias = self._add_virtual_node(ops.transpose(among_nodes, (0, 3, 1, 2)))
+        return bias + 2 * graphs["attn_bias"][:, None]  # twice, as the released code has it
+
+    def _path_bias(self, paths, distance):
+        """`sum_t mean_f(edge_table[paths[t, f]]) @ hop_table[t]` over the length of the path."""
+        if paths.shape[3] is None:  # a graph that is compiled for any number of hops
+            paths = ops.pad(paths, (*[(0, 0)] * 3, (0, self.max_hops), (0, 0)))
+            paths = paths[:, :, :, : self.max_hops]
+        hops, features = min(self.max_hops, paths.shape[3] or self.max_hops), paths.shape[4]
+        # The matrices go to the rows of the table, which are fewer than the edges of all paths.
+        tables = ops.matmul(self.edge_table, self.hop_table[:hops])
+        parts = [
+            look_up(tables[hop], paths[..., hop, feature])
+            for hop in range(hops)
+            for feature in range(features)
+        ]
+        length = ops.clip(distance - 1, 1, self.max_hops)[..., None] * features
+        return sum(parts) / ops.cast(length, self.compute_dtype)
+
+    def _add_virtual_node(self, among_nodes):
+        is_node = ops.arange(0, ops.shape(among_nodes)[2] + 1) > 0
+        both = ops.logical_and(is_node[:, None], is_node[None, :])
+        padded = ops.pad(among_nodes, ((0, 0), (0, 0), (1, 0), (1, 0)))
+        return ops.where(both, padded, self.virtual_distance[0][:, None, None])
+
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
+        batch, tokens, _ = input_shape["attn_bias"]
+        return (batch, self.num_heads, tokens, tokens)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "edges": self.edges,
+            "max_hops": self.max_hops,
+            "hop_tables": self.hop_tables,
+        }
+
+
+def look_up(table, numbers):
+    """Rows of a table; row 0 stands for padding, and is zero whatever the table holds."""
+    return ops.take(ops.pad(table[1:], ((1, 0), (0, 0))), numbers, axis=0)

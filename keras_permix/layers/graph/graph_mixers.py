@@ -3,14 +3,12 @@
 import keras
 from keras import ops
 
-from keras_permix.checks import check_choice, check_integer, check_rate
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.masks import masked_softmax, ordinary_padding
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.layers.mixing.slice_sort import ORDERS, order_to_descending
+from keras_permix.layers.parts.masks import check_tokens, clean_padding, masked_softmax
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import slice_sort
+from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
 MODES = ("paper", "release")
 
@@ -29,7 +27,7 @@ class GraphAttention(Composite):
     Args:
         num_heads: Number of heads; it divides the channels.
         dropout: Rate of the dropout on the attention map.
-        layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+        num_layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(num_layers)).
 
     Raises:
         ValueError: for an argument out of range, channels that `num_heads` does not divide, or a
@@ -43,17 +41,19 @@ class GraphAttention(Composite):
     >>> tuple(GraphAttention(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234.
     """
 
     projections: tuple[str, ...] = ("query", "key", "value", "output")
 
-    def __init__(self, num_heads=8, dropout=0.0, layers=1, **kwargs):
+    def __init__(self, num_heads=8, dropout=0.0, num_layers=1, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = check_integer("num_heads", num_heads)
         self.dropout = check_rate("dropout", dropout)
-        self.depth = layers
+        self.num_layers = num_layers
 
     def build(self, tokens_shape, bias_shape):
         width = check_tokens(type(self).__name__, tokens_shape)[-1]
@@ -68,13 +68,13 @@ class GraphAttention(Composite):
                 f"Received: bias.shape={tuple(bias_shape)}, num_heads={self.num_heads}"
             )
         for name in self.projections:
-            dense = make_dense(width, self.depth, dtype=self.dtype_policy, name=name)
+            dense = make_dense(width, self.num_layers, dtype=self.dtype_policy, name=name)
             dense.build(tokens_shape)
             setattr(self, f"{name}_dense", dense)
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, tokens, bias, tokens_mask=None):
-        tokens = ordinary_padding(tokens, tokens_mask)
+        tokens = clean_padding(tokens, tokens_mask)
         values = self.value_dense(tokens)
         weights = self.map_dropout(self.attention_maps(tokens, bias, tokens_mask))
         mixed = self.average(weights, values)
@@ -111,7 +111,11 @@ class GraphAttention(Composite):
         return tuple(tokens_shape)
 
     def get_config(self):
-        config = {"num_heads": self.num_heads, "dropout": self.dropout, "layers": self.depth}
+        config = {
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "num_layers": self.num_layers,
+        }
         return {**super().get_config(), **config}
 
 
@@ -128,10 +132,10 @@ class GraphSliceSort(GraphAttention):
     tokens that any query sees: the bias of padded graphs is -inf in the columns of padding.
 
     Args:
-        num_heads, dropout, layers: As of `GraphAttention`.
+        num_heads, dropout, num_layers: As of `GraphAttention`.
         mode: "paper" or "release".
         order: "ascend", "descend", "interleave" or "interleave_haar", as of `SliceSort`.
-        layer: 0-based index of this layer, used by the interleaved orders.
+        layer_index: 0-based index of this layer, used by the interleaved orders.
 
     Raises:
         ValueError: as `GraphAttention`, and for an unknown `mode` or `order`.
@@ -144,7 +148,9 @@ class GraphSliceSort(GraphAttention):
     >>> tuple(GraphSliceSort(num_heads=4)(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, and the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
     """
 
     projections = ("value", "output")
@@ -153,16 +159,16 @@ class GraphSliceSort(GraphAttention):
         self,
         num_heads=8,
         dropout=0.0,
-        layers=1,
+        num_layers=1,
         mode="paper",
         order="ascend",
-        layer=0,
+        layer_index=0,
         **kwargs,
     ):
-        super().__init__(num_heads=num_heads, dropout=dropout, layers=layers, **kwargs)
+        super().__init__(num_heads=num_heads, dropout=dropout, num_layers=num_layers, **kwargs)
         self.mode = check_choice("mode", mode, MODES)
         self.order = check_choice("order", order, ORDERS)
-        self.layer = layer
+        self.layer_index = layer_index
 
     def scores(self, tokens, bias):
         return bias
@@ -181,15 +187,19 @@ class GraphSliceSort(GraphAttention):
 
     def descending(self, channels):
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        facts = dict(layer=self.layer, layers=self.depth, head_dim=channels // self.num_heads)
+        facts = dict(
+            layer_index=self.layer_index,
+            num_layers=self.num_layers,
+            head_dim=channels // self.num_heads,
+        )
         return order_to_descending(self.order, channels, **facts)
 
     def get_config(self):
-        config = {"mode": self.mode, "order": self.order, "layer": self.layer}
+        config = {"mode": self.mode, "order": self.order, "layer_index": self.layer_index}
         return {**super().get_config(), **config}
 
 
-def make_dense(units, layers, activation=None, **kwargs):
+def make_dense(units, num_layers, activation=None, **kwargs):
     """A dense layer that starts as Graphormer's do."""
-    initializer = keras.initializers.RandomNormal(stddev=0.02 * layers**-0.5)
+    initializer = keras.initializers.RandomNormal(stddev=0.02 * num_layers**-0.5)
     return Dense(units, activation, kernel_initializer=initializer, **kwargs)

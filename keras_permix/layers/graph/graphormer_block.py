@@ -5,7 +5,10 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import (
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite, part_arguments
+from keras_permix.utils.checks import (
     check_layer_index,
     check_named,
     check_names,
@@ -13,9 +16,6 @@ from keras_permix.checks import (
     check_positive_or_none,
     check_rate,
 )
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.composite import Composite, part_arguments
-from keras_permix.layers.parts.dropout import make_dropout
 
 MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
 
@@ -43,8 +43,8 @@ class GraphormerBlock(Composite):
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
         epsilon: Epsilon of the layer normalizations.
-        layer: 0-based index of this layer, used by the interleaved orders.
-        layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(layers)).
+        layer_index: 0-based index of this layer, used by the interleaved orders.
+        num_layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(num_layers)).
 
     Raises:
         ValueError: for an argument out of range, an unknown mixer, channels that `num_heads` does
@@ -58,8 +58,11 @@ class GraphormerBlock(Composite):
     >>> tuple(GraphormerBlock(num_heads=4, mixer="slice_sort")(tokens, bias).shape)
     (2, 6, 32)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021;
-    Yuan & Xu, "Sliceformer", 2023, and the released code.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+        arXiv:2106.05234.
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
     """
 
     def __init__(
@@ -70,8 +73,8 @@ class GraphormerBlock(Composite):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         epsilon: float = 1e-5,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -82,17 +85,19 @@ class GraphormerBlock(Composite):
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = check_positive("epsilon", epsilon)
-        check_layer_index(layer, layers)
-        self.layer = layer
-        self.depth = layers
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
         self.mixer = self._make_mixer()
 
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
         name = arguments.pop("name")
-        ours = dict(num_heads=self.num_heads, dropout=self.attention_dropout, layers=self.depth)
+        ours = dict(
+            num_heads=self.num_heads, dropout=self.attention_dropout, num_layers=self.num_layers
+        )
         if name == "slice_sort":
-            ours["layer"] = self.layer
+            ours["layer_index"] = self.layer_index
         mixer = MIXERS[name]
         check_names(f"The `mixer` {name}", arguments, part_arguments(mixer) - ours.keys())
         return mixer(**ours, **arguments, dtype=self.dtype_policy, name="mixer")
@@ -104,8 +109,8 @@ class GraphormerBlock(Composite):
         norm = dict(epsilon=self.epsilon, dtype=policy)
         self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
         self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = make_dense(hidden, self.depth, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = make_dense(width, self.depth, dtype=policy, name="mlp_out")
+        self.mlp_in = make_dense(hidden, self.num_layers, "gelu", dtype=policy, name="mlp_in")
+        self.mlp_out = make_dense(width, self.num_layers, dtype=policy, name="mlp_out")
         for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
             layer.build(tokens_shape)
         self.mlp_out.build((*tokens_shape[:-1], hidden))
@@ -130,6 +135,6 @@ class GraphormerBlock(Composite):
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
             "epsilon": self.epsilon,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
         }

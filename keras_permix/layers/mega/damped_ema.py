@@ -6,16 +6,20 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.masks import ordinary_padding
-from keras_permix.layers.parts.one_tensor import OneTensor
+from keras_permix.layers.parts.masks import (
+    clean_padding,
+    flatten_map,
+    tokens_shape,
+    unflatten_map,
+)
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.ops.damped_ema import damped_ema_stream
+from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class DampedEMA(OneTensor):
+class DampedEMA(MixingLayer):
     """Mix tokens by a moving average of each channel, which decays in `ema_dim` learned ways.
 
     `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
@@ -42,8 +46,9 @@ class DampedEMA(OneTensor):
     >>> tuple(DampedEMA()(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1, and the
-    released code.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
+        section 3.1, and the released code.
     """
 
     def __init__(
@@ -80,12 +85,13 @@ class DampedEMA(OneTensor):
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
-        tokens = ordinary_padding(tokens, mask)
+        tokens = clean_padding(tokens, mask)
         averaged = ops.damped_ema(tokens, *self.op_weights, truncation=self.truncation, mask=mask)
         return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask" and not self.bidirectional
+    @property
+    def is_causal(self) -> bool:
+        return not self.bidirectional
 
     def stream(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Take some more tokens of a sequence, one or several, of a causal average.

@@ -6,20 +6,22 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.checks import check_choice, check_positive_or_none, check_rate
-from keras_permix.layers.mega.attention_cache import key_places, renewed, seen_keys
-from keras_permix.layers.mega.position_bias import (
+from keras_permix.layers.mega.positions import (
+    key_places,
+    renewed,
     rotary_bias,
     rotary_bias_between,
+    seen_keys,
     simple_bias,
     simple_bias_between,
 )
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.require import is_empty, require
 from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.utils.checks import check_choice, check_positive_or_none, check_rate
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")
@@ -41,8 +43,8 @@ class MegaAttention(Composite):
             `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
         position_bias: "simple", one bias per distance, or "rotary", products of two vectors that
             are rotated by their places (`shared_dim` must be even).
-        max_length: The most tokens that "simple" can tell apart. `None`: as many as `build` sees.
-            In chunks, the size of a chunk stands in its place.
+        max_sequence_length: The most tokens that "simple" can tell apart. `None`: as many as
+            `build` sees. In chunks, the size of a chunk stands in its place.
         chunk_size: Tokens attend within chunks of this many; `None`: to all. It must divide the
             number of tokens where there are more than one chunk.
         ragged: Allow a last chunk that is shorter; it counts as padded.
@@ -60,15 +62,17 @@ class MegaAttention(Composite):
     >>> tuple(MegaAttention(chunk_size=32)(shared, values).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, sections 3.2 to 3.5,
-    and the released code, which divides by the context where the paper does not.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
+        sections 3.2 to 3.5, and the released code, which divides by the context where the paper
+        does not.
     """
 
     def __init__(
         self,
         function="softmax",
         position_bias="simple",
-        max_length=None,
+        max_sequence_length=None,
         chunk_size=None,
         ragged=False,
         causal=False,
@@ -79,7 +83,9 @@ class MegaAttention(Composite):
         self.supports_masking = True
         self.function = check_choice("function", function, FUNCTIONS)
         self.position_bias = check_choice("position_bias", position_bias, BIASES)
-        self.max_length = check_positive_or_none("max_length", max_length)
+        self.max_sequence_length = check_positive_or_none(
+            "max_sequence_length", max_sequence_length
+        )
         self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
         self.ragged = ragged
         self.causal = causal
@@ -99,12 +105,13 @@ class MegaAttention(Composite):
             self.bias_a = self.add_weight(shape=(width,), initializer=normal, name="bias_a")
             self.bias_b = self.add_weight(shape=(width,), initializer=normal, name="bias_b")
         else:
-            self.longest = self.chunk_size or self.max_length or shared_shape[1]
+            self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
                 raise ValueError(
-                    "A simple position bias needs `max_length` or `chunk_size` where the number "
-                    f"of tokens is not known, or none. Received: tokens={shared_shape[1]}, "
-                    f"max_length={self.max_length}"
+                    "A simple position bias needs `max_sequence_length` or `chunk_size` where the "
+                    "number of tokens is unknown or 0. For `MegaBlock`, pass "
+                    "`attention={'max_sequence_length': …}`. Received: "
+                    f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
                 )
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")
@@ -138,18 +145,21 @@ class MegaAttention(Composite):
         Returns:
             `(outputs, state)`: what the layer gives for these tokens as part of the whole
             sequence, and a dict for the next call: "keys" and "values" `(batch, size, width)` of
-            the present chunk, or of all of `max_length` tokens where there are no chunks, and
-            "position", how many tokens came, an integer.
+            the present chunk, or of all of `max_sequence_length` tokens where there are no chunks,
+            and "position", how many tokens came, an integer.
 
         Raises:
-            ValueError: for a layer that is not causal, or more than `max_length` tokens without
+            ValueError: for a layer that is not causal, or more than `max_sequence_length` tokens
+            without
                 chunks. (What a compiler traces, it does not count.)
         """
-        size = self.chunk_size or self.max_length or getattr(self, "longest", None)
+        size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if not self.causal or size is None:
             raise ValueError(
-                "`stream` needs a layer with causal=True, and with `max_length` or `chunk_size`. "
-                f"Received: causal={self.causal}, max_length={self.max_length}, chunk_size=None"
+                "`stream` needs a layer with causal=True, and with `max_sequence_length` or "
+                "`chunk_size`. "
+                f"Received: causal={self.causal}, "
+                f"max_sequence_length={self.max_sequence_length}, chunk_size=None"
             )
         if state is None:
             state = {"position": np.int32(0)}
@@ -166,8 +176,8 @@ class MegaAttention(Composite):
     def _check_room(self, position, new, size):
         if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
             raise ValueError(
-                "Without chunks `stream` takes at most `max_length` tokens. "
-                f"Received: max_length={size}, tokens={position + new}"
+                "Without chunks `stream` takes at most `max_sequence_length` tokens. "
+                f"Received: max_sequence_length={size}, tokens={position + new}"
             )
 
     def _next(self, shared, values, state):
@@ -202,8 +212,8 @@ class MegaAttention(Composite):
         if self.position_bias == "rotary":
             return shared
         rule = (
-            "A simple position bias takes at most `max_length` tokens. "
-            f"Received: max_length={self.longest}, tokens="
+            "A simple position bias takes at most `max_sequence_length` tokens. "
+            f"Received: max_sequence_length={self.longest}, tokens="
         )
         return require(shared, length <= self.longest, rule, length)
 
@@ -254,7 +264,7 @@ class MegaAttention(Composite):
             **super().get_config(),
             "function": self.function,
             "position_bias": self.position_bias,
-            "max_length": self.max_length,
+            "max_sequence_length": self.max_sequence_length,
             "chunk_size": self.chunk_size,
             "ragged": self.ragged,
             "causal": self.causal,

@@ -7,22 +7,22 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.checks import (
+from keras_permix.layers.mega.damped_ema import DampedEMA
+from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
+from keras_permix.layers.mega.mega_feed_forward import NORMS, MegaFeedForward, make_norm, normalize
+from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite, part_arguments, serialize_unbuilt
+from keras_permix.utils.checks import (
     check_choice,
     check_integer,
+    check_named,
     check_names,
     check_positive_or_none,
     check_rate,
 )
-from keras_permix.layers.mega.damped_ema import DampedEMA
-from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
-from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.layers.parts.composite import Composite, part_arguments
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.serialize import serialize_unbuilt
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -52,7 +52,7 @@ class MegaBlock(Composite):
         mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
         average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
             The average goes in both directions unless `causal` or this dict says otherwise.
-        attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_length`,
+        attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_sequence_length`,
             `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
         causal: Whether tokens see only those before them. It needs an attention function.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". All but "scalenorm" are Keras'
@@ -77,8 +77,11 @@ class MegaBlock(Composite):
     >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
-    code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655 and the
+        released code.
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914 (CSP as the mixer).
     """
 
     def __init__(
@@ -197,7 +200,7 @@ class MegaBlock(Composite):
         """Take some more tokens of a sequence, one or several, of a causal block.
 
         Nothing is dropped, and "batchnorm" takes its moving statistics. Time and memory of a token
-        are those of a chunk or, without chunks, of `max_length` tokens.
+        are those of a chunk or, without chunks, of `max_sequence_length` tokens.
 
         Args:
             inputs: Tokens `(batch, tokens, channels)`.
@@ -211,7 +214,7 @@ class MegaBlock(Composite):
 
         Raises:
             ValueError: for a block that is not causal or whose average is truncated; or for more
-                than `max_length` tokens without chunks.
+                than `max_sequence_length` tokens without chunks.
 
         Example:
 
@@ -279,3 +282,37 @@ class MegaBlock(Composite):
             "hidden_dropout": self.hidden_dropout,
             "drop_unused": self.drop_unused,
         }
+
+
+# Those that do not need the projections that the block has in their place.
+PERMUTING = tuple(name for name in MIXERS if issubclass(MIXERS[name].layer, TokenMixer))
+
+
+def check_mega_mixer(mixer):
+    """Return the name of an attention function, or the dict of a permutation."""
+    if isinstance(mixer, keras.layers.Layer):
+        return check_mixer(mixer)
+    spec = check_named("mixer", mixer, (*FUNCTIONS, *PERMUTING, CUSTOM))
+    if spec["name"] not in FUNCTIONS:
+        return check_mixer(spec)
+    check_names(spec["name"], spec, ["name"])
+    return spec["name"]
+
+
+def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
+    """Make what `MegaBlock` takes as its mixer.
+
+    Args:
+        spec: What `check_mega_mixer` gives.
+        layer_index: 0-based index of the block among those of its model.
+        num_layers: Number of these.
+        ragged: Whether the last group of CSP may be shorter, where `spec` does not say.
+        **arguments: Arguments that all mixers take, such as `dtype`.
+
+    Returns:
+        The name of a function, or a layer without projections.
+    """
+    if spec in FUNCTIONS:
+        return spec
+    arguments |= {"use_value_projection": False, "use_output_projection": False}
+    return make_mixer(spec, layer_index, num_layers, ragged=ragged, **arguments)

@@ -1,12 +1,81 @@
-"""The feed-forward layer of MEGA, with its norm and its residual."""
+"""Normalizations and the feed-forward layer of MEGA."""
 
 import keras
+from keras import ops
 
-from keras_permix.checks import check_choice, check_integer, check_rate
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.parts.composite import Composite
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.ops.reference.precision import full_precision
+from keras_permix.utils.checks import check_choice, check_integer, check_rate
+
+EPSILON = 1e-5
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class ScaleNorm(keras.layers.Layer):
+    """Bring every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
+
+    Input and output: `(…, channels)`. It is computed in float32, or in float64 for such inputs.
+
+    Args:
+        epsilon: What is added to the mean.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers.mega.mega_feed_forward import ScaleNorm
+    >>> outputs = keras.ops.convert_to_numpy(ScaleNorm()(np.array([[3.0, -3.0]], "float32")))
+    >>> outputs.round(3).tolist()
+    [[1.0, -1.0]]
+
+    Reference:
+        Nguyen and Salazar, "Transformers without Tears: Improving the Normalization of
+        Self-Attention", 2019, arXiv:1910.05895, with the mean in place of the sum, as in the
+        released code of MEGA.
+    """
+
+    def __init__(self, epsilon=EPSILON, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale", autocast=False)
+
+    def call(self, inputs):
+        x = ops.cast(inputs, full_precision(inputs.dtype))  # squares overflow in float16
+        # A sum, since the `mean` of Keras knows no float64 on PyTorch.
+        mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
+        return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "epsilon": self.epsilon}
+
+
+NORMS = {
+    "layernorm": keras.layers.LayerNormalization,
+    "scalenorm": ScaleNorm,
+    "rmsnorm": keras.layers.RMSNormalization,
+    "batchnorm": keras.layers.BatchNormalization,
+}
+
+
+def make_norm(norm, **kwargs):
+    """Make the layer that `norm`, a key of `NORMS`, names."""
+    momentum = {"momentum": 0.9} if norm == "batchnorm" else {}
+    layer = NORMS[norm](epsilon=EPSILON, **momentum, **kwargs)
+    layer.supports_masking = True  # which Keras' RMSNormalization does not say of itself
+    return layer
+
+
+def normalize(norm, inputs, mask):
+    """Call a norm. Padding does not count in the statistics of a batch; others have none."""
+    if isinstance(norm, keras.layers.BatchNormalization):
+        return norm(inputs, mask=mask)
+    return norm(inputs)
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -33,7 +102,9 @@ class MegaFeedForward(Composite):
     >>> tuple(MegaFeedForward(mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: the released code of Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655, the
+        released code.
     """
 
     def __init__(

@@ -8,30 +8,28 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class CausalCSP(TokenMixer):
-    """Mix tokens with those before them: delay every channel, then sort it in groups of tokens.
+    """Delay each channel along the tokens, then sort it within groups of tokens.
 
-    `CSP` for text that is read from its beginning, beyond the papers. Its shifts do not wrap
-    around: a channel with delay `d` has at token `t` what stood at `t - d`, and zero at the first
-    `d` tokens. Sorted in groups of `k`, a token hears as far as the last of its group; so every
-    delay is at least `k - 1`, with which the last of a group holds what stood at its first:
+    A channel with delay `d` holds at token `t` the value of token `t - d`, and zero at the first
+    `d` tokens. Groups of `k` tokens are then sorted; delays of at least `k - 1` keep the result
+    causal:
 
         delayed[b, t, c] = values[b, t - delays[c], c] where t >= delays[c], else 0
         mixed[b, :, c]   = delayed[b, :, c], ascending within tokens 0 … k - 1, k … 2 k - 1, …
 
-    Token `t` depends on tokens `0 … t` alone, and not on how many follow: what the layer gives for
-    the beginning of a text is the beginning of what it gives for the whole. It costs as many tokens
-    more as the longest delay.
+    Token `t` depends on tokens `0 … t` only, and not on the number of later tokens. The layer
+    computes as many additional tokens as the longest delay.
 
-    Input and output: `(batch, tokens, channels)`, or maps, whose tokens stand in rows. A mask is
-    True at real tokens: only these are delayed and sorted, as if there were no others, and padded
-    values become zero before the output projection. The number of tokens may be unknown.
+    Input and output: `(batch, tokens, channels)`, or maps, whose tokens are ordered by rows. A mask
+    is True at real tokens. Only these are delayed and sorted, as if the padding were absent, and
+    padded values become zero before the output projection. The number of tokens may be unknown.
 
     Args:
         group_size: Tokens in a group, `k`. 1 only delays.
@@ -45,7 +43,7 @@ class CausalCSP(TokenMixer):
         use_value_projection, use_output_bias: As keywords.
 
     Raises:
-        ValueError: for an argument out of range, among them a delay that would hear a later token.
+        ValueError: for an argument out of range, or a delay below `group_size - 1`.
 
     Example:
 
@@ -56,6 +54,10 @@ class CausalCSP(TokenMixer):
     >>> whole, beginning = layer(text), layer(text[:, :20])
     >>> bool(keras.ops.max(keras.ops.abs(whole[:, :20] - beginning)) < 1e-5)
     True
+
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914. The causal form is an extension of this package.
     """
 
     def __init__(
@@ -100,8 +102,9 @@ class CausalCSP(TokenMixer):
             )
         return tuple(self.delays)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask"
+    @property
+    def is_causal(self) -> bool:
+        return True
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         # The zeros behind wrap around to the front, and fill the last group.

@@ -8,29 +8,28 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_align, check_choice, check_integer, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.maps import tokens_shape
+from keras_permix.layers.parts.masks import tokens_shape
 from keras_permix.ops.dispatch.require import require
 from keras_permix.ops.shift_schedule import SCHEDULES
 from keras_permix.ops.shift_steps import Shift, check_steps
+from keras_permix.utils.checks import check_align, check_choice, check_integer, check_layer_index
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class CSP(TokenMixer):
-    """Mix tokens by shifting every channel and sorting it in groups of tokens.
+    """Shift each channel along the tokens, then sort it within groups of tokens.
 
-    `values = inputs @ Wv`; every channel is rolled along the tokens by its own fixed step and then
-    sorted ascending inside contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
-    weights and costs O(tokens) for groups of two.
+    `values = inputs @ Wv`; every channel is shifted cyclically by its own fixed step, then sorted
+    ascending within contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
+    parameters and costs O(tokens) for groups of two. CSP is bidirectional. For causal mixing, use
+    `CausalCSP`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are permuted, as if there were no others (a schedule is that for their number), and padded
-    values become zero before the output projection. The number of tokens may be unknown while
-    TensorFlow traces, except with a power schedule.
-
-    It hears later tokens as well as earlier ones; `CausalCSP` hears the earlier ones alone.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are permuted, as if the padding were absent, and padded values become zero
+    before the output projection. The number of tokens may be unknown while TensorFlow traces,
+    except with a power schedule.
 
     Args:
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
@@ -48,8 +47,8 @@ class CSP(TokenMixer):
         use_output_projection: Whether to project back to the width of the input; without it
             `inner_dim` must be that, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer: 0-based index of this layer, used by the power schedules.
-        layers: Number of layers of the model, used by the power schedules.
+        layer_index: 0-based index of this layer, used by the power schedules.
+        num_layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.
         use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
             it is, without the second the output projection has no bias.
@@ -65,7 +64,9 @@ class CSP(TokenMixer):
     >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, equation (4).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (4).
     """
 
     def __init__(
@@ -77,8 +78,8 @@ class CSP(TokenMixer):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -91,20 +92,19 @@ class CSP(TokenMixer):
         )
         self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
-        check_layer_index(layer, layers)
+        check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             self.shift = check_choice("shift", shift, SCHEDULES)
         elif _as_array(shift).ndim == 0:
             raise ValueError(
                 f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
-                "(`num_heads` and `key_dim`, with which `MultiHeadAttention` begins, are no "
-                "arguments of CSP: it has no heads and no keys.) "
+                "CSP has no `num_heads` and `key_dim`. "
                 f"Received: group_size={group_size!r}, shift={shift!r}"
             )
         else:
             self.shift = _as_array(shift).tolist()
-        self.layer = layer
-        self.depth = layers  # Keras takes a `layers` for a list of those inside
+        self.layer_index = layer_index
+        self.num_layers = num_layers  # Keras takes a `layers` for a list of those inside
         self.ragged = ragged
         self._columns = None  # of the map that moves are on
 
@@ -165,7 +165,11 @@ class CSP(TokenMixer):
 
     def _facts(self):
         """What some schedules depend on besides tokens and channels."""
-        return dict(layer=self.layer, layers=self.depth, group_size=self.group_size or 1)
+        return dict(
+            layer_index=self.layer_index,
+            num_layers=self.num_layers,
+            group_size=self.group_size or 1,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -173,8 +177,8 @@ class CSP(TokenMixer):
             "group_size": self.group_size,
             "shift": self.shift,
             "align": self.align,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
             "ragged": self.ragged,
         }
 

@@ -6,30 +6,30 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_integer
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.ops.shift_steps import Shift
 from keras_permix.ops.sinkhorn import check_temperature
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SinkhornCSP(CSP):
-    """Mix tokens like `CSP(align="reference")`, by a soft permutation that can learn its order.
+    """Mix tokens by a differentiable relaxation of `CSP(align="reference")`.
 
-    In every group of tokens each channel is aligned to the first one by Sinkhorn's iterations at
-    a temperature. As the temperature falls, the layer becomes `CSP(align="reference")` with the
-    same weights but for the temperature. It is a weight that is not trained; anneal it with
-    `layer.temperature.assign(…)` from a callback, at the beginning of an epoch.
+    In every group of tokens, each channel is aligned to the reference channel by Sinkhorn
+    iterations at a temperature. As the temperature falls, the layer approaches
+    `CSP(align="reference")` with the same weights. The temperature is a weight that is not
+    trained. Anneal it with `layer.temperature.assign(…)` in a callback at the start of an epoch.
 
-    Input and output: `(batch, tokens, channels)`, or maps as those of `CSP`. A mask
-    `(batch, tokens)` is True at real tokens: only these are permuted, as if there were no others,
-    and padded values become zero before the output projection. Memory is that of `iterations`
-    times tokens by `group_size` by inner channels.
+    Input and output: `(batch, tokens, channels)`, or maps as in `CSP`. A mask `(batch, tokens)` is
+    True at real tokens. Only these are permuted, as if the padding were absent, and padded values
+    become zero before the output projection. Memory grows with `iterations` × tokens ×
+    `group_size` × inner channels.
 
     Args:
         temperature: Temperature to begin with, above 0, in units of a product of two values.
         iterations: How often Sinkhorn normalizes rows and columns.
-        group_size, shift, layer, layers, ragged: See `CSP`.
+        group_size, shift, layer_index, num_layers, ragged: See `CSP`.
         inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
 
     Raises:
@@ -45,8 +45,10 @@ class SinkhornCSP(CSP):
     (2, 64, 32)
     >>> layer.temperature.assign(0.1)  # doctest: +SKIP
 
-    Source: beyond the papers; from Yuan & Xu, "Channel-wise Sample Permutation", 2024,
-    equation (9) and Theorem 2.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an extension of this
+        package.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class SinkhornCSP(CSP):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -77,8 +79,8 @@ class SinkhornCSP(CSP):
             use_value_bias=use_value_bias,
             use_output_projection=use_output_projection,
             dropout=dropout,
-            layer=layer,
-            layers=layers,
+            layer_index=layer_index,
+            num_layers=num_layers,
             ragged=ragged,
             **kwargs,
         )

@@ -1,4 +1,4 @@
-"""Sliceformer's sorting of channels as a layer."""
+"""Sort each channel along the tokens, as Sliceformer does."""
 
 from typing import Any
 
@@ -7,20 +7,36 @@ import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.checks import check_choice, check_layer_index
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.orders import ORDERS, order_to_descending
+from keras_permix.ops import interleave_order
+from keras_permix.utils.checks import check_choice, check_layer_index
+
+ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
+
+
+def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=None):
+    """Whether to sort descending: one bool, or a bool array `(channels,)`.
+
+    Args:
+        order: One of `ORDERS`.
+        channels, layer_index, num_layers, head_dim: See `keras_permix.ops.interleave_order`.
+    """
+    if order.startswith("interleave"):
+        return interleave_order(
+            order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim
+        )
+    return order == "descend"
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SliceSort(TokenMixer):
-    """Mix tokens by sorting every channel along all tokens.
+    """Sort each channel along all tokens.
 
-    `outputs = sort(inputs @ Wv) @ Wo + bo`, each channel on its own.
+    `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens: only these
-    are sorted, padded values become zero before the output projection.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Only these are sorted, and padded values become zero before the output projection.
 
     Args:
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
@@ -31,8 +47,8 @@ class SliceSort(TokenMixer):
         use_output_projection: Whether to project back to the width of the input; without it
             `inner_dim` must be that, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer: 0-based index of this layer, used by the interleaved orders.
-        layers: Number of layers of the model, used by the interleaved orders.
+        layer_index: 0-based index of this layer, used by the interleaved orders.
+        num_layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
         use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
             it is, without the second the output projection has no bias.
@@ -44,11 +60,14 @@ class SliceSort(TokenMixer):
 
     >>> import numpy as np
     >>> from keras_permix.layers import SliceSort
-    >>> tuple(SliceSort("interleave", layer=0, layers=6)(np.ones((2, 65, 32), "float32")).shape)
+    >>> layer = SliceSort("interleave", layer_index=0, num_layers=6)
+    >>> tuple(layer(np.ones((2, 65, 32), "float32")).shape)
     (2, 65, 32)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, equations (3), (5), (6); interleave_haar and
-    max_exchange as in the released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683, equations (3), (5) and (6);
+        "interleave_haar" and "max_exchange" as in the released code.
     """
 
     def __init__(
@@ -58,8 +77,8 @@ class SliceSort(TokenMixer):
         use_value_bias: bool = False,
         use_output_projection: bool = True,
         dropout: float = 0.0,
-        layer: int = 0,
-        layers: int = 1,
+        layer_index: int = 0,
+        num_layers: int = 1,
         head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -71,14 +90,16 @@ class SliceSort(TokenMixer):
             **kwargs,
         )
         self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
-        check_layer_index(layer, layers)
-        self.layer = layer
-        self.depth = layers
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
         self.head_dim = head_dim
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Whether to sort descending: one bool, or a bool array `(channels,)`."""
-        facts = dict(layer=self.layer, layers=self.depth, head_dim=self.head_dim)
+        facts = dict(
+            layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim
+        )
         return order_to_descending(self.order, channels, **facts)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
@@ -90,7 +111,7 @@ class SliceSort(TokenMixer):
         return {
             **super().get_config(),
             "order": self.order,
-            "layer": self.layer,
-            "layers": self.depth,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
             "head_dim": self.head_dim,
         }

@@ -3,21 +3,17 @@
 from typing import Any
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.checks import check_positive_or_none, check_rate
-from keras_permix.layers.parts.dense import Dense
-from keras_permix.layers.parts.dropout import make_dropout
-from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.one_tensor import OneTensor
-
-# Arguments of the constructor of `MultiHeadAttention`.
-OF_HEADS = ("num_heads", "key_dim", "value_dim")
+from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.utils.checks import check_positive_or_none, check_rate
 
 
-class TokenMixer(OneTensor):
-    """Project tokens to values, mix the values along the tokens, project back.
+class TokenMixer(MixingLayer):
+    """Project tokens to values, mix the values along the tokens, and project them back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.
-    Maps `(batch, rows, columns, channels)` are mixed as tokens in rows.
+    Maps `(batch, rows, columns, channels)` are mixed as tokens ordered by rows.
 
     Args:
         inner_dim: Width of the values. `None`: the width of the input.
@@ -40,12 +36,6 @@ class TokenMixer(OneTensor):
         use_output_bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        if theirs := [f"{name}={kwargs[name]!r}" for name in OF_HEADS if name in kwargs]:
-            raise ValueError(
-                f"{type(self).__name__} takes no {', '.join(OF_HEADS)}, as `MultiHeadAttention` "
-                "does: it permutes tokens, and has no heads, queries and keys. Leave them out; "
-                f"`inner_dim` is the width of the values. Received: {', '.join(theirs)}"
-            )
         super().__init__(**kwargs)
         self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)

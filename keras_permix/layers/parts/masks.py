@@ -1,6 +1,30 @@
-"""What masks of attention mean to a softmax: one rule for all attentions."""
+"""Shapes and masks of tokens and of maps, `(batch, rows, columns, channels)`."""
+
+from math import prod
 
 from keras import ops
+
+
+def check_tokens(layer, shape):
+    """Return `shape` if it is (batch, tokens, channels) with known channels."""
+    if len(shape) != 3 or shape[-1] is None:
+        raise ValueError(
+            f"{layer} takes tokens of shape (batch, tokens, channels) with known channels. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+    return tuple(shape)
+
+
+def check_blocks(block_size, input_shape, axis=-1):
+    """Check that blocks fill an axis of the input, whose size may be unknown unless it is last."""
+    size = input_shape[axis]
+    if size is None and input_shape[axis:][1:]:
+        return
+    if not size or size % block_size:
+        raise ValueError(
+            f"`block_size` must divide the size of axis {axis} of the input, 1 or more. "
+            f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
+        )
 
 
 def visible_keys(allowed, among=None):
@@ -22,7 +46,7 @@ def visible_keys(allowed, among=None):
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
 
 
-def ordinary_padding(x, mask):
+def clean_padding(x, mask):
     """Put zeros in place of padding that is NaN, infinite or above 1000.
 
     Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
@@ -33,11 +57,11 @@ def ordinary_padding(x, mask):
     """
     if mask is None:
         return x
-    kept = ops.logical_or(ops.cast(mask, "bool")[..., None], ops.abs(x) < 1000)
-    return ops.where(kept, x, ops.zeros_like(x))
+    keep = ops.logical_or(ops.cast(mask, "bool")[..., None], ops.abs(x) < 1000)
+    return ops.where(keep, x, ops.zeros_like(x))
 
 
-def of_each_sample(mask, inputs):
+def broadcast_mask(mask, inputs):
     """A mask of one sample, which stands for all, as that of every sample; another as it is."""
     if mask is None:
         return None
@@ -61,3 +85,37 @@ def masked_softmax(scores, allowed=None):
         nothing = ops.cast(-float("inf"), scores.dtype)  # which no dtype rounds
         scores = ops.where(visible_keys(allowed), scores, nothing)
     return ops.softmax(scores)
+
+
+def tokens_shape(layer, shape):
+    """The shape (batch, tokens, channels) of tokens or of a map; unknown sizes are None.
+
+    Raises:
+        ValueError: for another number of axes, or unknown channels.
+    """
+    if len(shape) not in (3, 4) or shape[-1] is None:
+        raise ValueError(
+            f"{layer} takes tokens of shape (batch, tokens, channels), or maps of shape "
+            "(batch, rows, columns, channels), with known channels. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+    sides = shape[1:-1]
+    return (shape[0], None if None in sides else prod(sides), shape[-1])
+
+
+def flatten_map(inputs, mask=None):
+    """Tokens as they are, those of a map with its rows after each other; and a mask of each."""
+    mask = broadcast_mask(mask, inputs)
+    if len(inputs.shape) == 3:
+        return inputs, mask
+    batch, rows, columns, channels = ops.shape(inputs)
+    tokens = rows * columns if isinstance(rows, int) and isinstance(columns, int) else -1
+    mask = mask if mask is None else ops.reshape(mask, (batch, tokens))
+    return ops.reshape(inputs, (batch, tokens, channels)), mask
+
+
+def unflatten_map(tokens, inputs):
+    """Tokens in the shape that `inputs` had before `flatten_map`, with their own channels."""
+    if len(inputs.shape) == 3:
+        return tokens
+    return ops.reshape(tokens, (*ops.shape(inputs)[:3], tokens.shape[-1]))

@@ -5,8 +5,8 @@ from typing import Any
 from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
-from keras_permix.checks import check_integer
 from keras_permix.ops.dispatch.require import require
+from keras_permix.utils.checks import check_integer
 
 
 def check_floating(x):

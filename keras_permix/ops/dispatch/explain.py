@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_permix._typing import Tensor
-from keras_permix.checks import check_choice
 from keras_permix.ops.dispatch.node import OPS
+from keras_permix.utils.checks import check_choice
 
 EXPLAIN = object()  # in place of a name of an implementation
 

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from importlib import import_module
 
-from keras_permix.checks import check_choice
 from keras_permix.ops.backend import running
 from keras_permix.training.distribute.distribution import LOST, Distribution
+from keras_permix.utils.checks import check_choice
 
 __all__ = ["Distribution", "distributed"]
 

@@ -12,7 +12,7 @@ from keras_permix._typing import Tensor
 from keras_permix.training.distribute.distribution import Distribution
 from keras_permix.training.distribute.processes import Processes
 
-HINT = "Start a process for each device: `torchrun --nproc-per-node=DEVICES -m keras_permix.cli …`."
+HINT = "Start a process for each device: `torchrun --nproc-per-node=DEVICES -m permix …`."
 TIMEOUT = datetime.timedelta(hours=1)  # in which the chief measures and writes; not to find a loss
 SIGNS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Socket Timeout")
 

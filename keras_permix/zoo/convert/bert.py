@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.checks import check_integer
 from keras_permix.data.text.tokenizer import (
     TOKENIZER_FILE,
     tokenizer_text,
     with_added_tokens,
     wordpiece_tokenizer,
 )
+from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -38,10 +38,10 @@ READ_AS: dict[str, tuple] = {
 # What `config.json` calls the arguments of `SimpleTRON`.
 SIZES = {
     "vocabulary_size": "vocab_size",
-    "max_length": "max_position_embeddings",
-    "token_types": "type_vocab_size",
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
+    "max_sequence_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "hidden_dim": "hidden_size",
+    "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
     "mlp_dim": "intermediate_size",
 }
@@ -84,14 +84,16 @@ class Bert:
     weights: dict[str, np.ndarray]
 
 
-def read_bert(folder: str | Path, depth: int | None = None, max_length: int | None = None) -> Bert:
+def read_bert(
+    folder: str | Path, num_layers: int | None = None, max_sequence_length: int | None = None
+) -> Bert:
     """Read a folder of BERT.
 
     Args:
         folder: With `config.json` and `model.safetensors`, and perhaps the files of a tokenizer;
             see `read_tokenizer`.
-        depth: Number of layers, the first ones. `None`: all.
-        max_length: Number of positions, the first ones. `None`: all.
+        num_layers: Number of layers, the first ones. `None`: all.
+        max_sequence_length: Number of positions, the first ones. `None`: all.
 
     Returns:
         A `Bert`.
@@ -104,7 +106,7 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     """
     folder = Path(folder)
     sizes, arguments = _read_config(folder / CONFIG_FILE)
-    for name, wanted in (("depth", depth), ("max_length", max_length)):
+    for name, wanted in (("num_layers", num_layers), ("max_sequence_length", max_sequence_length)):
         arguments[name] = sizes[name] if wanted is None else check_integer(name, wanted)
         if arguments[name] > sizes[name]:
             raise ValueError(
@@ -116,9 +118,9 @@ def read_bert(folder: str | Path, depth: int | None = None, max_length: int | No
     }
     pooler = "pooler.dense.weight" in tensors
     _check_tensors(tensors, _shapes(sizes, pooler), folder / WEIGHTS_FILE)
-    weights = _weights(tensors, arguments["depth"], pooler)
+    weights = _weights(tensors, arguments["num_layers"], pooler)
     weights["position_embedding/table"] = weights["position_embedding/table"][
-        None, : arguments["max_length"]
+        None, : arguments["max_sequence_length"]
     ]
     return Bert(
         {
@@ -242,8 +244,11 @@ def _read_config(path):
     wrong = {key: config[key] for key, value in KINDS.items() if config.get(key, value) != value}
     if wrong:
         raise ValueError(f"`{path}` must be that of a BERT, with {KINDS}. Received: {wrong}")
-    dropout, epsilon = config.get("hidden_dropout_prob", 0.1), config.get("layer_norm_eps", 1e-12)
-    return sizes, {**sizes, "dropout": dropout, "epsilon": epsilon}
+    dropout, layer_norm_epsilon = (
+        config.get("hidden_dropout_prob", 0.1),
+        config.get("layer_norm_eps", 1e-12),
+    )
+    return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": layer_norm_epsilon}
 
 
 def _plain_name(name):
@@ -254,19 +259,19 @@ def _plain_name(name):
 
 def _shapes(sizes, pooler):
     """The tensors of a BERT, and their shapes in PyTorch: kernels are (out, in)."""
-    width, mlp_dim = sizes["width"], sizes["mlp_dim"]
-    rows = (sizes[name] for name in ("vocabulary_size", "max_length", "token_types"))
-    shapes = {f"{name}.weight": (n, width) for name, n in zip(EMBEDDINGS, rows, strict=True)}
-    kernels = dict.fromkeys((*QKV, *LAYER), (width, width))
-    kernels |= {"intermediate.dense": (mlp_dim, width), "output.dense": (width, mlp_dim)}
+    hidden_dim, mlp_dim = sizes["hidden_dim"], sizes["mlp_dim"]
+    rows = (sizes[name] for name in ("vocabulary_size", "max_sequence_length", "num_segments"))
+    shapes = {f"{name}.weight": (n, hidden_dim) for name, n in zip(EMBEDDINGS, rows, strict=True)}
+    kernels = dict.fromkeys((*QKV, *LAYER), (hidden_dim, hidden_dim))
+    kernels |= {"intermediate.dense": (mlp_dim, hidden_dim), "output.dense": (hidden_dim, mlp_dim)}
     kernels = {
         f"encoder.layer.{index}.{name}": shape
-        for index in range(sizes["depth"])
+        for index in range(sizes["num_layers"])
         for name, shape in kernels.items()
     }
-    kernels["embeddings.LayerNorm"] = (width,)
+    kernels["embeddings.LayerNorm"] = (hidden_dim,)
     if pooler:
-        kernels["pooler.dense"] = (width, width)
+        kernels["pooler.dense"] = (hidden_dim, hidden_dim)
     for name, shape in kernels.items():
         shapes[f"{name}.weight"] = shape[:1] if name.endswith("LayerNorm") else shape
         shapes[f"{name}.bias"] = shape[:1]
@@ -289,12 +294,12 @@ def _check_tensors(tensors, shapes, path):
         )
 
 
-def _weights(tensors, depth, pooler):
+def _weights(tensors, num_layers, pooler):
     weights = {path: tensors[f"{name}.weight"] for name, path in EMBEDDINGS.items()}
     pairs = {"embeddings.LayerNorm": "embedding_norm"}
     if pooler:
         pairs["pooler.dense"] = "pooler"
-    for index in range(depth):
+    for index in range(num_layers):
         layer, block = f"encoder.layer.{index}", f"block_{index}"
         pairs |= {f"{layer}.{name}": f"{block}/{path}" for name, path in LAYER.items()}
         qkv = [_dense(tensors, f"{layer}.{name}") for name in QKV]

@@ -69,7 +69,7 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
     Raises:
         ValueError: for arguments that the file decides, or weights that do not fit.
     """
-    decided = timm.arguments.keys() - {"mean", "std", "epsilon"}
+    decided = timm.arguments.keys() - {"mean", "std", "layer_norm_epsilon"}
     if decided & arguments.keys():
         raise ValueError(
             f"The file of timm decides on {', '.join(sorted(decided))}. Received: {arguments}"
@@ -110,7 +110,7 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     wanted = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     sizes = _sizes(tensors, file, *wanted)
     weights = _weights(tensors, file, VIT, VIT_BLOCK, TABLES)
-    width, mlp_dim = sizes["width"], len(tensors["blocks.0.mlp.fc1.weight"])
+    hidden_dim, mlp_dim = sizes["hidden_dim"], len(tensors["blocks.0.mlp.fc1.weight"])
     has_token, norm_last = "cls_token" in tensors, "fc_norm.weight" in tensors
     pool = config.pop("global_pool", None) or ("avg" if norm_last else "token")
     built = (pool, has_token) in (("token", True), ("avg", False))
@@ -129,16 +129,22 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
             f"Received: num_heads={num_heads}"
         )
     num_heads = num_heads or heads
-    if num_heads is None and width not in HEADS:
+    if num_heads is None and hidden_dim not in HEADS:
         raise ValueError(
             f"`num_heads` must be given where the width is none of {', '.join(map(str, HEADS))}. "
-            f"Received: num_heads=None, and a width of {width} in {file}"
+            f"Received: num_heads=None, and a width of {hidden_dim} in {file}"
         )
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
-    mixer = {"name": "attention", "num_heads": num_heads or HEADS[width], "use_qkv_bias": qkv_bias}
+    mixer = {
+        "name": "attention",
+        "num_heads": num_heads or HEADS[hidden_dim],
+        "use_qkv_bias": qkv_bias,
+    }
     patches = tensors["pos_embed"].shape[1] - has_token
-    about = dict(depth=sizes["depth"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias)
-    images = _images(config, sizes, patches, file, {**about, "mlp_ratio": mlp_dim / width})
+    about = dict(
+        depth=sizes["num_layers"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias
+    )
+    images = _images(config, sizes, patches, file, {**about, "mlp_ratio": mlp_dim / hidden_dim})
     pooling = "cls" if has_token else "mean"
     return Timm(
         {**sizes, **images, **dict(mlp_dim=mlp_dim, mixer=mixer, pooling=pooling)}, weights, file
@@ -151,10 +157,15 @@ def read_mixer(path: StrPath) -> Timm:
     names = [f"blocks.0.mlp_{part}.fc1.weight" for part in ("tokens", "channels")]
     sizes = _sizes(tensors, file, "stem.proj.weight", *names)
     weights = _weights(tensors, file, MIXER, MIXER_BLOCK, {})
-    (token_units, patches), (channel_units, _) = (tensors[name].shape for name in names)
-    own = dict(token_units=token_units, channel_units=channel_units, mlp="dense", pooling="mean")
-    ratios = [token_units / sizes["width"], channel_units / sizes["width"]]
-    about = dict(num_blocks=sizes["depth"], global_pool="avg", mlp_ratio=ratios)
+    (tokens_mlp_dim, patches), (channels_mlp_dim, _) = (tensors[name].shape for name in names)
+    own = dict(
+        tokens_mlp_dim=tokens_mlp_dim,
+        channels_mlp_dim=channels_mlp_dim,
+        mlp="dense",
+        pooling="mean",
+    )
+    ratios = [tokens_mlp_dim / sizes["hidden_dim"], channels_mlp_dim / sizes["hidden_dim"]]
+    about = dict(num_blocks=sizes["num_layers"], global_pool="avg", mlp_ratio=ratios)
     images = _images(config, sizes, patches, file, about)
     return Timm({**sizes, **own, **images}, weights, file)
 
@@ -162,6 +173,12 @@ def read_mixer(path: StrPath) -> Timm:
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
     """The tensors, their file, and what `config.json` says: the arguments, and of the images."""
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"`path` must be a folder with {WEIGHTS_FILE}, or that file; names of timm's models "
+            "are not downloaded. Download the files first, for example with "
+            f"`huggingface_hub.snapshot_download`. Received: path={str(path)!r}"
+        )
     path = path / WEIGHTS_FILE if path.is_dir() else path
     tensors, config = read_tensors(path), path.with_name(CONFIG_FILE)
     if not config.is_file():
@@ -191,9 +208,9 @@ def _images(config, sizes, patches, path, about):
         path: The file.
         about: What else the tensors say, by timm's names of arguments.
     """
-    side, width = math.isqrt(patches), sizes["width"]
+    side, hidden_dim = math.isqrt(patches), sizes["hidden_dim"]
     about |= {
-        "embed_dim": width, "num_features": width, "in_chans": sizes["channels"],
+        "embed_dim": hidden_dim, "num_features": hidden_dim, "in_chans": sizes["channels"],
         "patch_size": sizes["patch_size"], "img_size": side * sizes["patch_size"],
         "num_classes": sizes["num_classes"], "act_layer": "gelu", "norm_layer": "layernorm",
         "pos_embed": "learn", "final_norm": True,
@@ -202,7 +219,7 @@ def _images(config, sizes, patches, path, about):
     wrong = {
         name: value
         for name, value in config.items()
-        if name not in TRAINED_WITH and not _agrees(value, about.get(name, False), width)
+        if name not in TRAINED_WITH and not _agrees(value, about.get(name, False), hidden_dim)
     }
     *_, height, columns = images.pop("input_size", (1, 1))
     if side**2 != patches or "img_size" not in config and height != columns:
@@ -219,7 +236,7 @@ def _images(config, sizes, patches, path, about):
     return {**default, **images, "image_size": about["img_size"]}
 
 
-def _agrees(value, built, width):
+def _agrees(value, built, hidden_dim):
     """Whether an argument of timm, which may say a size twice, is what is built."""
     if value is None or built is None:
         return True
@@ -227,7 +244,9 @@ def _agrees(value, built, width):
         return set(value) == {built}
     if isinstance(built, float | list):  # ratios of the width
         values, found = np.atleast_1d(value), np.atleast_1d(built)
-        return (width * values).astype(int).tolist() == np.rint(width * found).astype(int).tolist()
+        return (hidden_dim * values).astype(int).tolist() == np.rint(hidden_dim * found).astype(
+            int
+        ).tolist()
     return value == built
 
 
@@ -242,12 +261,12 @@ def _sizes(tensors, path, patches, *others):
         )
     blocks = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
     return {
-        "width": kernel.shape[0],
+        "hidden_dim": kernel.shape[0],
         "channels": kernel.shape[1],
         "patch_size": kernel.shape[2],
-        "depth": len(blocks),
+        "num_layers": len(blocks),
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else None,
-        "epsilon": EPSILON,
+        "layer_norm_epsilon": EPSILON,
     }
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_names
 from keras_permix.layers.mixers import MIXERS, arguments_of
+from keras_permix.utils.checks import check_names
 from keras_permix.zoo.registry import MODELS
 
 # Dtype policies are the only Keras objects that the configuration of a model may name.
@@ -24,7 +24,7 @@ def serialize_model(model: Model) -> dict[str, Any]:
     """What `config.json` says of a model: no compile state, and nothing that other files tell.
 
     Raises:
-        ValueError: if the model is of no class of the zoo.
+        ValueError: if the model is of no class of the zoo, or has a custom layer as its `mixer`.
     """
     name = type(model).__name__
     if MODELS.get(name) is not type(model):
@@ -34,6 +34,7 @@ def serialize_model(model: Model) -> dict[str, Any]:
         )
     elsewhere = {"labels", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
+    _check_plain(config, f"{model.name}, which `model.save` keeps whole,")
     return {
         "module": "keras_permix.zoo",
         "class_name": name,

@@ -1,88 +1,96 @@
-"""Files from the web, each with a checksum known beforehand."""
+"""Fetch files of presets from the web, each with a size and a SHA-256 known beforehand.
 
-import contextlib
+`keras.utils.get_file` limits neither size nor time, follows redirects to any address, and writes
+the file in place.
+"""
+
 import hashlib
 import http.client
+import ipaddress
+import socket
 import time
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from keras_permix.cache_folder import cache_folder
-from keras_permix.checksums import sha256_of_file
-from keras_permix.safe_files import replacing_file, sweep
+from keras_permix.utils.files import ABANDONED, cache_folder, replacing_file, sha256_of_file, sweep
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TIMEOUT = 30.0  # seconds without an answer
 SLOWEST = 2**14  # bytes per second on average, after the first `TIMEOUT` seconds
-LEFT = 3600.0  # seconds since the last write after which what is half written is nobody's
 PIECE = 2**18  # bytes in memory at a time
 
 
-def fetch(url: str, name: str, sha256: str, size: int, exact: bool = True) -> Path:
-    """Fetch a file into Keras' cache, or find it there; its SHA-256 is verified either way.
-
-    It goes to the disk as it comes, and is in the cache once all of it is right.
+def fetch(
+    url: str, name: str, sha256: str, size: int, exact: bool = True, trusted: bool = False
+) -> Path:
+    """Fetch a file into Keras' cache, or find it there, and verify its SHA-256.
 
     Args:
-        url: `https://…`; `http://` only on this machine.
+        url: `https://…`, or `http://` on this machine if it is trusted.
         name: Relative POSIX path of the file in the cache.
         sha256: 64 hex digits.
-        size: Bytes of the file. No more are read.
-        exact: Whether it has just that many, and not fewer.
+        size: Size in bytes. No more are read.
+        exact: Whether the file must have this size, or may be smaller.
+        trusted: Whether the user gave the URL, which may then be of a private network.
 
     Returns:
-        Its path.
+        The path of the file.
 
     Raises:
-        ValueError: for another kind of URL, or a file of another size or checksum.
-        ConnectionError: if it cannot be fetched, or comes too slowly.
+        ValueError: for a URL that is not allowed, or a file of another size or SHA-256.
+        ConnectionError: if the file cannot be fetched or comes too slowly.
         OSError: if the cache cannot be written.
     """
-    _check_address(url)
+    host = urlsplit(url).hostname if trusted else None
+    _check_address(url, host)
     path = cache_folder() / sha256[:16] / name
     if path.is_file() and path.stat().st_size <= size and sha256_of_file(path) == sha256:
         return path
-    received, digest = 0, hashlib.sha256()
-    with _kept(path) as file:
-        for piece in _download(url, name, sha256, size + 1):
-            file.write(piece)
-            digest.update(piece)
-            received += len(piece)
-        if received > size or (exact and received < size):
-            raise ValueError(
-                f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, and "
-                f"check the address. Received: {'more' if received > size else received} from {url}"
-            )
-        if digest.hexdigest() != sha256:
-            raise ValueError(
-                f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
-                f"Received: another file from {url}"
-            )
-    return path
-
-
-@contextlib.contextmanager
-def _kept(path):
-    """Give a file to write, which is in the cache when all is written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent, LEFT)
+        sweep(path.parent, ABANDONED)
         with replacing_file(path) as file:
-            yield file
+            received, digest = 0, hashlib.sha256()
+            for piece in _download(url, host, name, sha256, size + 1):
+                file.write(piece)
+                digest.update(piece)
+                received += len(piece)
+            if received > size or (exact and received < size):
+                raise ValueError(
+                    f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, "
+                    "and check the address. "
+                    f"Received: {'more' if received > size else received} from {url}"
+                )
+            if digest.hexdigest() != sha256:
+                raise ValueError(
+                    f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
+                    f"Received: another file from {url}"
+                )
     except ConnectionError:
         raise
     except OSError as error:
         raise OSError(
-            "What is fetched is kept in `.keras` at home, or in the folder that `KERAS_HOME` "
-            f"names, which must be one that can be written. Received: {path} ({error})"
+            "The cache of fetched files must be writable. It is `.keras` at home, or the folder "
+            f"that `KERAS_HOME` names. Received: {path} ({error})"
         ) from error
+    return path
 
 
-def _download(url, name, sha256, limit):
-    """The first `limit` bytes of what lies at a URL, in pieces as they come."""
+def is_public(host: str) -> bool:
+    """Return whether a host is outside of this machine and its private networks."""
     try:
-        with urllib.request.build_opener(_Redirects).open(url, timeout=TIMEOUT) as response:
+        found = socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):  # A proxy may know the host. Otherwise the request fails.
+        return host not in LOOPBACK
+    addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in found]
+    return all((getattr(ip, "ipv4_mapped", None) or ip).is_global for ip in addresses)
+
+
+def _download(url, host, name, sha256, limit):
+    """Yield the first `limit` bytes of a URL in pieces."""
+    try:
+        with urllib.request.build_opener(_Redirects(host)).open(url, timeout=TIMEOUT) as response:
             start, received = time.monotonic(), 0
             while piece := response.read1(min(PIECE, limit - received)):
                 received += len(piece)
@@ -98,14 +106,26 @@ def _download(url, name, sha256, limit):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirections that lead nowhere else than a preset's own addresses may."""
+    """Redirects to addresses that the URL itself may have."""
+
+    def __init__(self, host):
+        self.host = host
 
     def redirect_request(self, request, file, code, message, headers, url):
-        _check_address(url)
+        _check_address(url, self.host)
         return super().redirect_request(request, file, code, message, headers, url)
 
 
-def _check_address(url):
+def _check_address(url, host):
+    """Refuse other schemes than https, and private addresses other than `host`."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and (parts.scheme, parts.hostname in LOOPBACK) != ("http", True):
+    trusted = host is not None and parts.hostname == host
+    if parts.scheme != "https" and not (
+        trusted and parts.scheme == "http" and parts.hostname in LOOPBACK
+    ):
         raise ValueError(f"A preset's file is fetched over https only. Received: {url}")
+    if not trusted and not is_public(parts.hostname or ""):
+        raise ValueError(
+            "A preset's file is not fetched from this machine or its network, unless the preset's "
+            f"own handle names it. Received: {url}"
+        )

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.checksums import read_with_sha256, sha256_of
 from keras_permix.recipes.find import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
+from keras_permix.utils.files import read_with_sha256, sha256_of
 from keras_permix.zoo.presets.fetch import fetch
 
 PREPROCESSOR_FILE = "preprocessor.json"
@@ -17,6 +17,7 @@ TASK_FILE = "task.json"
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
 METADATA_LIMIT = 2**24  # bytes
+ASSET_LIMIT = 2**26  # bytes of each file but the weights
 JSON_DEPTH = 64  # objects and lists inside each other
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
@@ -109,7 +110,8 @@ class PresetFiles:
                 f"{entry['sha256']}), and names no URL to fetch it from. Copy the preset again. "
                 f"Received: a folder without {self.folder / name}"
             )
-        return fetch(url, name, entry["sha256"], entry["bytes"])
+        # Text of a preset names no address of this machine or its network.
+        return fetch(url, name, entry["sha256"], entry["bytes"], trusted=not entry.get("url"))
 
 
 def open_preset(folder: StrPath, url: str | None = None, root: Path | None = None) -> PresetFiles:
@@ -213,6 +215,10 @@ def _check_metadata(metadata, path):
             raise ValueError(
                 f"`files` of {path} must give bytes (an integer), sha256 (64 lower-case hex "
                 f"digits) and url (a string or null) of `{name}`. Received: {entry}"
+            )
+        if name != WEIGHTS_FILE and size > ASSET_LIMIT:
+            raise ValueError(
+                f"`{name}` must hold {ASSET_LIMIT:,} bytes at most. Received: {size:,} in {path}"
             )
 
 

@@ -2,47 +2,40 @@
 
 import contextlib
 import re
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from keras_permix._typing import StrPath
-from keras_permix.checksums import sha256_of, sha256_of_file
-from keras_permix.safe_files import write_bytes
-from keras_permix.zoo.presets.fetch import TIMEOUT, fetch
+from keras_permix._typing import Model, StrPath
+from keras_permix.utils.files import sha256_of, sha256_of_file, write_bytes
+from keras_permix.zoo.presets.fetch import fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 
-# Of each hub its package, and what follows `://`.
+# The package of each hub, and the form of what follows `://`.
 HUBS = {
     "hf": ("huggingface_hub", "USER/MODEL"),
     "kaggle": ("kagglehub", "USER/MODEL/keras/VARIATION"),
 }
-FORMS = (
-    *(f"{scheme}://{form}" for scheme, (_, form) in HUBS.items()),
-    f"https://…/{METADATA_FILE}#sha256=…",
-    "https://….zip#sha256=…",
-)
+UPLOAD_FORMS = [f"{scheme}://{form}" for scheme, (_, form) in HUBS.items()]
+FORMS = [*UPLOAD_FORMS, f"https://…/{METADATA_FILE}#sha256=…", "https://….zip#sha256=…"]
 ARCHIVE_LIMIT = 2**32  # bytes
-FETCHED = "fetched. Check the name and the connection"
 
 
 def open_handle(handle: str) -> PresetFiles:
-    """Fetch what a handle names and open it as a preset.
+    """Fetch the preset that a handle names and open it.
 
-    * `https://…/metadata.json#sha256=…`: the other files have their own URLs in it, or lie beside.
-    * `https://….zip#sha256=…`: the preset's folder, or its files, as one archive.
-    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: with the `[hub]` extra, whose
-      packages download by limits of time of their own. Only the files that the metadata lists are
-      fetched, of one version, and checked as those of any folder are. Hugging Face says beforehand
-      how large they are: what is larger than listed is not fetched. Kaggle is not asked.
+    * `https://…/metadata.json#sha256=…`: the other files have URLs in it, or lie beside it.
+    * `https://….zip#sha256=…`: the folder of the preset, or its files, as one archive.
+    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: need the `[hub]` extra. Only the
+      files that the metadata lists are fetched, all of one version.
 
     Raises:
-        ValueError: for another form, a file that is not what its checksum says, or one that is
-            larger than its metadata says or metadata may be.
-        ConnectionError: if something cannot be fetched.
-        ImportError: if the package that a handle needs is not installed.
+        ValueError: for another form, or a file of another size or SHA-256 than listed.
+        ConnectionError: if a file cannot be fetched.
+        ImportError: if the hub's package is not installed.
     """
     scheme, _, rest = handle.partition("://")
     if scheme == "hf":
@@ -52,10 +45,11 @@ def open_handle(handle: str) -> PresetFiles:
     address, _, digest = handle.partition("#sha256=")
     if re.fullmatch(r"[0-9a-f]{64}", digest):
         if address.endswith(f"/{METADATA_FILE}"):
-            path = fetch(address, METADATA_FILE, digest, METADATA_LIMIT, exact=False)
+            path = fetch(address, METADATA_FILE, digest, METADATA_LIMIT, exact=False, trusted=True)
             return open_preset(path.parent, url=address.rpartition("/")[0])
         if address.endswith(".zip"):
-            return unpack(fetch(address, "preset.zip", digest, ARCHIVE_LIMIT, exact=False))
+            path = fetch(address, "preset.zip", digest, ARCHIVE_LIMIT, exact=False, trusted=True)
+            return unpack(path)
     raise ValueError(
         f"A preset on the web is named as one of {', '.join(FORMS)}; the SHA-256 is 64 lower-case "
         f"hex digits. Received: {handle!r}"
@@ -63,92 +57,95 @@ def open_handle(handle: str) -> PresetFiles:
 
 
 def unpack(archive: StrPath) -> PresetFiles:
-    """Unpack a preset from a zip file into a folder beside it, and open it.
+    """Unpack the files of a preset from a zip file into a folder beside it, and open it.
 
-    What lies there already as the archive has it is not unpacked again. Only the files that its
-    metadata lists are read from the archive, no longer than is listed.
+    Only the files that its metadata lists are unpacked, and none beyond its listed size. Files that
+    have been unpacked before are kept.
 
     Raises:
-        ValueError: if the archive is damaged, or holds no metadata or more than one.
+        ValueError: if the archive is damaged, or does not hold one `metadata.json`.
     """
     folder = Path(archive).with_suffix("")
-    folder.mkdir(exist_ok=True)
     with _reading(archive):
         zipped = zipfile.ZipFile(archive)
     with zipped:
-        return _unpack(zipped, folder)
-
-
-@contextlib.contextmanager
-def _reading(archive):
-    try:
-        yield
-    except Exception as error:  # Each compression has exceptions of its own.
-        raise ValueError(
-            "The archive of a preset must be a zip file that can be read. "
-            f"Received: {archive} ({error})"
-        ) from error
-
-
-def _unpack(zipped, folder):
-    held = zipped.namelist()
-    roots = [name for name in held if name.rpartition("/")[2] == METADATA_FILE]
-    if len(roots) != 1:
-        raise ValueError(
-            f"The archive of a preset must hold one `{METADATA_FILE}`. "
-            f"Received: {zipped.filename} with {held[:8]}"
-        )
-    root = roots[0].removesuffix(METADATA_FILE)
-    metadata = _inflate(zipped, roots[0], METADATA_LIMIT)
-    if not _lies_at(folder / METADATA_FILE, sha256_of(metadata)):
-        write_bytes(folder / METADATA_FILE, metadata)
-    files = open_preset(folder)
-    for name, entry in files.metadata["files"].items():
-        if root + name in held and not _lies_at(folder / name, entry["sha256"]):
-            content = _inflate(zipped, root + name, entry["bytes"])
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(folder / name, content)
+        held = zipped.namelist()
+        roots = [name for name in held if name.rpartition("/")[2] == METADATA_FILE]
+        if len(roots) != 1:
+            raise ValueError(
+                f"The archive of a preset must hold one `{METADATA_FILE}`. "
+                f"Received: {archive} with {held[:8]}"
+            )
+        root = roots[0].removesuffix(METADATA_FILE)
+        metadata = _inflate(zipped, roots[0], METADATA_LIMIT)
+        _write(folder / METADATA_FILE, metadata, sha256_of(metadata))
+        files = open_preset(folder)
+        for name, entry in files.metadata["files"].items():
+            if root + name in held and not _holds(folder / name, entry["sha256"]):
+                content = _inflate(zipped, root + name, entry["bytes"])
+                _write(folder / name, content, entry["sha256"])
     return files
 
 
-def _lies_at(path, sha256):
-    return path.is_file() and sha256_of_file(path) == sha256
-
-
-def _inflate(zipped, name, size):
-    """A file of an archive, of which no more than `size` bytes are unpacked."""
-    with _reading(zipped.filename), zipped.open(name) as file:
-        content = file.read(size + 1)
-    if len(content) > size:
+def upload_preset(model: Model, handle: str, **metadata: object) -> None:
+    """Write `model` as a preset and upload it; see `ZooModel.upload_preset`."""
+    scheme, _, name = handle.partition("://")
+    if scheme not in HUBS or name.count("/") != HUBS[scheme][1].count("/"):
         raise ValueError(
-            f"`{name}` must hold no more than {size:,} bytes. "
-            f"Received: more in the archive {zipped.filename}"
+            f"`handle` must be one of {', '.join(UPLOAD_FORMS)}. Received: handle={handle!r}"
         )
-    return content
+    hub = _hub_package(handle, scheme)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "preset"
+        model.save_to_preset(folder, **metadata)
+        with _reaching(handle, "uploaded. Check the name, the connection, and your login"):
+            if scheme == "hf":
+                hub.create_repo(name, exist_ok=True)
+                hub.upload_folder(repo_id=name, folder_path=str(folder))
+            else:
+                hub.model_upload(name, str(folder))
 
 
-def hub_package(handle: str, name: str) -> ModuleType:
-    """Import the package that a handle needs.
+def _open_hugging_face(handle, repository):
+    hub = _hub_package(handle, "hf")
+    with _reaching(handle):
+        folder = Path(hub.hf_hub_download(repository, METADATA_FILE)).parent
+    files = open_preset(folder, root=folder.parent.parent)
+    with _reaching(handle):
+        for name in files.names:  # The folder is named for the commit.
+            hub.hf_hub_download(repository, name, revision=folder.name)
+    return files
 
-    Raises:
-        ImportError: if it is not installed.
-    """
+
+def _open_kaggle(handle, model):
+    hub = _hub_package(handle, "kaggle")
+    with _reaching(handle):
+        folder = Path(hub.model_download(model, METADATA_FILE)).parent
+    files = open_preset(folder)
+    if model.count("/") == HUBS["kaggle"][1].count("/") and folder.name.isdigit():
+        model = f"{model}/{folder.name}"  # The folder is named for the version.
+    with _reaching(handle):
+        for name, entry in files.metadata["files"].items():
+            if not entry.get("url"):
+                hub.model_download(model, name)
+    return files
+
+
+def _hub_package(handle: str, scheme: str) -> ModuleType:
     try:
-        return import_module(name)
+        return import_module(HUBS[scheme][0])
     except ImportError as error:
         raise ImportError(
-            f'This handle needs the package {name}: pip install "keras_permix[hub]". '
+            f'This handle needs the package {HUBS[scheme][0]}: pip install "keras_permix[hub]". '
             f"Received: {handle!r}"
         ) from error
 
 
 @contextlib.contextmanager
-def reaching(handle: str, done: str) -> Iterator[None]:
-    """Explain what goes wrong on the way to a hub, each of which has exceptions of its own.
-
-    Raises:
-        ConnectionError: for any exception.
-    """
+def _reaching(
+    handle: str, done: str = "fetched. Check the name and the connection"
+) -> Iterator[None]:
+    """Raise ConnectionError for the exceptions of a hub's package."""
     try:
         yield
     except Exception as error:
@@ -157,47 +154,34 @@ def reaching(handle: str, done: str) -> Iterator[None]:
         ) from error
 
 
-def _open_hugging_face(handle, repository):
-    folder = _snapshot(handle, repository, {METADATA_FILE: METADATA_LIMIT})
-    files = open_preset(folder, root=folder.parent.parent)
-    limits = {name: entry["bytes"] for name, entry in files.metadata["files"].items()}
-    _snapshot(handle, repository, limits, revision=folder.name)  # It is named for its commit.
-    return files
+@contextlib.contextmanager
+def _reading(archive):
+    try:
+        yield
+    except Exception as error:  # Each compression has its own exceptions.
+        raise ValueError(
+            "The archive of a preset must be a zip file that can be read. "
+            f"Received: {archive} ({error})"
+        ) from error
 
 
-def _snapshot(handle, repository, limits, **version):
-    """Fetch files of a repository, no larger than so many bytes, into the folder of a commit."""
-    hub = hub_package(handle, HUBS["hf"][0])
-    wanted = dict(repo_id=repository, allow_patterns=[*limits], **version)
-    with reaching(handle, FETCHED):
-        try:
-            asked = dict(files_metadata=True, timeout=TIMEOUT, **version)
-            found = hub.model_info(repository, **asked).siblings
-        except Exception:
-            # Without a connection what lies in the package's cache will do.
-            with contextlib.suppress(Exception):
-                return Path(hub.snapshot_download(**wanted, local_files_only=True))
-            raise
-    sizes = {file.rfilename: file.size or 0 for file in found}
-    for name, limit in limits.items():
-        if sizes.get(name, 0) > limit:
-            raise ValueError(
-                f"`{name}` must hold {limit:,} bytes at most. Check the name, and what was "
-                f"uploaded there. Received: {sizes[name]:,} in {handle}"
-            )
-    with reaching(handle, FETCHED):
-        return Path(hub.snapshot_download(**wanted))
+def _holds(path, sha256):
+    return path.is_file() and sha256_of_file(path) == sha256
 
 
-def _open_kaggle(handle, model):
-    hub = hub_package(handle, HUBS["kaggle"][0])
-    with reaching(handle, FETCHED):
-        folder = Path(hub.model_download(model, METADATA_FILE)).parent
-    files = open_preset(folder)
-    if model.count("/") == HUBS["kaggle"][1].count("/") and folder.name.isdigit():
-        model = f"{model}/{folder.name}"  # which is named for its version
-    with reaching(handle, FETCHED):
-        for name, entry in files.metadata["files"].items():
-            if not entry.get("url"):
-                hub.model_download(model, name)
-    return files
+def _write(path, content, sha256):
+    if not _holds(path, sha256):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+
+
+def _inflate(zipped, name, size):
+    """Return a file of an archive, of which at most `size` bytes are unpacked."""
+    with _reading(zipped.filename), zipped.open(name) as file:
+        content = file.read(size + 1)
+    if len(content) > size:
+        raise ValueError(
+            f"`{name}` must hold no more than {size:,} bytes. "
+            f"Received: more in the archive {zipped.filename}"
+        )
+    return content

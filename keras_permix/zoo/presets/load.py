@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
-from keras_permix.checks import plain
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import plain
 from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import PresetInfo, find_preset, untrained
 from keras_permix.zoo.presets.transfer import transfer_weights
-from keras_permix.zoo.presets.weights import load_weights_content
+from keras_permix.zoo.presets.weights import check_finite_weights, load_weights_content
 from keras_permix.zoo.registry import MODELS
 
 # Arguments that a preset may be loaded with as it is stored.
@@ -20,11 +20,12 @@ HARMLESS = {"dtype", "name", "trainable"}
 # Those that a model fits its weights to, that only training knows, and that bring their meaning
 # with them; also within a `mixer`.
 FITTED = {
-    *("num_classes", "targets", "image_size", "max_length", "position_resizing"),
+    *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
 }
+HALF = ("float16", "bfloat16")  # to which a finite weight may overflow
 SHOWN = 200  # characters of an argument in a warning
 
 
@@ -61,6 +62,8 @@ def load_preset(
         overrides.setdefault("num_classes", len(labels))
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
+    if info.files:
+        _check_size(info, config)
     _check_overrides(found, config, overrides)
     overrides = with_own_mixer(config, plain(overrides))
     if info.files:
@@ -81,9 +84,23 @@ def load_preset(
         if stored is not model:
             transfer_weights(stored, model, changed)
             _warn_of_other_meaning(config, changed)
+        if model.variable_dtype in HALF:
+            check_finite_weights(model, "Pass another `dtype`, which holds them")
     if labels is None:
         model.labels = _stored_labels(info, model, changed)
     return model
+
+
+def _check_size(info, config):
+    """Refuse a configuration of more layers than the file of weights can be of, before building."""
+    size = info.files.metadata["files"].get(WEIGHTS_FILE, {"bytes": info.parameters})["bytes"]
+    layers = config.get("num_layers", 1)
+    if info.parameters > 2 * size or isinstance(layers, int) and layers > info.parameters:
+        raise ValueError(
+            f"`{info.files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per "
+            f"byte of weights and at least 1 per layer. Received: {info.parameters:,} parameters, "
+            f"{size:,} bytes, {layers:,} layers"
+        )
 
 
 def _check_overrides(cls, config, overrides):
@@ -97,7 +114,9 @@ def _check_overrides(cls, config, overrides):
 
 def _warn_of_other_meaning(config, changed):
     """Say which arguments the weights were not trained with, though they fit."""
-    units = {"mean", "std", "units"} if "targets" in config else set()  # of what a model answers
+    units = (
+        {"mean", "std", "target_units"} if "targets" in config else set()
+    )  # of what a model answers
     told = [
         key
         for key in changed

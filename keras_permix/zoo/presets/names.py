@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 from keras_permix._typing import StrPath
 from keras_permix.recipes.find import known_presets
 from keras_permix.recipes.load import load_recipe
-from keras_permix.safe_files import recover_folder
 from keras_permix.zoo.presets.config import model_class
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
+
+# Address of the files that a wheel leaves out, at ADDRESS/CLASS/PRESET/FILE. None: unpublished.
+WEIGHTS_URL: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PresetInfo:
 
     >>> from keras_permix.zoo import preset_info
     >>> info = preset_info("cspvit/test")
-    >>> info.has_weights, info.parameters, info.config["depth"]
+    >>> info.has_weights, info.parameters, info.config["num_layers"]
     (True, 1187, 2)
     """
 
@@ -121,22 +122,9 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
     known = {} if isinstance(preset, Path) else _known()
     if name in known:
         return _info(name, known[name])
-    if _is_folder(preset):
-        return _info(str(preset), preset)
+    if os.path.isdir(preset):
+        return _info_of_files(str(preset), open_preset(preset))
     raise ValueError(_unknown(str(preset), name, cls))
-
-
-def _is_folder(preset):
-    """Whether `preset` is a folder, perhaps after taking it back from a save that was killed."""
-    try:
-        recover_folder(preset)
-        return preset != "" and Path(preset).is_dir()
-    except ValueError:  # A null byte.
-        return False
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        return False
 
 
 def _known():
@@ -154,7 +142,8 @@ def _classes_by_folder():
 def _info(name, folder):
     if folder is None:
         return PresetInfo(name, _classes_by_folder()[name.split("/")[0]], None)
-    return _info_of_files(name, open_preset(folder))
+    url = WEIGHTS_URL and f"{WEIGHTS_URL}/{name}"
+    return _info_of_files(name, open_preset(folder, url))
 
 
 def _info_of_files(name, files):

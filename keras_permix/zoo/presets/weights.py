@@ -13,6 +13,7 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 
 LARGEST_ITEM = 8  # bytes of one number
+LARGEST_CHUNK = 2**20  # numbers of a chunk that is larger than its array
 BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
 
 
@@ -46,8 +47,12 @@ def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
     return packed.getvalue()
 
 
-def check_finite_weights(model: Model) -> None:
-    """Refuse a model that has turned to NaN or infinity.
+def check_finite_weights(model: Model, remedy: str = "Train again from before they were") -> None:
+    """Refuse a model with weights of NaN or infinity.
+
+    Args:
+        model: The model.
+        remedy: The advice of the error message.
 
     Raises:
         ValueError: names the first weight that is not finite.
@@ -57,8 +62,8 @@ def check_finite_weights(model: Model) -> None:
             value = keras.ops.convert_to_numpy(weight).astype("float32")
             if not np.isfinite(value).all():
                 raise ValueError(
-                    "The weights of a preset must be finite. Train again from before they were "
-                    f"not. Received: `{weight.path}` with {value[~np.isfinite(value)][0]}"
+                    f"The weights of a preset must be finite. {remedy}. "
+                    f"Received: `{weight.path}` with {value[~np.isfinite(value)][0]}"
                 )
 
 
@@ -150,6 +155,8 @@ def _is_float(dataset):
 def _is_plain(dataset):
     kind, size = dataset.dtype.kind, dataset.dtype.itemsize
     right = dataset.dtype == "V2" if kind == "V" else kind in "fiub" and size <= LARGEST_ITEM
+    chunk = int(np.prod(dataset.chunks or 0))
+    right = right and chunk <= max(dataset.size, LARGEST_CHUNK)
     return right and not dataset.external and not dataset.is_virtual
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.checks import check_choice
-from keras_permix.safe_files import LEFTOVER, replacing_folder, write_bytes
+from keras_permix.utils.checks import check_choice
+from keras_permix.utils.files import LEFTOVER, replacing_folder, write_bytes
 from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,

@@ -124,6 +124,14 @@ def test_wrong_smiles_are_named(smiles, error, message, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_large_molecules_need_a_higher_limit():
+    with pytest.raises(ValueError, match=r"at most 512 atoms. Set `max_atoms`.*\[1\] with 513 at"):
+        from_smiles(["C", "C" * 513])
+    assert from_smiles(["C" * 6], max_atoms=6)["x"].shape[1] == 6
+    with pytest.raises(ValueError, match="at most 5 atoms"):
+        from_smiles(["C" * 6], max_atoms=5)
+
+
 def test_too_few_nodes():
     with pytest.raises(ValueError, match="up to 3 atoms, nodes=2"):
         from_smiles(["CCO"], nodes=2)

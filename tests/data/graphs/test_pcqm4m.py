@@ -2,15 +2,14 @@
 
 import csv
 import gzip
-import pickle
-import zipfile
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from keras_permix.data import from_smiles, load_graphs
-from keras_permix.data.unpickle import unpickle_arrays
 
 pytest.importorskip("rdkit", reason="rdkit is not installed")
 torch = pytest.importorskip("torch", reason="OGB writes its split with PyTorch")
@@ -54,11 +53,9 @@ def test_training_and_validation_parts(tmp_path):
     [
         ({"train": SPLIT["train"]}, "KeyError: 'valid'"),
         ({**SPLIT, "valid": np.array([12])}, "indices other than those of 12 molecules"),
-        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "indices other than"),
-        ({**SPLIT, "valid": np.arange(12) == 3}, "indices other than"),
+        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "UnpicklingError"),
+        ({**SPLIT, "valid": np.arange(12) == 3}, "UnpicklingError"),
         ({**SPLIT, "more": np.zeros(1 << 16)}, "bytes for 12 molecules"),
-        ({**SPLIT, "valid": [3, 11]}, "AttributeError"),
-        ({**SPLIT, "valid": torch.tensor([3])}, "asks for torch"),
     ],
 )
 def test_another_split_is_refused(split, message, tmp_path):
@@ -72,28 +69,27 @@ def test_files_that_are_none(tmp_path, monkeypatch):
         load_graphs("pcqm4m")
     folder = write(tmp_path)
     (folder / "pcqm4m-v2/split_dict.pt").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="must hold arrays.*split_dict.pt .BadZipFile"):
+    with pytest.raises(ValueError, match="must hold arrays.*split_dict.pt .UnpicklingError"):
         load_graphs("pcqm4m_v2", folder)
 
 
-@pytest.mark.parametrize(
-    ("pickled", "message"),
-    [
-        (b"c_codecs\nencode\n(Vabc\nVrot13\ntR.", "bytes encoded as 'rot13'"),
-        (b"c_codecs\nencode\n(N(dV__defaults__\n(Vrot\ntstb.", "changes a function"),
-    ],
-)
-def test_nothing_that_a_split_names_is_run(pickled, message, tmp_path):
+class Malicious:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_nothing_that_a_split_names_is_run(tmp_path):
+    folder = write(tmp_path, {**SPLIT, "more": Malicious(tmp_path / "made")})
+    with pytest.raises(ValueError, match="must hold arrays.*UnpicklingError"):
+        load_graphs("pcqm4m_v2", folder)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_split_needs_pytorch(tmp_path, monkeypatch):
     folder = write(tmp_path)
-    with zipfile.ZipFile(folder / "pcqm4m-v2/split_dict.pt", "w") as archive:
-        archive.writestr("split_dict/data.pkl", pickled)
-    with pytest.raises(ValueError, match=message):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="needs PyTorch.*split_dict.pt"):
         load_graphs("pcqm4m_v2", folder)
-
-
-def test_what_is_named_again_and_again_is_read_once():
-    """Twenty-five lists, each of the one before twice: 33 million if each were copied."""
-    value = []
-    for _ in range(25):
-        value = [value, value]
-    assert len(unpickle_arrays(pickle.dumps({"x": value}))["x"]) == 2

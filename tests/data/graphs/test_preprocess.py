@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from keras_permix.data import Pipeline, load_graphs, pad_graphs, preprocess_graph
+from keras_permix.data.graphs import preprocess
 from keras_permix.data.graphs.paths import shortest_paths
 from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.layers.graph import graphormer_bias
 from tests.data.graphs.graphs import GRAPHS
 from tests.harness import load_golden
 from tests.oracle import graph as oracle
@@ -21,6 +23,10 @@ def golden_edges(index):
     ends, features = (GOLDEN[f"g{index}_raw_edge_{kind}"] for kind in ("index", "attr"))
     edges = np.concatenate([ends.T, features], axis=1)
     return edges[edges[:, 0] < edges[:, 1]]
+
+
+def test_tables_hold_what_is_preprocessed():
+    assert preprocess.ROWS == graphormer_bias.ROWS
 
 
 @pytest.mark.parametrize("index", [0, 1])

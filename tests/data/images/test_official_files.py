@@ -130,3 +130,18 @@ def test_other_pickles_are_refused(value):
     blob = pickle.dumps(value, protocol=2)
     with pytest.raises(ValueError, match="must be a dict of arrays and plain values"):
         unpickle_arrays(blob)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"\x80\x02}r\x00\x00\x00\x02.",  # A memo of 33 million entries takes 0.5 GB.
+        b"c_codecs\nencode\n(Vabc\nVrot13\ntR.",
+        b"c_codecs\nencode\n(N(dV__defaults__\n(Vrot\ntstb.",
+        b"cnumpy.core.multiarray\n_reconstruct\n(dVarray\nI1\nsb.",
+    ],
+    ids=["a large memo", "another codec", "changes a function", "changes a class"],
+)
+def test_pickles_of_an_attacker_are_refused(blob):
+    with pytest.raises(ValueError, match="must be a dict of arrays and plain values"):
+        unpickle_arrays(blob)

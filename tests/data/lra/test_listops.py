@@ -143,7 +143,7 @@ def test_batches_are_padded_with_a_mask():
     assert inputs["tokens"].tolist() == [[5, 6, 7, 0], [8, 0, 0, 0]]
     assert inputs["mask"].sum(axis=1).tolist() == [3, 1] and labels.tolist() == [4, 9]
     assert (inputs["tokens"].dtype, inputs["mask"].dtype) == ("int32", bool)
-    source.max_length = 2
+    source.max_sequence_length = 2
     assert source[1:].read([0])[0]["tokens"].tolist() == [[8, 0]]
     assert source.read([0])[0]["tokens"].tolist() == [[5, 6]]
     with pytest.raises(ValueError, match="`lengths` must add up.*5 in 2 rows, 4 tokens"):
@@ -195,7 +195,7 @@ def test_missing_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=f"basic_train.tsv, in {re.escape(str(tmp_path))}"):
         load_listops(64, ".")
-    with pytest.raises(ValueError, match="max_length=8, and a sequence of"):
+    with pytest.raises(ValueError, match="max_sequence_length=8, and a sequence of"):
         load_listops(8, SAMPLE)
 
 
@@ -231,7 +231,7 @@ def test_unknown_tokens():
 
 def test_a_tokenizer_reads_the_same():
     pytest.importorskip("tokenizers")
-    encode = SubwordEncoder(listops_tokenizer(), max_length=64)
+    encode = SubwordEncoder(listops_tokenizer(), max_sequence_length=64)
     texts = ["( ( ( [MAX 4 ) 3 ) ] )", "[SM 0 9 [MED 1 2 3 ] [MIN 5 6 ] ]", "7"]
     arrays = encode(texts, 64)
     for text, tokens, mask in zip(texts, arrays["tokens"], arrays["mask"], strict=True):

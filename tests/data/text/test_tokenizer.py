@@ -40,9 +40,9 @@ epochs = 2
 [model]
 class_name = "LRATransformer"
 vocabulary_size = 16
-max_length = 4
-width = 8
-depth = 1
+max_sequence_length = 4
+hidden_dim = 8
+num_layers = 1
 mlp_dim = 8
 
 [data]

@@ -65,7 +65,7 @@ LAYERS = {
     "performer": (partial(PerformerAttention, features=6, seed=1), performer),
     "linformer": (partial(LinformerAttention, mixtures=3), linformer),
     "linformer of fewer tokens": (
-        partial(LinformerAttention, mixtures=3, max_length=11, use_output_bias=False),
+        partial(LinformerAttention, mixtures=3, max_sequence_length=11, use_output_bias=False),
         linformer,
     ),
     "local": (partial(LocalAttention, block_size=3), partial(blocks, order=list(range(8)))),
@@ -74,7 +74,7 @@ LAYERS = {
         partial(blocks, order=list(range(8))),
     ),
     "butterfly": (
-        partial(ButterflyAttention, block_size=2, layer=5, layers=6),
+        partial(ButterflyAttention, block_size=2, layer_index=5, num_layers=6),
         partial(blocks, order=butterfly.order(8, 2, 2)),
     ),
 }
@@ -127,7 +127,7 @@ def test_butterfly_attention_takes_blocks_of_the_root():
 
 
 def test_maps_of_blocks_are_what_attends():
-    layer = ButterflyAttention(1, 2, layer=1, layers=2, use_output_projection=False)
+    layer = ButterflyAttention(1, 2, layer_index=1, num_layers=2, use_output_projection=False)
     outputs = to_numpy(layer(X, mask=MASK))
     maps = to_numpy(layer.attention_maps(X, mask=MASK))
     assert maps.shape == (3, 4, 1, 2, 2)
@@ -159,10 +159,16 @@ def test_fourier_transform_is_that_of_numpy(masked):
         (lambda: LocalAttention(block_size=0), "`block_size` must be a positive.*block_size=0"),
         (lambda: LocalAttention(2, None).build((2, None, 6)), "`block_size` must be given.*None"),
         (lambda: ButterflyAttention(2, 3)(X), "`block_size` must divide.*block_size=3"),
-        (lambda: ButterflyAttention(2, layer=2, layers=2), "`layer`.*2"),
+        (lambda: ButterflyAttention(2, layer_index=2, num_layers=2), "`layer_index`.*2"),
         (lambda: LinformerAttention(mixtures=0), "`mixtures` must be a positive.*mixtures=0"),
-        (lambda: LinformerAttention(2).build((2, None, 6)), "`max_length` must be given.*None, 6"),
-        (lambda: LinformerAttention(2, max_length=7)(X), "than `max_length`.*8 tokens.*length=7"),
+        (
+            lambda: LinformerAttention(2).build((2, None, 6)),
+            "`max_sequence_length` must be given.*None, 6",
+        ),
+        (
+            lambda: LinformerAttention(2, max_sequence_length=7)(X),
+            "than `max_sequence_length`.*8 tokens.*length=7",
+        ),
         (lambda: PerformerAttention(features=0), "`features` must be a positive.*features=0"),
         (lambda: PerformerAttention(seed=-1), "`seed` must be.*seed=-1"),
         (lambda: FourierMixer(dropout=1), r"`dropout` must be in \[0, 1\).*1"),

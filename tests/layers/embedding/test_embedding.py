@@ -178,7 +178,7 @@ def test_layer_keeps_its_promises(name, tmp_path):
             r"`images` must have a pixel or more.*\(2, 6, 0, 4\)",
         ),
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
-        (lambda: PatchEmbedding(3, 0), "`width` must be a positive integer.*width=0"),
+        (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
         (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),

@@ -95,7 +95,7 @@ def enlarged(images, factor):
         ("ButterflyViT", {}),
         ("MLPMixer", {}),
         ("ButterflyMixer", {}),
-        ("ButterflyMixer", dict(mlp="butterfly_linear", width=9)),
+        ("ButterflyMixer", dict(mlp="butterfly_linear", hidden_dim=9)),
     ],
 )
 def test_model_answers_as_before_to_repeated_patches(class_name, arguments, tmp_path):
@@ -156,7 +156,9 @@ def test_vit_repeats_positions_where_it_is_told_so(tmp_path):
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_pixels_of_a_sequence_as_for_path_x(pooling, tmp_path):
-    arguments = dict(vocabulary_size=256, image_size=4, num_classes=3, width=8, depth=1, mlp_dim=8)
+    arguments = dict(
+        vocabulary_size=256, image_size=4, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8
+    )
     model = LRATransformer(**arguments, positions="learned", pooling=pooling)
     model.save_to_preset(tmp_path / "preset")
     grown = LRATransformer.from_preset(tmp_path / "preset", image_size=8)

@@ -22,7 +22,7 @@ def looked_up(layer, ids):
     """What the tables of the layer have for ids: a class token, tokens, learned positions."""
     wanted = to_numpy(layer.embedding.embeddings)[ids]
     if layer.use_class_token:
-        first = np.broadcast_to(to_numpy(layer.class_token), (len(ids), 1, layer.width))
+        first = np.broadcast_to(to_numpy(layer.class_token), (len(ids), 1, layer.hidden_dim))
         wanted = np.concatenate([first, wanted], axis=1)
     if layer.positions == "learned":
         wanted = wanted + to_numpy(layer.table)[: wanted.shape[1]]
@@ -110,10 +110,16 @@ def test_mask_reaches_the_layer_behind(class_token):
     ("call", "message"),
     [
         (lambda: TokenEmbedding(0, 6, 10), "`vocabulary_size` must be a positive.*size=0"),
-        (lambda: TokenEmbedding(9, 0, 10), "`width` must be a positive integer.*width=0"),
-        (lambda: TokenEmbedding(9, 6, 0), "`max_length` must be a positive integer.*length=0"),
+        (lambda: TokenEmbedding(9, 0, 10), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
+        (
+            lambda: TokenEmbedding(9, 6, 0),
+            "`max_sequence_length` must be a positive integer.*length=0",
+        ),
         (lambda: TokenEmbedding(9, 6, 10, "rotary"), "`positions` must be one of.*'rotary'"),
-        (lambda: TokenEmbedding(9, 6, 5)(TOKENS), r"than `max_length`.*\(3, 7\), max_length=5"),
+        (
+            lambda: TokenEmbedding(9, 6, 5)(TOKENS),
+            r"than `max_sequence_length`.*\(3, 7\), max_sequence_length=5",
+        ),
     ],
 )
 def test_wrong_argument_is_named(call, message):

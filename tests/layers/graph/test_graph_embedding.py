@@ -19,7 +19,7 @@ TABLES = {
 
 def test_embedding_is_that_of_the_authors():
     batch = {name[6:]: array for name, array in GOLDEN.items() if name.startswith("batch_")}
-    layer = GraphEmbedding(width=8)
+    layer = GraphEmbedding(hidden_dim=8)
     layer.build({name: array.shape for name, array in batch.items()})
     for ours, theirs in TABLES.items():
         table = np.zeros(getattr(layer, ours).shape, "float32")
@@ -30,7 +30,7 @@ def test_embedding_is_that_of_the_authors():
 
 @pytest.fixture
 def layer():
-    layer = GraphEmbedding(width=8)
+    layer = GraphEmbedding(hidden_dim=8)
     layer.build({name: array.shape for name, array in BATCH.items()})
     return layer
 
@@ -49,23 +49,23 @@ def test_shapes_and_dtypes(layer):
     assert layer.compute_output_shape(shapes) == layer(BATCH).shape == (3, 24, 8)
     assert layer.compute_output_shape({"x": (None, None, 3)}) == (None, None, 8)
     again = GraphEmbedding.from_config(layer.get_config())
-    assert again.width == 8
-    low = GraphEmbedding(width=8, dtype="mixed_bfloat16")(BATCH)
+    assert again.hidden_dim == 8
+    low = GraphEmbedding(hidden_dim=8, dtype="mixed_bfloat16")(BATCH)
     assert keras.backend.standardize_dtype(low.dtype) == "bfloat16"
 
 
 @pytest.mark.parametrize(
-    ("width", "graphs", "message"),
+    ("hidden_dim", "graphs", "message"),
     [
-        (0, BATCH, "`width` must be a positive integer.*0"),
+        (0, BATCH, "`hidden_dim` must be a positive integer.*0"),
         (8, BATCH["x"], r"`graphs` must be a dict of the arrays.*\(3, 23, 3\)"),
         (8, {"x": BATCH["x"]}, r"`graphs` must be a dict of the arrays \['x', 'in_degree'"),
         (8, {**BATCH, "in_degree": BATCH["x"]}, r"with \[3, 2, 2\] axes"),
     ],
 )
-def test_wrong_argument_is_named(width, graphs, message):
+def test_wrong_argument_is_named(hidden_dim, graphs, message):
     with pytest.raises(ValueError, match=message):
-        GraphEmbedding(width)(graphs)
+        GraphEmbedding(hidden_dim)(graphs)
 
 
 def graphs_of_tokens(x):

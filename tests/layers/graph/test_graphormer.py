@@ -52,7 +52,9 @@ def make_bias(**arguments):
 
 def make_block(mixer):
     """A built layer whose weights are not small."""
-    layer = GraphormerBlock(num_heads=2, mlp_dim=12, mixer=MIXERS[mixer], layer=1, layers=3)
+    layer = GraphormerBlock(
+        num_heads=2, mlp_dim=12, mixer=MIXERS[mixer], layer_index=1, num_layers=3
+    )
     layer.build(TOKENS.shape, BIASES.shape)
     rng = np.random.default_rng(4)
     for weight in layer.weights:
@@ -165,7 +167,7 @@ class BlockOfPath(GraphormerBlock):
 )
 def test_block_keeps_its_promises(mixer, dropout, numerics):
     options = dict(mixer=MIXERS[mixer], dropout=dropout, attention_dropout=dropout)
-    make = partial(BlockOfPath, 2, 12, **options, layer=1, layers=3)
+    make = partial(BlockOfPath, 2, 12, **options, layer_index=1, num_layers=3)
     check_layer(make, (4, 16, 8), numerics=numerics)
 
 
@@ -229,12 +231,15 @@ def test_wrong_graphs_are_named(graphs, message):
         (dict(mixer={"name": "slice_sort", "mode": "code"}), "`mode` must be one of.*'code'"),
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
         (
-            dict(mixer={"name": "slice_sort", "layers": 3}),
-            r"`mixer` slice_sort takes .*mode, order.*Received: \['layers'\]",
+            dict(mixer={"name": "slice_sort", "num_layers": 3}),
+            r"`mixer` slice_sort takes .*mode, order.*Received: \['num_layers'\]",
         ),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),
-        (dict(layer=3, layers=3), "`layer` must count from 0 to `layers` - 1.*layer=3"),
+        (
+            dict(layer_index=3, num_layers=3),
+            "`layer_index` must count from 0 to `num_layers` - 1.*layer_index=3",
+        ),
     ],
 )
 def test_wrong_argument_of_the_block_is_named(arguments, message):

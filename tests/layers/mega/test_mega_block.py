@@ -8,8 +8,8 @@ import pytest
 
 from keras_permix.layers import CSP, MegaBlock, SliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.norms import NORMS, make_norm, normalize
-from keras_permix.layers.mega.position_bias import rotary_bias, simple_bias
+from keras_permix.layers.mega.mega_feed_forward import NORMS, make_norm, normalize
+from keras_permix.layers.mega.positions import rotary_bias, simple_bias
 from tests.harness import assert_close, functional, load_golden, to_numpy
 from tests.oracle import mega as oracle_mega
 from tests.oracle import permutations as oracle
@@ -119,7 +119,9 @@ def expected(block, inputs, mix, mask=None):
 
 
 GOLDEN_CSP = load_golden("mega_csp_layer")
-DEPTH = dict(layer=int(GOLDEN_CSP["exp_layer_index"]), layers=int(GOLDEN_CSP["exp_num_layers"]))
+DEPTH = dict(
+    layer_index=int(GOLDEN_CSP["exp_layer_index"]), num_layers=int(GOLDEN_CSP["exp_num_layers"])
+)
 GOLDEN_BLOCKS = {
     "softmax": ("mega_layer", "s_", "softmax_out", "softmax"),
     "laplace": ("mega_layer", "l_", "laplace_out", "laplace"),
@@ -138,7 +140,9 @@ def test_gated_half_gives_the_authors_values(name):
     """A last kernel of zeros leaves the feed-forward layer nothing to add."""
     file, prefix, wanted, mixer = GOLDEN_BLOCKS[name]
     golden = load_golden(file)
-    block = MegaBlock(mixer=mixer, **SMALL, attention=dict(max_length=16), drop_unused=False)
+    block = MegaBlock(
+        mixer=mixer, **SMALL, attention=dict(max_sequence_length=16), drop_unused=False
+    )
     block.build(golden["x"].shape)
     for weight in block.weights:
         if "feed_forward" not in weight.path:
@@ -167,7 +171,7 @@ ATTENTIONS = {
     "softmax": dict(),
     "laplace": dict(mixer="laplace"),
     "relu2": dict(mixer="relu2"),
-    "longer table": dict(attention=dict(max_length=20)),
+    "longer table": dict(attention=dict(max_sequence_length=20)),
     "rotary": dict(attention=ROTARY),
     "rotary laplace": dict(attention=ROTARY, mixer="laplace", shared_dim=6),
     "causal": dict(causal=True),
@@ -298,10 +302,13 @@ def test_scalenorm_is_the_authors(dtype):
         (dict(average=dict(truncation=0)), "`truncation` must be a positive integer.*0"),
         (dict(attention=dict(position_bias="sine")), "`position_bias` must be one of.*'sine'"),
         (dict(attention=ROTARY, shared_dim=5), "even `shared_dim`.*shared_dim=5"),
-        (dict(attention=dict(max_length=0)), "`max_length` must be a positive integer.*0"),
         (
-            dict(attention=dict(max_length=8)),
-            "at most `max_length` tokens.*max_length=8, tokens=12",
+            dict(attention=dict(max_sequence_length=0)),
+            "`max_sequence_length` must be a positive integer.*0",
+        ),
+        (
+            dict(attention=dict(max_sequence_length=8)),
+            "at most `max_sequence_length` tokens.*max_sequence_length=8, tokens=12",
         ),
         (dict(attention=dict(chunk_size=5)), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
         (dict(attention=dict(function="relu2")), r"`attention` takes.*Received: \['function'\]"),
@@ -328,14 +335,15 @@ def test_wrong_argument_is_named(arguments, message):
 
 @pytest.mark.parametrize("tokens", [None, 0])
 def test_a_length_that_says_nothing_needs_max_length(tokens):
-    with pytest.raises(ValueError, match=f"`max_length` or `chunk_size`.*: tokens={tokens}, "):
+    message = f"`attention=.'max_sequence_length': .*: tokens={tokens}, "
+    with pytest.raises(ValueError, match=message):
         functional(MegaBlock(**SMALL), (tokens, 6))
 
 
 @pytest.mark.parametrize(
     "make_block",
     [
-        partial(MegaBlock, attention=dict(max_length=16)),
+        partial(MegaBlock, attention=dict(max_sequence_length=16)),
         partial(MegaBlock, mixer="laplace", attention=dict(chunk_size=8, ragged=True)),
         partial(
             MegaBlock,
@@ -361,7 +369,10 @@ def test_block_takes_any_length(make_block):
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        (dict(max_length=10), "at most `max_length` tokens.*max_length=10, tokens=.*12"),
+        (
+            dict(max_sequence_length=10),
+            "at most `max_sequence_length` tokens.*max_sequence_length=10, tokens=.*12",
+        ),
         (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=.*12"),
     ],
 )

@@ -12,7 +12,9 @@ from tests.layers.mega.test_mega_block import X, attending, expected, make
 CASES = {
     "softmax": dict(norm_first=False, norm="batchnorm"),
     "laplace in chunks": dict(mixer="laplace", attention=dict(chunk_size=5, ragged=True)),
-    "rotary relu2": dict(mixer="relu2", attention=dict(position_bias="rotary", max_length=20)),
+    "rotary relu2": dict(
+        mixer="relu2", attention=dict(position_bias="rotary", max_sequence_length=20)
+    ),
 }
 
 
@@ -26,7 +28,7 @@ def test_stream_gives_the_values_of_numpy(case):
         start, end = end, end + piece
         outputs, state = call(X[:, start:end], state)
         assert_close(to_numpy(outputs), wanted[:, start:end])
-        room = size or block.attention.max_length or 12
+        room = size or block.attention.max_sequence_length or 12
         assert state["attention"]["keys"].shape == (3, room, 4)
         assert state["attention"]["values"].shape == (3, room, 10)
         assert state["average"].shape == (3, 6, 2)
@@ -67,8 +69,8 @@ def test_a_step_is_compiled_once():
         (dict(), r"causal=True and an average without `truncation`.*causal=False"),
         (dict(causal=True, average=dict(truncation=4)), "`truncation`.*'truncation': 4"),
         (
-            dict(causal=True, attention=dict(max_length=8)),
-            "at most `max_length` tokens.*max_length=8, tokens=12",
+            dict(causal=True, attention=dict(max_sequence_length=8)),
+            "at most `max_sequence_length` tokens.*max_sequence_length=8, tokens=12",
         ),
     ],
 )
@@ -80,6 +82,6 @@ def test_what_cannot_stream_says_why(arguments, message):
 @pytest.mark.parametrize("arguments", [dict(), dict(causal=True, position_bias="rotary")])
 def test_attention_streams_causally_within_bounds(arguments):
     with pytest.raises(
-        ValueError, match="`stream` needs a layer with causal=True.*max_length=None"
+        ValueError, match="`stream` needs a layer with causal=True.*max_sequence_length=None"
     ):
         MegaAttention(**arguments).stream(X, X)

@@ -53,7 +53,7 @@ CONFIGS = {
     "ragged groups of 5": (dict(group_size=5, ragged=True), "linear"),
     "full sort": (dict(group_size=None, shift="unit"), "unit"),
     "reference": (dict(group_size=4, align="reference"), "linear"),
-    "third of five layers": (dict(shift="power", layer=2, layers=5), "power"),
+    "third of five layers": (dict(shift="power", layer_index=2, num_layers=5), "power"),
     "steps": (dict(shift=[5, -1, 0, 14, 3, 2, 7, 1]), [5, -1, 0, 14, 3, 2, 7, 1]),
     "wide": (dict(inner_dim=24, use_value_bias=True), "linear"),
     "bare": (dict(use_output_projection=False), "linear"),
@@ -67,7 +67,7 @@ def test_layer_gives_the_values_of_numpy(name, masked):
     layer = make(**arguments)
     steps = schedule
     if isinstance(schedule, str):
-        facts = (layer.inner_dim or 8, layer.layer, layer.depth, layer.group_size or 1)
+        facts = (layer.inner_dim or 8, layer.layer_index, layer.num_layers, layer.group_size or 1)
         steps = oracle.schedule(schedule, *facts)
     mask = MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, mask))
@@ -116,14 +116,17 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(shift="curved"), "`shift` must be one of.*'curved'"),
         (dict(shift=[[1, 2], [3]]), r"`shift` must hold one step, or one.*\[\[1, 2\], \[3\]\]"),
         (dict(ragged="yes"), "`ragged` must be True or False.*'yes'"),
-        (dict(layer=1.5, layers=3), "`layer` must be an integer.*layer=1.5"),
+        (dict(layer_index=1.5, num_layers=3), "`layer_index` must be an integer.*layer_index=1.5"),
         (dict(shift=[1, 2]), "`shift` must hold one integer per channel.*len.shift.=2, ch"),
-        (dict(group_size=4, shift=32), "`num_heads` and `key_dim`.*no heads and no keys.*shift=32"),
-        (dict(num_heads=4, key_dim=32), "takes no num_heads.*Leave them out.*=4, key_dim=32"),
+        (dict(group_size=4, shift=32), "`shift` must be one of.*num_heads.*group_size=4, shift=32"),
+        (dict(num_heads=4, key_dim=32), r"CSP takes the arguments .*\['key_dim', 'num_heads'\]"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
-        (dict(layer=3, layers=3), "`layer` must count from 0 to `layers` - 1.*layer=3"),
+        (
+            dict(layer_index=3, num_layers=3),
+            "`layer_index` must count from 0 to `num_layers` - 1.*layer_index=3",
+        ),
         (dict(inner_dim=4, use_output_projection=False), "`inner_dim` must equal the width.*4"),
     ],
 )

@@ -15,17 +15,17 @@ EVEN = np.arange(8) % 2 == 0
 ORDERS = {
     "ascend": (dict(), False),
     "descend": (dict(order="descend"), True),
-    "interleave last layer": (dict(order="interleave", layer=1, layers=2), False),
+    "interleave last layer": (dict(order="interleave", layer_index=1, num_layers=2), False),
     "interleave first layer": (
-        dict(order="interleave", layer=0, layers=2),
+        dict(order="interleave", layer_index=0, num_layers=2),
         np.array([False] * 4 + [True] * 3 + [False]),
     ),
-    "haar first layer": (dict(order="interleave_haar", layer=0, layers=3), False),
+    "haar first layer": (dict(order="interleave_haar", layer_index=0, num_layers=3), False),
     "haar second layer": (
-        dict(order="interleave_haar", layer=1, layers=3, head_dim=4),
+        dict(order="interleave_haar", layer_index=1, num_layers=3, head_dim=4),
         np.array([False, False, True, True] * 2),
     ),
-    "haar fine": (dict(order="interleave_haar", layer=3, layers=4), ~EVEN),
+    "haar fine": (dict(order="interleave_haar", layer_index=3, num_layers=4), ~EVEN),
 }
 
 
@@ -75,7 +75,7 @@ def test_interleaving_is_the_authors(kind, index):
     golden = load_golden("sliceformer_ops")
     v = golden["v"].astype("float32")
     order = "interleave" if kind == "paper" else "interleave_haar"
-    layer = SliceSort(order, layer=index, layers=4)
+    layer = SliceSort(order, layer_index=index, num_layers=4)
     wanted = golden[f"{kind}_interleave"][index].astype("float32")
     np.testing.assert_array_equal(to_numpy(layer.mix(v)), wanted)
 
@@ -84,8 +84,8 @@ def test_interleaving_is_the_authors(kind, index):
     ("arguments", "message"),
     [
         (dict(order="shuffle"), "`order` must be one of.*'shuffle'"),
-        (dict(layer=-1), "`layer` must be an integer of at least 0.*layer=-1"),
-        (dict(layers=2.0), "`layers` must be a positive integer.*layers=2.0"),
+        (dict(layer_index=-1), "`layer_index` must be an integer of at least 0.*layer_index=-1"),
+        (dict(num_layers=2.0), "`num_layers` must be a positive integer.*num_layers=2.0"),
         (dict(inner_dim=-8), "`inner_dim` must be a positive integer or None.*-8"),
         (dict(dropout=-0.1), r"`dropout` must be in \[0, 1\).*-0.1"),
         (dict(order="interleave_haar", head_dim=3), "multiple of `head_dim`.*head_dim=3"),

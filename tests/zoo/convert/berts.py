@@ -44,19 +44,19 @@ def write_safetensors(path, parts):
     path.write_bytes(struct.pack("<Q", len(header)) + header + content)
 
 
-def bert_of_numpy(tensors, heads, tokens, mask, token_types):
+def bert_of_numpy(tensors, heads, tokens, mask, segment_ids):
     """The hidden states of BERT, from the embedding on, after Devlin et al., 2018.
 
     Args:
         tensors: By PyTorch's names without "bert."; kernels are (out, in).
         heads: Number of heads.
-        tokens, mask, token_types: `(batch, tokens)`.
+        tokens, mask, segment_ids: `(batch, tokens)`.
     """
     t = {name.removeprefix("bert."): np.asarray(v, "float64") for name, v in tensors.items()}
     depth = 1 + max(int(name.split(".")[2]) for name in t if name.startswith("encoder.layer."))
     x = t["embeddings.word_embeddings.weight"][tokens]
     x = x + t["embeddings.position_embeddings.weight"][: tokens.shape[1]]
-    x = x + t["embeddings.token_type_embeddings.weight"][token_types]
+    x = x + t["embeddings.token_type_embeddings.weight"][segment_ids]
     x = norm(x, t, "embeddings.LayerNorm")
     states = [x]
     for layer in range(depth):

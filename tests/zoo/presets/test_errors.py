@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from keras_permix import zoo
-from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo import ZooModel
 from tests.zoo.models import edit_json, list_anew, tiny
 
 
@@ -225,7 +225,7 @@ def test_model_of_another_class(tmp_path):
     class Mine(zoo.CSPViT):
         """A user's own."""
 
-    model = Mine(image_size=8, patch_size=2, num_classes=3, width=8, depth=1, mlp_dim=8)
+    model = Mine(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
     with pytest.raises(ValueError, match="A preset is of a class of keras_permix.zoo.*Mine"):
         model.save_to_preset(tmp_path / "preset")
 
@@ -233,3 +233,28 @@ def test_model_of_another_class(tmp_path):
 def test_a_preset_is_named():
     with pytest.raises(ValueError, match="`preset` must be a name, a folder or a handle.*: None"):
         zoo.CSPViT.from_preset(None)
+
+
+def test_an_asset_has_a_limit(preset):
+    def grow(metadata):
+        metadata["files"]["config.json"]["bytes"] = 2**26 + 1
+
+    edit_json(preset / "metadata.json", grow)
+    refuses(preset, ValueError, "`config.json` must hold 67,108,864 bytes at most. Received: 67,1")
+
+
+@pytest.mark.parametrize(("layers", "parameters"), [(10**9, None), (10**9, 10**9 + 1)])
+def test_more_layers_than_weights_are_never_built(preset, layers, parameters):
+    edit_json(preset / "config.json", lambda spec: spec["config"].update(num_layers=layers))
+    list_anew(preset, "config.json")
+    if parameters:
+        edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=parameters))
+    refuses(preset, ValueError, "must give a `parameter_count` .*Received: .*1,000,000,000 layers")
+
+
+def test_weights_that_overflow_in_the_dtype_of_the_model(tmp_path):
+    model = tiny()
+    model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
+    model.save_to_preset(tmp_path / "preset")
+    refuses(tmp_path / "preset", ValueError, "finite. Pass another `dtype`.*inf", dtype="float16")
+    assert zoo.CSPViT.from_preset(tmp_path / "preset", dtype="bfloat16").count_params()

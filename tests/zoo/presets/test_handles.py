@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -15,8 +16,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_permix import zoo
-from keras_permix.zoo.presets import fetch, handles
+from keras_permix import preset_folders, zoo
+from keras_permix.zoo.presets import fetch, handles, names
 from keras_permix.zoo.presets.handles import unpack
 from tests.zoo.models import edit_json, logits, tiny
 
@@ -33,6 +34,12 @@ def web(tmp_path, monkeypatch):
     """`(folder, address)` of a server; Keras' cache is fresh."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
+    check = fetch._check_address
+
+    def allow_this_server(url, host):
+        check(url, "127.0.0.1" if url.startswith("http://127.0.0.1") else host)
+
+    monkeypatch.setattr(fetch, "_check_address", allow_this_server)
     folder = tmp_path / "web"
     tiny().save_to_preset(folder)
     handler = functools.partial(Quiet, directory=str(folder))
@@ -154,6 +161,20 @@ def test_file_with_a_url(web, tmp_path):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
 
 
+def test_weights_that_the_wheel_leaves_out_are_fetched_by_name(web, tmp_path, monkeypatch):
+    folder, address = web
+    monkeypatch.setattr(preset_folders, "weights_folders", lambda: (tmp_path / "weights",))
+    shutil.copytree(folder, tmp_path / "weights/cspvit/mine")
+    for part in ("cspvit", "cspvit/mine"):
+        (folder / part).mkdir()
+    weights = tmp_path / "weights/cspvit/mine/model.weights.h5"
+    weights.rename(folder / "cspvit/mine/model.weights.h5")
+    assert not zoo.list_presets()["cspvit/mine"].has_weights
+    monkeypatch.setattr(names, "WEIGHTS_URL", address)
+    assert zoo.list_presets()["cspvit/mine"].has_weights
+    np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset("mine")), logits(tiny()))
+
+
 def test_url_that_gives_another_file(web, tmp_path):
     folder, address = web
     preset = tmp_path / "preset"
@@ -192,6 +213,23 @@ def test_only_https(web, tmp_path, url):
     set_url(folder, url)
     with pytest.raises(ValueError, match=f"over https only. Received: {url}"):
         zoo.CSPViT.from_preset(folder)
+
+
+PRIVATE = ("localhost", "127.0.0.1", "10.0.0.7", "192.168.1.1", "169.254.169.254", "[::1]",
+           "[::ffff:127.0.0.1]", "[fd00::1]", "0x7f000001")  # fmt: skip
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_a_preset_names_no_address_of_this_network(tmp_path, host):
+    tiny().save_to_preset(tmp_path / "preset")
+    (tmp_path / "preset" / "model.weights.h5").unlink()
+    set_url(tmp_path / "preset", f"https://{host}/model.weights.h5")
+    with pytest.raises(ValueError, match=f"this machine or its network.*{re.escape(host)}"):
+        zoo.CSPViT.from_preset(tmp_path / "preset")
+
+
+def test_public_hosts():
+    assert fetch.is_public("8.8.8.8") and fetch.is_public("no-such-host.invalid")
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,14 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
         (put(f"{HEAD}/1", data=[1.0, -np.inf, 0.0]), NOT_FINITE),
         (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "no layer takes"),
         (put(f"{HEAD}/1", shape=(3,), dtype="S1000000000"), "no plain array"),
+        (
+            put(f"{HEAD}/1", shape=(3,), maxshape=(None,), chunks=(2**21,), dtype="f4"),
+            "no plain array",
+        ),
     ],
     ids=[
         "path", "same shape", "optimizer", "missing", "shape", "kind", "text", "nan", "inf", "huge",
-        "long",
+        "long", "a large chunk",
     ],
 )  # fmt: skip
 def test_weights_of_another_model(preset, change, received):
@@ -193,7 +197,10 @@ def test_parameter_count_that_is_none(preset, count):
     [
         ({"patch_size": 0}, "`patch_size` must be a positive integer. Received: patch_size=0"),
         ({"image_size": -8}, "`image_size` must be a positive integer. Received: image_size=-8"),
-        ({"width": "wide"}, "`width` must be a positive integer. Received: width='wide'"),
+        (
+            {"hidden_dim": "wide"},
+            "`hidden_dim` must be a positive integer. Received: hidden_dim='wide'",
+        ),
         ({"std": [0.5, 0.0, 0.5]}, "`std` must hold positive numbers"),
         ({"std": 3}, "`std` must hold one value per channel"),
         ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
@@ -314,9 +321,9 @@ def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
 
 
 def test_no_trained_block_is_left_out(original):
-    refuses(original, r"depth': 1.*with which block_1 would be left out", depth=1)
-    fresh = zoo.CSPViT.from_preset(original, depth=1, load_weights=False)
-    assert fresh.get_config()["depth"] == 1
+    refuses(original, r"depth': 1.*with which block_1 would be left out", num_layers=1)
+    fresh = zoo.CSPViT.from_preset(original, num_layers=1, load_weights=False)
+    assert fresh.get_config()["num_layers"] == 1
 
 
 def test_names_of_classes_imply_their_number():

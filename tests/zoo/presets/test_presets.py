@@ -152,7 +152,7 @@ def test_a_name_with_a_recipe_alone():
     assert info.parameters is None and info.scores is None
     with pytest.raises(ValueError, match="no weights yet.*permix train cspvit/imagenet.* Received"):
         zoo.CSPViT.from_preset("imagenet")
-    small = dict(width=8, depth=1, mlp_dim=8)
+    small = dict(hidden_dim=8, num_layers=1, mlp_dim=8)
     model = zoo.CSPViT.from_preset("imagenet", load_weights=False, **small)
     assert model.output_shape == (None, 1000) and model.get_config()["image_size"] == 224
 

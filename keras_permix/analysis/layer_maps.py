@@ -1,0 +1,331 @@
+"""Maps of single layers: which tokens each output token is made of."""
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix._typing import Layer, Mask, Tensor
+from keras_permix.analysis.residuals import as_tokens
+from keras_permix.layers import CSP, SinkhornCSP, SliceSort
+
+
+def permutation_maps(
+    layer: Layer, tokens: Tensor, channels: int | slice | Sequence[int] | None = None
+) -> np.ndarray:
+    """Permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
+
+    `maps[b, c] @ values[b, :, c]` is what the layer makes of channel `c` of its values: each map
+    is what an attention map is to attention, with one 1 in every row and column.
+
+    Args:
+        layer: A built `CSP` or `SliceSort`.
+        tokens: What the layer takes, `(batch, tokens, channels)`.
+        channels: Indices of inner channels. `None`: all of them.
+
+    Returns:
+        A float32 array `(batch, channels, tokens, tokens)`. Among equal values the order is that
+        of the unshifted tokens.
+
+    Raises:
+        TypeError: for a layer that does not permute its values, as `SinkhornCSP`, which blends
+            them, and `CausalCSP`, which takes the largest that a token has heard.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import permutation_maps
+    >>> from keras_permix.layers import CSP
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
+    >>> layer = CSP()
+    >>> layer.build(tokens.shape)
+    >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
+    1.0
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
+    """
+    permutes = isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP)
+    if not permutes or not layer.built:
+        raise TypeError(
+            "`layer` must be a CSP or SliceSort that is built. "
+            f"Received: layer={type(layer).__name__}{'' if layer.built else ', not built'}"
+        )
+    values = layer.value_dense(tokens) if layer.use_value_projection else tokens
+    values = keras.ops.convert_to_numpy(values).astype("float32")
+    order = np.argsort(values, axis=1, kind="stable")
+    ranks = np.argsort(order, axis=1, kind="stable")
+    mixed = keras.ops.convert_to_numpy(layer.mix(keras.ops.convert_to_tensor(ranks, "int32")))
+    sources = np.take_along_axis(order, mixed, axis=1)
+    if channels is not None:
+        sources = sources[..., [channels] if isinstance(channels, Integral) else channels]
+    return np.eye(values.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
+
+
+def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
+    """Draw permutation maps as dots: a dot at row `n`, column `m` moves token `m` to place `n`.
+
+    Args:
+        axes: Matplotlib axes, one for each map.
+        maps: Permutation matrices `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_permutation_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_permutation_maps(axes, np.eye(3)[[[0, 1, 2], [1, 2, 0]]])
+    >>> axes[1].collections[0].get_offsets().tolist()
+    [[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]
+    """
+    for ax, matrix in zip(axes, maps, strict=True):
+        rows, columns = np.nonzero(matrix)
+        ax.scatter(columns, rows, s=4, linewidths=0)
+        ax.set(xlim=(-1, matrix.shape[1]), ylim=(matrix.shape[0], -1), aspect="equal")
+        ax.set(xticks=[], yticks=[])
+
+
+def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarray:
+    """Attention maps of a `ButterflyBlock` on tokens, with zeros outside of its blocks.
+
+    `maps[b, h] @ values[b, :, h]` is what head `h` makes of its values. The product of the maps of
+    `ops.butterfly_stages` layers has no zeros: they mix all tokens.
+
+    Args:
+        layer: A built `ButterflyBlock` with `axis=1` around `SoftmaxAttention`, or around a block
+            that holds one as its `mixer`.
+        tokens: What the layer takes, `(batch, tokens, channels)`.
+        mask: Booleans `(batch, tokens)`, True at real tokens.
+
+    Returns:
+        A float32 array `(batch, heads, tokens, tokens)`; every row sums to 1.
+
+    Raises:
+        TypeError: for a layer that is no butterfly of attention to tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import butterfly_maps
+    >>> from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 16, 8)).astype("float32")
+    >>> layers = [ButterflyBlock(SoftmaxAttention(2), 4, stage) for stage in range(2)]
+    >>> for layer in layers:
+    ...     layer.build(tokens.shape)
+    >>> first, second = (butterfly_maps(layer, tokens) for layer in layers)
+    >>> float((first > 0).mean()), float((second @ first > 0).mean())
+    (0.25, 1.0)
+
+    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    """
+    block: Any = getattr(layer, "block", None)
+    attention = getattr(block, "mixer", block)
+    if not hasattr(attention, "attention_maps") or layer.axis != 1:
+        raise TypeError(
+            "`layer` must be a ButterflyBlock of SoftmaxAttention along the tokens. "
+            f"Received: layer={type(layer).__name__}, layer.block={type(block).__name__}"
+        )
+    maps = attention.attention_maps(*mixed_blocks(layer, tokens, mask))
+    return maps_of_all(layer, maps, tokens.shape[1])
+
+
+def mixed_blocks(layer, tokens, mask=None):
+    """What the mixer within a `ButterflyBlock` sees of tokens, and the mask of that."""
+    blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
+    if hasattr(layer.block, "mixer") and layer.block.norm_first:
+        blocks = layer.block.mixer_norm(blocks)
+    return blocks, None if mask is None else layer.cut(keras.ops.convert_to_tensor(mask))
+
+
+def maps_of_all(layer, maps, size):
+    """Maps of blocks, `(batch * blocks, …, block_size, block_size)`, as maps of all tokens."""
+    maps = keras.ops.convert_to_numpy(keras.ops.cast(maps, "float32"))
+    members = keras.ops.convert_to_numpy(layer.cut(keras.ops.arange(size)[None]))
+    out = np.zeros((len(maps) // len(members), *maps.shape[1:-2], size, size), "float32")
+    for index, places in enumerate(members):
+        out[..., places[:, None], places] = maps[index :: len(members)]
+    return out
+
+
+def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
+    """Draw attention maps: the shade at row `n`, column `m` is what token `n` takes from `m`.
+
+    Args:
+        axes: Matplotlib axes, one for each map.
+        maps: Attention maps `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_butterfly_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_butterfly_maps(axes, np.stack([np.eye(4), np.full((4, 4), 0.25)]))
+    >>> [ax.images[0].get_array().shape for ax in axes]
+    [(4, 4), (4, 4)]
+    """
+    for ax, weights in zip(axes, maps, strict=True):
+        ax.imshow(weights, cmap="Greys", vmin=0, interpolation="nearest")
+        ax.set(xticks=[], yticks=[])
+
+
+def simple_attention_maps(
+    layer: Layer,
+    tokens: Tensor,
+    mask: Mask = None,
+    heads: int | slice | Sequence[int] | None = None,
+) -> np.ndarray:
+    """Attention maps of a `SimpleAttention` layer for given tokens.
+
+    `maps[b, h] @ values[b, :, h]` is what the layer makes of the values of head `h`: the products
+    of queries and keys, scaled as the layer does. There is no softmax, so a map has values of
+    both signs, and its rows have any sum. The layer itself never makes a map; here they take
+    memory quadratic in the tokens.
+
+    Args:
+        layer: A built `SimpleAttention` layer.
+        tokens: What the layer takes, `(batch, tokens, channels)`.
+        mask: Booleans `(batch, tokens)`, True for real tokens; the columns of the others are 0.
+        heads: Indices of heads. `None`: all of them.
+
+    Returns:
+        A float32 array `(batch, heads, tokens, tokens)`: rows are queries, columns are keys.
+
+    Raises:
+        TypeError: for a layer of another kind.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import simple_attention_maps
+    >>> from keras_permix.layers import SimpleAttention
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
+    >>> layer = SimpleAttention(num_heads=2, causal=True)
+    >>> layer.build(tokens.shape)
+    >>> maps = simple_attention_maps(layer, tokens)
+    >>> maps.shape, bool(np.triu(maps, 1).any())
+    ((1, 2, 8, 8), False)
+
+    Source: Yorsh et al., "SimpleTRON", 2022.
+    """
+    if not hasattr(layer, "attend") or not hasattr(layer, "split_heads"):
+        raise TypeError(
+            "`layer` must be a built layer that attends without softmax, SimpleAttention. "
+            f"Received: layer={type(layer).__name__}"
+        )
+    query, key, value = layer.split_heads(ops.convert_to_tensor(tokens))
+    places = ops.eye(value.shape[1], dtype=value.dtype)[None, :, None]
+    # What is linear in the values gives its matrix where the values are the unit vectors.
+    columns = ops.broadcast_to(places, (*value.shape[:3], value.shape[1]))
+    maps = ops.transpose(layer.attend(query, key, columns, mask), (0, 2, 1, 3))
+    maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
+    if heads is None:
+        return maps
+    return maps[:, [heads] if isinstance(heads, Integral) else heads]
+
+
+def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
+    """Draw maps with rows for queries and columns for keys: red adds a value, blue takes it off.
+
+    The colors of all maps share one scale, white at zero.
+
+    Args:
+        axes: Matplotlib axes, one for each map.
+        maps: Attention maps `(maps, tokens, tokens)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_simple_attention_maps
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> plot_simple_attention_maps(axes, np.stack([np.eye(4), -2 * np.eye(4)]))
+    >>> [float(ax.images[0].norm.vmax) for ax in axes]
+    [2.0, 2.0]
+    """
+    top = abs(maps).max() or 1.0
+    for ax, matrix in zip(axes, maps, strict=True):
+        ax.imshow(matrix, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="nearest")
+        ax.set(xticks=[], yticks=[])
+
+
+def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
+    """How much each output token of any mixer changes with each input token.
+
+    Every input token in turn is moved by a small random step, and the outputs are compared:
+    `map[n, m]` is the change of token `n` for a step of token `m`, relative to the step. It needs
+    no access to the inside of the layer, so it draws attention, sorting and recurrence alike. Ties
+    and exchanges at the very step aside, it is the norm of a random column of the Jacobian.
+
+    Args:
+        layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
+        tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
+        epsilon: Length of the step of a token, relative to the root mean square of the input where
+            that is not 0.
+        seed: Seed of the direction of the steps.
+
+    Returns:
+        A float64 array `(tokens, tokens)`, outputs first.
+
+    Raises:
+        ValueError: for an input that is not `(batch, tokens, channels)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import influence_map
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+    >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
+    [0.0, 1.0, 0.0, 0.0]
+    """
+    return influence_maps(layer, tokens, epsilon, seed).mean(axis=0)
+
+
+def influence_maps(
+    layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
+) -> np.ndarray:
+    """The map of each sample, `(batch, tokens, tokens)`."""
+    tokens = as_tokens(tokens).astype("float32")
+    still = _call(layer, tokens)
+    step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
+    length = epsilon * (np.sqrt(np.mean(tokens**2)) or 1)
+    step *= length / np.linalg.norm(step, axis=-1, keepdims=True)
+    columns = []
+    for token in range(tokens.shape[1]):
+        moved = tokens.copy()
+        moved[:, token] += step
+        size = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
+        change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
+        columns.append(change / size[:, None])
+    return np.stack(columns, axis=2)
+
+
+def _call(layer, tokens):
+    return keras.ops.convert_to_numpy(layer(tokens)).astype("float64")
+
+
+def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
+    """Draw an influence map: row `n`, column `m` is dark where output `n` listens to input `m`.
+
+    The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
+
+    Args:
+        ax: Matplotlib axes.
+        matrix: What `influence_map` returns.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_influence_map
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
+    >>> float(ax.images[0].norm.vmax)
+    0.5
+    """
+    among_others = np.max(matrix * (1 - np.eye(len(matrix))))
+    ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)
+    ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

@@ -1,0 +1,240 @@
+"""Measure how far tokens are from being equal: residuals, their bound, spectra."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_permix._typing import Tensor
+from keras_permix.utils.checks import check_choice
+
+ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": np.median}
+
+
+def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
+    """What is left of tokens when the token that they share is taken away.
+
+    `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero where all tokens are
+    alike, which is what stacked softmax attention drives them to.
+
+    Args:
+        tokens: Tensor or array `(batch, tokens, channels)`.
+        estimator: "mean", the `x̂` of the least Frobenius norm, or "median", that of the least
+            1-norm of every channel.
+
+    Returns:
+        A float64 array like `tokens`.
+
+    Raises:
+        ValueError: for an unknown estimator or a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import rank_residual
+    >>> rank_residual(np.array([[[1.0, 5.0], [3.0, 5.0]]])).tolist()
+    [[[-1.0, 0.0], [1.0, 0.0]]]
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1; Dong et al., "Attention
+    is not all you need", 2021.
+    """
+    tokens = as_tokens(tokens)
+    estimate = ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)]
+    return tokens - estimate(tokens, axis=1, keepdims=True)
+
+
+def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
+    """Norm of the tokens of every sample, as matrices `(tokens, channels)`.
+
+    Args:
+        tokens: Tensor or array `(batch, tokens, channels)`.
+        kind: "1" (the largest sum of magnitudes of a channel), "inf" (that of a token) or "1inf"
+            (the geometric mean of both, which Theorem 1 is about).
+
+    Returns:
+        A float64 array `(batch,)`.
+
+    Raises:
+        ValueError: for an unknown kind or a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import token_norm
+    >>> token_norm(np.array([[[1.0, -5.0], [3.0, 4.0]]]), "1").tolist()
+    [9.0]
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    """
+    check_choice("kind", kind, ("1", "inf", "1inf"))
+    sizes = np.abs(as_tokens(tokens))
+    of_channels, of_tokens = sizes.sum(axis=1).max(axis=1), sizes.sum(axis=2).max(axis=1)
+    return {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}[kind]
+
+
+def plot_rank_residual(
+    ax: Any, token_maps: Iterable[Tensor], estimator: str = "mean", **line: Any
+) -> None:
+    """Draw the norm of the residual relative to that of the tokens over depth, mean of the batch.
+
+    Args:
+        ax: Matplotlib axes.
+        token_maps: Tokens `(batch, tokens, channels)` at one depth after another.
+        estimator: See `rank_residual`.
+        **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_rank_residual
+    >>> from matplotlib.figure import Figure
+    >>> opposite, alike = np.array([[[1.0], [-1.0]]]), np.array([[[1.0], [1.0]]])
+    >>> ax = Figure().subplots()
+    >>> plot_rank_residual(ax, [opposite, alike], label="attention")
+    >>> ax.lines[0].get_ydata().tolist()
+    [1.0, 0.0]
+    """
+    shares = [
+        np.mean(token_norm(rank_residual(tokens, estimator)) / token_norm(tokens))
+        for tokens in token_maps
+    ]
+    ax.plot(range(len(shares)), shares, **{"marker": "o", "markersize": 3, **line})
+    ax.set(xlabel="layers", ylabel="residual / tokens, (1, ∞) norms", xticks=range(len(shares)))
+
+
+def as_tokens(tokens):
+    """`tokens` as a float64 array of shape (batch, tokens, channels)."""
+    tokens = keras.ops.convert_to_numpy(tokens).astype("float64")
+    if tokens.ndim != 3:
+        raise ValueError(
+            "`tokens` must have the shape (batch, tokens, channels). "
+            f"Received: tokens.shape={tokens.shape}"
+        )
+    return tokens
+
+
+def residual_bound(
+    tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float = 1.0, estimator: str = "mean"
+) -> np.ndarray:
+    """Bound of the (1, ∞) norm of `rank_residual` after every layer of a stack of CSP layers.
+
+    After `l` layers, each a CSP without output projection and a function of single tokens:
+    `channels**(l / 2) * (lipschitz * beta)**l * norm(rank_residual(tokens))`, where `beta` is the
+    largest 1-norm of the value kernels so far. There are no skip connections.
+
+    Args:
+        tokens: Tensor or array `(batch, tokens, channels)` before the first layer.
+        kernels: Value kernels of the layers, `(channels, channels)` each.
+        lipschitz: Lipschitz constant, in the (1, ∞) norm, of the function after each CSP.
+        estimator: See `rank_residual`. The theorem is about the least residual in this norm, which
+            no estimator is in general.
+
+    Returns:
+        A float64 array `(layers + 1, batch)`, the norm before the first layer in front.
+
+    Raises:
+        ValueError: for a kernel that is not `(channels, channels)`, or tokens of a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import residual_bound
+    >>> tokens = np.array([[[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]]])
+    >>> (residual_bound(tokens, [np.eye(4), 2 * np.eye(4)]) / 2**0.5).round(6).tolist()
+    [[1.0], [2.0], [16.0]]
+
+    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    """
+    residual = rank_residual(tokens, estimator)
+    channels = residual.shape[2]
+    kernels = [keras.ops.convert_to_numpy(kernel).astype("float64") for kernel in kernels]
+    for kernel in kernels:
+        if kernel.shape != (channels, channels):
+            raise ValueError(
+                "`kernels` must have the shape (channels, channels). "
+                f"Received: kernel.shape={kernel.shape}, channels={channels}"
+            )
+    norms = [np.abs(kernel).sum(axis=0).max() for kernel in kernels]
+    beta = np.maximum.accumulate([0.0, *norms])
+    layers = np.arange(len(beta))
+    return ((channels**0.5 * lipschitz * beta) ** layers)[:, None] * token_norm(residual)
+
+
+def plot_residual_bound(
+    ax: Any, token_maps: Iterable[Tensor], bounds: np.ndarray, estimator: str = "mean", **line: Any
+) -> None:
+    """Draw the norm of the residual over depth, and its bound dashed, on a logarithmic scale.
+
+    Args:
+        ax: Matplotlib axes.
+        token_maps: Tokens `(batch, tokens, channels)` before the first layer and after each.
+        bounds: What `residual_bound` gives.
+        estimator: See `rank_residual`.
+        **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_residual_bound, residual_bound
+    >>> from matplotlib.figure import Figure
+    >>> tokens = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
+    >>> ax = Figure().subplots()
+    >>> plot_residual_bound(ax, [tokens, -tokens], residual_bound(tokens, [np.eye(2)]), label="CSP")
+    >>> [line.get_label() for line in ax.lines]
+    ['CSP', 'bound of Theorem 1']
+    """
+    norms = [np.mean(token_norm(rank_residual(tokens, estimator))) for tokens in token_maps]
+    (drawn,) = ax.plot(range(len(norms)), norms, **{"marker": "o", "markersize": 3, **line})
+    bound = np.mean(bounds, axis=1)
+    ax.plot(range(len(bound)), bound, "--", color=drawn.get_color(), label="bound of Theorem 1")
+    ax.set(xlabel="layers", ylabel="residual, (1, ∞) norm", yscale="log", xticks=range(len(norms)))
+
+
+def singular_spectrum(tokens: Tensor) -> np.ndarray:
+    """Singular values of the tokens of every sample, as matrices `(tokens, channels)`.
+
+    Args:
+        tokens: Tensor or array `(batch, tokens, channels)`, such as what a mixer gives.
+
+    Returns:
+        A float64 array `(batch, min(tokens, channels))`, the largest first.
+
+    Raises:
+        ValueError: for a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import singular_spectrum
+    >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
+    [[4.0, 3.0]]
+
+    Source: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
+    compare mixers by these spectra.
+    """
+    return np.linalg.svd(as_tokens(tokens), compute_uv=False)
+
+
+def plot_singular_spectrum(ax: Any, tokens: Tensor, **line: Any) -> None:
+    """Draw singular values relative to the largest, mean of the batch, on a logarithmic scale.
+
+    Args:
+        ax: Matplotlib axes.
+        tokens: Tensor or array `(batch, tokens, channels)`.
+        **line: Arguments of `ax.plot`, such as `label`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_singular_spectrum
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_singular_spectrum(ax, np.array([[[3.0, 0.0], [0.0, 4.0]]]), label="CSP")
+    >>> ax.lines[0].get_ydata().tolist()
+    [1.0, 0.75]
+    """
+    spectra = singular_spectrum(tokens)
+    mean = np.mean(spectra / spectra[:, :1], axis=0)
+    ax.plot(range(1, len(mean) + 1), mean, **line)
+    ax.set(xlabel="index", ylabel="singular value / largest", yscale="log")

@@ -1,0 +1,131 @@
+"""Mixers without parameters to compare others with: FNet and a random order."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_permix._typing import Mask, Shape, Tensor
+from keras_permix.layers.parts.masks import check_tokens, flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.ops.dispatch.require import is_empty
+from keras_permix.utils.checks import check_integer, check_rate
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class FourierMixer(MixingLayer):
+    """Mix tokens by the real part of a Fourier transform along tokens and channels.
+
+    The layer has no parameters, computes in float32 and costs O(tokens log tokens).
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding counts as zeros, so the outputs still depend on the amount of padding.
+
+    Args:
+        dropout: Rate of the dropout of the outputs, in `[0, 1)`.
+
+    Raises:
+        ValueError: for a rate out of range, or a wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import FourierMixer
+    >>> np.asarray(FourierMixer()(np.ones((1, 2, 3), "float32"))[0]).tolist()
+    [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+    Reference:
+        Lee-Thorp et al., "FNet: Mixing Tokens with Fourier Transforms", 2021, arXiv:2105.03824,
+        equation (3).
+    """
+
+    def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.dropout = check_rate("dropout", dropout)
+
+    def build(self, input_shape: tuple) -> None:
+        tokens_shape("FourierMixer", input_shape)
+        self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        x, mask = flatten_map(inputs, mask)
+        if mask is not None:
+            x = ops.where(ops.cast(mask, "bool")[..., None], x, ops.zeros_like(x))
+        return self.output_dropout(unflatten_map(fourier_transform(x), inputs))
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict:
+        return {**super().get_config(), "dropout": self.dropout}
+
+
+def fourier_transform(x: Any) -> Any:
+    """The real part of a Fourier transform along the last two axes, a tensor like `x`."""
+    if is_empty(x):  # which PyTorch does not transform
+        return x
+    precise = ops.cast(x, "float32")
+    real, _ = ops.fft2((precise, ops.zeros_like(precise)))
+    return ops.cast(real, x.dtype)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class RandomOrder(keras.layers.Layer):
+    """Reorder the tokens randomly, in the same way for all samples and channels.
+
+    The order depends on the seed and the number of tokens only, and is the same on every backend.
+    Placed before layers that mix neighboring tokens, it measures how much the neighborhood
+    contributes.
+
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is reordered like the
+    tokens and passed on. The number of tokens must be known, also while TensorFlow traces.
+
+    Args:
+        seed: An integer of at least 0.
+
+    Raises:
+        ValueError: for a negative seed, a wrong shape, or an unknown number of tokens.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import RandomOrder
+    >>> RandomOrder(seed=1).order(6).tolist()
+    [2, 1, 4, 0, 3, 5]
+
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, Table VII.
+    """
+
+    def __init__(self, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.seed = check_integer("seed", seed, least=0)
+
+    def build(self, input_shape: Shape) -> None:
+        check_tokens("RandomOrder", input_shape)
+
+    def order(self, tokens: int | None) -> np.ndarray:
+        """Which token comes to each place, an integer array `(tokens,)`."""
+        if tokens is None:
+            raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
+        # NumPy promises that only this older generator never changes its numbers.
+        return np.random.RandomState(self.seed).permutation(tokens)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return ops.take(inputs, self.order(inputs.shape[1]), axis=1)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Mask) -> Mask:
+        if previous_mask is None:
+            return None
+        return ops.take(previous_mask, self.order(inputs.shape[1]), axis=1)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "seed": self.seed}

@@ -1,0 +1,105 @@
+"""The projections of mixers, in one form: what can be carried from one mixer to another."""
+
+import keras
+from keras import ops
+
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.projections import assign_copy
+
+NAMES = ("query", "key", "value")
+
+
+def projections(layer):
+    """What a mixer projects tokens with.
+
+    Args:
+        layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.
+
+    Returns:
+        A dict from "query", "key", "value" and "output", as far as the mixer has them, to
+        `(kernel, bias)`: `(channels, inner)`, or `(inner, channels)` for "output", with the heads
+        contiguous; and `(inner,)`, or `None`.
+    """
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        return _of_keras(layer)
+    parts = {}
+    if isinstance(layer, SelfAttention):
+        kernels = ops.split(layer.qkv_dense.kernel, 3, axis=-1)
+        bias = layer.qkv_dense.bias
+        biases = [None] * 3 if bias is None else ops.split(bias, 3)
+        parts = dict(zip(NAMES, zip(kernels, biases, strict=True), strict=True))
+    if isinstance(layer, TokenMixer) and layer.use_value_projection:
+        parts["value"] = (layer.value_dense.kernel, layer.value_dense.bias)
+    if getattr(layer, "use_output_projection", False):
+        parts["output"] = (layer.output_dense.kernel, layer.output_dense.bias)
+    return parts
+
+
+def _of_keras(layer):
+    config = {"query": "_query_dense", "key": "_key_dense", "value": "_value_dense"}
+    parts = {}
+    for name, attribute in config.items():
+        dense = getattr(layer, attribute)
+        kernel = ops.reshape(dense.kernel, (dense.kernel.shape[0], -1))
+        parts[name] = (kernel, None if dense.bias is None else ops.reshape(dense.bias, (-1,)))
+    dense = layer._output_dense
+    kernel = ops.reshape(dense.kernel, (-1, dense.kernel.shape[-1]))
+    return {**parts, "output": (kernel, dense.bias)}
+
+
+def freeze_projections(layer, other):
+    """Freeze the weights of a mixer's projections that are frozen in another one.
+
+    Queries, keys and values of one kernel are frozen where one of those carried over is.
+    """
+    theirs = _denses(other)
+    for name, ours in _denses(layer).items():
+        for attribute in ("kernel", "bias"):
+            weight = getattr(ours, attribute, None)
+            example = getattr(theirs.get(name), attribute, None)
+            if weight is not None and example is not None and not example.trainable:
+                weight.trainable = False
+
+
+def _denses(layer):
+    """The dense layers of a mixer by what they project to."""
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        denses = (layer._query_dense, layer._key_dense, layer._value_dense, layer._output_dense)
+        return dict(zip((*NAMES, "output"), denses, strict=True))
+    denses = {}
+    if isinstance(layer, SelfAttention):
+        denses = dict.fromkeys(NAMES, layer.qkv_dense)
+    if isinstance(layer, TokenMixer) and layer.use_value_projection:
+        denses["value"] = layer.value_dense
+    if getattr(layer, "use_output_projection", False):
+        denses["output"] = layer.output_dense
+    return denses
+
+
+def set_projections(layer, parts):
+    """Give a mixer of this package projections of another, as far as it has such of their size."""
+    if "output" in parts and getattr(layer, "use_output_projection", False):
+        _set(layer.output_dense, parts["output"])
+    if isinstance(layer, TokenMixer) and layer.use_value_projection and "value" in parts:
+        _set(layer.value_dense, parts["value"])
+    if isinstance(layer, SelfAttention):
+        own = projections(layer)
+        fits = {name for name in NAMES if name in parts and _size(parts, name) == _size(own, name)}
+        given = [parts[name] if name in fits else own[name] for name in NAMES]
+        kernel = ops.concatenate([kernel for kernel, _ in given], axis=-1)
+        biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in given]
+        _set(layer.qkv_dense, (kernel, ops.concatenate(biases)))
+
+
+def _size(parts, name):
+    return tuple(parts[name][0].shape)
+
+
+def _set(dense, part):
+    kernel, bias = part
+    if tuple(kernel.shape) != tuple(dense.kernel.shape):
+        return
+    assign_copy(dense.kernel, kernel)
+    if dense.bias is not None:
+        assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)

@@ -1,0 +1,1 @@
+"""Helpers without Keras: checks of arguments, files, text for people, the machine."""

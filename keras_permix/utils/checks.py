@@ -1,0 +1,128 @@
+"""Checks of arguments that are plain values, for ops, layers, models and commands alike."""
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+
+ALIGNMENTS = ("independent", "reference")
+
+
+def check_choice(name, value, choices):
+    """Return `value`, the argument `name`, if it is one of `choices`."""
+    if value not in tuple(choices):
+        raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
+    return value
+
+
+def check_align(align):
+    """Return `align` if it names an alignment."""
+    return check_choice("align", align, ALIGNMENTS)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with lists and Python's numbers in place of what NumPy holds in it."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return (tuple if isinstance(value, tuple) else list)(map(plain, value))
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
+    """Return `spec`, a name or a dict with it, as a plain dict whose "name" is one of `choices`."""
+    named = plain(spec) if isinstance(spec, dict) else {"name": spec}
+    if named.get("name") not in tuple(choices):
+        raise ValueError(
+            f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '
+            f"Received: {argument}={spec!r}"
+        )
+    return named
+
+
+def check_names(taker, given, known):
+    """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
+    known, unknown = sorted(known), sorted(set(given) - set(known))
+    if unknown:
+        near = (difflib.get_close_matches(name, known, n=1) for name in unknown)
+        hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
+        raise ValueError(
+            f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
+        )
+
+
+def check_flags(given, parameters):
+    """Refuse values other than True and False of parameters that stand for one of them.
+
+    Args:
+        given: A dict of arguments.
+        parameters: Those of a signature, a dict by name.
+    """
+    for name, value in given.items():
+        is_flag = name in parameters and isinstance(parameters[name].default, bool)
+        if is_flag and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+
+
+def check_integer(name, value, least=1, or_none=""):
+    """Return `value`, the argument `name`, as a Python integer, if it is at least `least`."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        kind = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"`{name}` must be {kind}{or_none}. Received: {name}={value!r}")
+    return number
+
+
+def is_index(value: Any, count: int) -> bool:
+    """Whether `value` is an index of one of so many, negative from the end, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and -count <= value < count
+
+
+def check_positive_or_none(argument, value):
+    """Return `value` if it is None or a positive integer."""
+    return None if value is None else check_integer(argument, value, or_none=" or None")
+
+
+def check_layer_index(layer_index, num_layers):
+    """Check a 0-based index of a layer against the number of layers."""
+    index = check_integer("layer_index", layer_index, least=0)
+    if index >= check_integer("num_layers", num_layers):
+        raise ValueError(
+            "`layer_index` must count from 0 to `num_layers` - 1. "
+            f"Received: layer_index={layer_index}, num_layers={num_layers}"
+        )
+
+
+def check_floats(argument, values, count, each):
+    """Return `values` as a list of `count` floats, of which each "channel" or the like has one."""
+    try:
+        floats = [float(value) for value in values]
+    except (TypeError, ValueError):
+        floats = []
+    if len(floats) != count or not all(map(math.isfinite, floats)):
+        raise ValueError(
+            f"`{argument}` must hold one value per {each}, and finite ones. "
+            f"Received: {argument}={values!r}, {each}s={count}"
+        )
+    return floats
+
+
+def check_positive(argument, value):
+    """Return the number `value` if it is above 0."""
+    if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:
+        raise ValueError(f"`{argument}` must be a positive number. Received: {argument}={value!r}")
+    return value
+
+
+def check_rate(argument, value):
+    """Return the dropout rate `value` if it is in [0, 1)."""
+    if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
+    return float(value)

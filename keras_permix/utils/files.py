@@ -1,0 +1,248 @@
+"""Write files and folders whole or not at all, verify checksums, and lock folders.
+
+A file or folder is written under a hidden name, `.NAME.TOKEN.new`, flushed to the disk, and
+renamed. The folder that it replaces is `.NAME.TOKEN.old` in between. A killed process
+leaves them behind.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from keras_permix._typing import StrPath
+
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
+ABANDONED = 3600.0  # seconds after the last write
+
+_locks: dict[Path, Any] = {}  # the `filelock.FileLock` of each folder that this process holds
+
+
+def cache_folder() -> Path:
+    """Return `keras_permix` in the folder that `KERAS_HOME` names, or else in `~/.keras`.
+
+    Example:
+
+    >>> from keras_permix.utils.files import cache_folder
+    >>> cache_folder().name
+    'keras_permix'
+    """
+    home = os.environ.get("KERAS_HOME")
+    return (Path(home) if home else Path.home() / ".keras") / "keras_permix"
+
+
+def write_bytes(path: StrPath, content: bytes) -> None:
+    """Write a file whole, or leave it as it was; see `replacing_file`.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    try:
+        with replacing_file(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise OSError(
+            f"`{path}` must be a file that can be written. Choose another folder, or make room. "
+            f"Received: {error.strerror or error}"
+        ) from error
+
+
+def write_text(path: StrPath, text: str) -> None:
+    """Write a text file in UTF-8 as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
+    """Open an empty file that replaces `path` when the block ends without an error.
+
+    A link stays a link, and the mode of the replaced file is kept.
+
+    Raises:
+        OSError: if the file cannot be written; the old file is unchanged.
+    """
+    target = Path(os.path.realpath(path))
+    partial = _hidden(target, "new")
+    try:
+        with open(partial, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _replace_mode(partial, target)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    _flush_folder(target.parent)
+
+
+@contextlib.contextmanager
+def replacing_folder(folder: StrPath) -> Iterator[Path]:
+    """Make an empty folder that replaces `folder` when the block ends without an error.
+
+    If a process was killed between the two renames, the folder is recovered first. If several
+    processes write the folder at once, the last one wins. A link stays a link, and the mode of the
+    replaced folder is kept.
+
+    Raises:
+        OSError: if a folder cannot be made or renamed; the old folder is unchanged.
+    """
+    folder = Path(os.path.realpath(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _recover(folder)
+    partial, old = _hidden(folder, "new"), _hidden(folder, "old")
+    partial.mkdir()
+    try:
+        yield partial
+        for path, _, _ in os.walk(partial):
+            _flush_folder(path)
+        _replace_mode(partial, folder)
+        while partial.exists():
+            with contextlib.suppress(FileNotFoundError):
+                if folder.is_dir():
+                    os.rename(folder, old)
+            try:
+                os.rename(partial, folder)
+            except OSError:
+                if old.is_dir() and not folder.exists():
+                    os.rename(old, folder)
+                    raise
+                if not folder.is_dir():
+                    raise
+                shutil.rmtree(old, ignore_errors=True)  # Another process was faster.
+        _flush_folder(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(folder: StrPath, age: float = 0.0) -> None:
+    """Remove what killed processes left in a folder.
+
+    Args:
+        folder: The folder.
+        age: Seconds since the last write. Pass `ABANDONED` where other processes may write.
+    """
+    for path in Path(folder).iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Another process may sweep as well.
+            if LEFTOVER.fullmatch(path.name) and time.time() - path.stat().st_mtime >= age:
+                _remove(path)
+
+
+def hold_folder(folder: StrPath) -> bool:
+    """Lock a folder for this process until `release_folder` or the end of the process.
+
+    Returns:
+        Whether this process holds the folder now.
+    """
+    from filelock import FileLock, Timeout
+
+    path = Path(os.path.realpath(folder), ".lock")
+    held = _locks.get(path)
+    if held is not None and held.is_locked and path.exists():
+        return True
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    _locks[path] = lock
+    return True
+
+
+def release_folder(folder: StrPath) -> None:
+    """Release a folder that this process holds."""
+    lock = _locks.pop(Path(os.path.realpath(folder), ".lock"), None)
+    if lock is not None:
+        lock.release()
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the SHA-256 of bytes as 64 hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_of_file(path: StrPath) -> str:
+    """Return the SHA-256 of a file without reading it into memory as a whole."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_with_sha256(
+    path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or fetch it again. "
+) -> bytes:
+    """Return the bytes of a file if they have the given SHA-256.
+
+    Args:
+        path: The file.
+        sha256: 64 hex digits.
+        size: Size in bytes, compared before the file is read. `None`: any size.
+        remedy: The advice in the error message, with a trailing space.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if size or SHA-256 differ.
+    """
+    path = Path(path)
+    if size is not None and path.stat().st_size != size:
+        raise ValueError(
+            f"`{path}` must hold {size:,} bytes; it is truncated or of another version. "
+            f"{remedy}Received: {path.stat().st_size:,} bytes"
+        )
+    with open(path, "rb") as file:
+        content = file.read(-1 if size is None else size)
+    digest = sha256_of(content)
+    if digest != sha256:
+        raise ValueError(
+            f"`{path}` must have the SHA-256 {sha256}; it is corrupt or of another version. "
+            f"{remedy}Received: {digest} ({len(content):,} bytes)"
+        )
+    return content
+
+
+def _hidden(path, state):
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{state}")
+
+
+def _recover(folder):
+    """Rename the newest leftover to `folder` if it is absent, and remove the abandoned ones."""
+    left = []
+    for path in folder.parent.glob(".*.*"):
+        match = LEFTOVER.fullmatch(path.name)
+        if match and match["name"] == folder.name:
+            with contextlib.suppress(FileNotFoundError):  # Another process may remove it.
+                left.append((path.stat().st_mtime, path, match["state"]))
+    old = [(written, path) for written, path, state in left if state == "old"]
+    if old and not folder.exists():
+        with contextlib.suppress(OSError):  # Another process was faster.
+            os.rename(max(old)[1], folder)
+    for written, path, state in left:
+        if state == "old" or time.time() - written >= ABANDONED:
+            _remove(path)
+
+
+def _remove(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _replace_mode(partial, target):
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copymode(target, partial)
+
+
+def _flush_folder(folder):
+    if os.name != "posix":  # Windows flushes no folders.
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,142 @@
+"""Files of one sample per line, as dicts: JSON lines, or values under a header."""
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any
+
+PACKED = (".gz", ".xz")
+RATIO, FREE = 200, 2**22  # bytes unpacked per packed one, and beyond that, at most
+XZ_MEMORY = 2**28  # bytes
+LISTS = (".csv", ".tsv", ".jsonl")
+
+
+class Row(dict[str, Any]):
+    """A sample of a data file, which knows its line."""
+
+    __slots__ = ("line", "path")
+
+    def __init__(self, values: Any, path: Path, line: int) -> None:
+        super().__init__(values)
+        self.path, self.line = path, line
+
+
+Rows = list[dict[str, Any]]
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row for an error message, with its file and line where it is known."""
+    at = f" in {row.path}, line {row.line}" if isinstance(row, Row) else ""
+    return f"{str(dict(row))[:200]}{at}"
+
+
+def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) -> Rows:
+    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`.
+
+    The first row of values names the columns, unless `columns` of a `.csv` file do.
+
+    Args:
+        blob: What the file holds.
+        path: What it is called.
+        columns: Names of a `.csv` file's columns, of which it says nothing itself.
+
+    Raises:
+        ValueError: for a file that is damaged, or says more in a line than in its first.
+
+    Example:
+
+    >>> parse_rows(b"text,label\\nwell done,good\\n", Path("mine.csv"))
+    [{'text': 'well done', 'label': 'good'}]
+    """
+    packed = path.suffix.lower()
+    try:
+        text = unpack(blob, packed).decode("utf-8-sig")  # as Windows begins it
+        kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in PACKED]
+        rows = READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
+        return [Row(values, path, line) for line, values in rows]
+    except (ValueError, RecursionError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
+            "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
+            f"Received: {path} ({error})"
+        ) from error
+
+
+def unpack(blob: bytes, suffix: str) -> bytes:
+    """Return the content of a `.gz` or `.xz` file, or of another one as it is.
+
+    Raises:
+        ValueError: if it unpacks to more than 200 times its size and 4 MiB.
+        OSError, EOFError, zlib.error, lzma.LZMAError: if it is damaged.
+
+    Example:
+
+    >>> import gzip
+    >>> unpack(gzip.compress(b"well done"), ".gz")
+    b'well done'
+    """
+    if suffix not in PACKED:
+        return blob
+    limit = RATIO * len(blob) + FREE
+    if suffix == ".gz":
+        with gzip.open(io.BytesIO(blob)) as file:
+            content = file.read(limit + 1)
+    else:
+        stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        content = stream.decompress(blob, limit + 1)
+        if len(content) <= limit and (not stream.eof or stream.unused_data):
+            raise EOFError("truncated, or more than one stream")
+    if len(content) > limit:
+        raise ValueError(f"{len(blob):,} bytes that unpack to more than {limit:,}")
+    return content
+
+
+def _comma_rows(text, columns):
+    lines = io.StringIO(text, newline="")
+    limit = csv.field_size_limit(len(text))
+    reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
+    try:
+        for row in reader:
+            names = len(row) - (None in row)
+            _check_count(names + len(row.get(None, ())), names, reader.line_num)
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"line {reader.reader.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _tab_rows(text, columns):
+    header, *lines = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
+    for number, values in enumerate(lines, start=2):
+        if values != [""]:
+            _check_count(len(values), len(header), number)
+            yield number, zip(header, values, strict=False)
+
+
+def _json_rows(text, columns):
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            where = f"line {number}, character {error.pos + 1}"
+            raise ValueError(f"{where}: {error.msg}") from error
+        except RecursionError as error:
+            raise ValueError(f"line {number}: nested too deeply") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} is no JSON object")
+        yield number, row
+
+
+def _check_count(count, names, number):
+    if count > names:
+        raise ValueError(f"line {number} has {count} values under {names} names")
+
+
+READ = {".csv": _comma_rows, ".tsv": _tab_rows}

@@ -1,0 +1,186 @@
+"""Files and folders are written whole or not at all, and a folder is locked for one process."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from keras_permix.utils.files import (
+    ABANDONED,
+    hold_folder,
+    release_folder,
+    replacing_folder,
+    sweep,
+    write_bytes,
+    write_text,
+)
+from tests.harness.processes import environment
+
+pytestmark = pytest.mark.once
+
+# A process that is killed at the rename of the given number, counted from 1.
+KILLED = """
+import os, signal, sys
+
+from keras_permix.utils.files import replacing_folder, write_text
+
+rename, calls = os.rename, []
+
+def deadly(*args):
+    calls.append(args)
+    if len(calls) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(*args)
+
+os.rename = deadly
+with replacing_folder(sys.argv[1]) as folder:
+    write_text(folder / "name", "new")
+"""
+HOLD = """
+import sys
+
+from keras_permix.utils.files import hold_folder
+
+print(hold_folder(sys.argv[1]))
+"""
+
+
+def run(script, *arguments):
+    command = [sys.executable, "-c", script]
+    return subprocess.run(
+        [*command, *map(str, arguments)], env=environment(), capture_output=True, text=True
+    )
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def replace(folder, text="new"):
+    with replacing_folder(folder) as partial:
+        write_text(partial / "name", text)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    replace(tmp_path / "folder", "old")
+    return tmp_path / "folder"
+
+
+def test_text_is_utf8(tmp_path):
+    write_text(tmp_path / "file", "käse – 순열")
+    assert (tmp_path / "file").read_bytes() == "käse – 순열".encode()
+
+
+def test_links_stay_links(tmp_path, folder):
+    write_text(tmp_path / "file", "old")
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "new"
+    (tmp_path / "way").symlink_to(folder)
+    replace(tmp_path / "way")
+    assert (tmp_path / "way").is_symlink()
+    assert (folder / "name").read_text(encoding="utf-8") == "new"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_modes_are_kept_and_new_ones_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        replace(tmp_path / "folder")
+        assert (mode(tmp_path / "folder"), mode(tmp_path / "folder/name")) == (0o750, 0o640)
+        (tmp_path / "folder").chmod(0o700)
+        (tmp_path / "folder/name").chmod(0o604)
+        write_text(tmp_path / "folder/name", "again")
+        assert mode(tmp_path / "folder/name") == 0o604
+        replace(tmp_path / "folder")
+        assert mode(tmp_path / "folder") == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "absent" / "file"):
+        with pytest.raises(OSError, match=f"`{path}` must be a file that can be written"):
+            write_bytes(path, b"content")
+    assert names(tmp_path) == ["folder"]
+
+
+def test_a_file_is_not_replaced_by_a_folder(tmp_path):
+    write_text(tmp_path / "file", "kept")
+    with pytest.raises(NotADirectoryError):
+        replace(tmp_path / "file")
+    assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "kept"
+
+
+def test_an_error_leaves_the_old_folder(tmp_path, folder):
+    with pytest.raises(ZeroDivisionError):
+        with replacing_folder(folder) as partial:
+            write_text(partial / "name", str(1 / 0))
+    assert names(tmp_path) == ["folder"]
+    assert (folder / "name").read_text(encoding="utf-8") == "old"
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+def test_a_kill_loses_nothing(tmp_path, folder, rename):
+    done = run(KILLED, folder, rename)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert folder.exists() == (rename == 1)
+    for path in tmp_path.glob(".*.new"):
+        os.utime(path, (0, 0))
+    with pytest.raises(ZeroDivisionError), replacing_folder(folder):
+        assert (folder / "name").read_text(encoding="utf-8") == "old"
+        raise ZeroDivisionError
+    assert names(tmp_path) == ["folder"]
+
+
+def test_only_leftovers_are_swept(tmp_path):
+    kept = [".bashrc", ".folder.new", ".file.0123456789ab.txt", "folder.0123456789ab.new"]
+    for name in [*kept, ".file.0123456789ab.new", ".x.0123456789ab.old"]:
+        write_text(tmp_path / name, "")
+    (tmp_path / ".folder.0123456789ab.new").mkdir()
+    sweep(tmp_path)
+    assert names(tmp_path) == sorted(kept)
+
+
+def test_leftovers_that_others_may_be_writing_stay(tmp_path):
+    young, old = ".a.0123456789ab.new", ".b.0123456789ab.new"
+    for name in (young, old):
+        write_text(tmp_path / name, "")
+    os.utime(tmp_path / old, (0, 0))
+    sweep(tmp_path, ABANDONED)
+    assert names(tmp_path) == [young]
+
+
+def test_many_writers_leave_one_whole_folder(tmp_path):
+    def write(text):
+        for _ in range(20):
+            with replacing_folder(tmp_path / "folder") as partial:
+                for name in "ab":
+                    (partial / name).write_text(text)
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in "1234"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert names(tmp_path) == ["folder"]
+    assert (tmp_path / "folder/a").read_text() == (tmp_path / "folder/b").read_text()
+
+
+def test_a_held_folder_stays_held_while_its_lock_file_is_read(folder):
+    assert hold_folder(folder) and hold_folder(folder)
+    (folder / ".lock").read_bytes()  # which drops a POSIX record lock
+    assert run(HOLD, folder).stdout == "False\n"
+    release_folder(folder)
+    assert run(HOLD, folder).stdout == "True\n"
