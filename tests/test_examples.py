@@ -81,6 +81,14 @@ def test_anneal_sinkhorn():
     assert scores["warm"][0] - scores["warm"][1] > 5
 
 
+@pytest.mark.parametrize("mixer", ["linear_attention", "causal_csp"])
+def test_generate_text(mixer):
+    printed = run("generate_text.py", "--smoke", "--mixer", mixer, "--prompt", "A short")
+    assert float(re.search(rf"{mixer}: ([\d.]+) bits per byte", printed)[1]) < 5  # of 8
+    assert re.search(r"state: \d+ kB", printed)
+    assert len(printed.partition("\nA short")[2].rstrip("\n")) > 20
+
+
 def test_swap_mixer():
     printed = run("swap_mixer.py", "--smoke")
     swaps = re.findall(r"csp from block (\d) on: ([\d,]+) weights, ([\d.]+) % right, ", printed)

@@ -27,6 +27,7 @@ PAGES = (
     "docs/lra.md",
     "docs/mixers.md",
     "docs/models.md",
+    "docs/streaming.md",
     "docs/training.md",
     "weights/README.md",
     "zoo/README.md",

@@ -25,6 +25,7 @@ GUIDES = {
 FILES = {
     "demo": "docs/site/demo.md",
     "guides/models": "docs/models.md",
+    "guides/streaming": "docs/streaming.md",
     "guides/training": "docs/training.md",
     "guides/distributed": "docs/distributed.md",
     "guides/data": "docs/data.md",

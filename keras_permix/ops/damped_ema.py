@@ -6,11 +6,14 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.ema import (
+    CHUNK,
     as_implementation,
     coefficients,
     directions,
     in_full_precision,
+    powers,
 )
 
 
@@ -88,22 +91,23 @@ def damped_ema_reference(x, weight, log_decay, omega, truncation):
         tokens = ops.transpose(x, (1, 0, 2))
         tokens = ops.flip(tokens, axis=0) if backward else tokens
         state = ops.zeros_like(tokens[0][..., None] * weight_)
-        _, outputs = _recur(tokens, weight_, log_decay_, state)
+        outputs = _recur(tokens, weight_, log_decay_, state)
         if truncation is not None:
             gone = ops.pad(tokens, ((truncation, 0), (0, 0), (0, 0)))[: ops.shape(tokens)[0]]
             left = weight_ * ops.exp(truncation * log_decay_)
-            outputs = outputs - _recur(gone, left, log_decay_, state)[1]
+            outputs = outputs - _recur(gone, left, log_decay_, state)
         outputs = ops.flip(outputs, axis=0) if backward else outputs
         averaged = averaged + ops.transpose(outputs, (1, 0, 2))
     return averaged
 
 
-def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):
-    """Go on with a causal average: the outputs of some more tokens, and the state after them.
+def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
+    """Continue a causal average: the outputs of some more tokens, and the state after them.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating; one token or several.
         state: Tensor of shape (batch, channels, dim), at first zeros.
+        mask: As for `damped_ema`.
         delta, alpha, beta, gamma, omega: As for `damped_ema`, one direction.
 
     Returns:
@@ -112,13 +116,25 @@ def damped_ema_stream(x, state, delta, alpha, beta, gamma, omega):
     inputs, state, *parameters, omega = in_full_precision(
         x, state, delta, alpha, beta, gamma, omega
     )
+    outputs = damped_ema(inputs, *parameters, omega, mask=mask)
+    if mask is not None:
+        inputs = ops.where(ops.cast(mask, "bool")[..., None], inputs, ops.zeros_like(inputs))
     weight, log_decay = coefficients(*parameters)
-    states, outputs = _recur(ops.transpose(inputs, (1, 0, 2)), weight, log_decay, state)
-    return ops.cast(ops.transpose(outputs, (1, 0, 2)) + omega * inputs, x.dtype), states[-1]
+    tokens = ops.shape(x)[1]
+    size = min(CHUNK, x.shape[1] or CHUNK)
+    latest_first = cut(ops.flip(inputs, axis=1), size)
+    # A lag is that of a chunk and that within it: so no tensor is `dim` times the input.
+    long = powers(log_decay, size * ops.arange(ops.shape(latest_first)[1]))
+    short = powers(log_decay, ops.arange(size))
+    before = (state * weight * ops.exp(log_decay))[..., None] * long
+    before = join(ops.einsum("bcdl,cds->blsc", before, short))[:, :tokens]
+    new = ops.sum(ops.einsum("blsc,cds->bcdl", latest_first, short) * long, axis=-1)
+    state = state * ops.exp(log_decay * ops.cast(tokens, log_decay.dtype)) + new
+    return ops.cast(outputs + before, x.dtype), state
 
 
 def _recur(tokens, weight, log_decay, state):
-    """Scan (tokens, batch, channels); returns the state after each token, and the outputs.
+    """Scan (tokens, batch, channels).
 
     Keras' scan on TensorFlow takes no output of another shape than the state.
     """
@@ -129,4 +145,4 @@ def _recur(tokens, weight, log_decay, state):
         return state, state
 
     _, states = ops.scan(step, state, tokens)
-    return states, ops.sum(weight * states, axis=-1)
+    return ops.sum(weight * states, axis=-1)

@@ -88,6 +88,25 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
     return attended
 
 
+def simple_attention_stream(query, key, value, state, mask=None):
+    """Continue a causal attention, unscaled: the outputs of some more tokens, and the state.
+
+    Args:
+        query, key, value, mask: As for `simple_attention`.
+        state: The sum of `key^T @ value` over the tokens before, `(batch, heads, head_dim,
+            value_dim)`, in float32 or float64; at first zeros.
+
+    Returns:
+        `(outputs, state)`, both in float32 or float64.
+    """
+    query, key, value = (ops.cast(x, full_precision(x.dtype)) for x in (query, key, value))
+    if mask is not None:
+        key = ops.where(ops.cast(mask, "bool")[..., None, None], key, ops.zeros_like(key))
+    outputs = simple_attention(query, key, value, scale=None, causal=True)
+    outputs = outputs + ops.einsum("bnhd,bhde->bnhe", query, state)
+    return outputs, state + ops.einsum("bnhd,bnhe->bhde", key, value)
+
+
 def _attend(query, key, value):
     # Products of matrices with the heads in front, which XLA computes faster than these as sums.
     query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))

@@ -16,7 +16,7 @@ from keras_permix.ops.reference.precision import full_precision
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
-from keras_permix.zoo.mega_stream import read_on
+from keras_permix.zoo.mega_stream import first_state, read_tokens
 from keras_permix.zoo.presets.config import check_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
@@ -182,26 +182,44 @@ class MEGA(SequenceClassifier):
         distances = resize_distances((old, old), (new, new))
         return ops.take(ops.convert_to_tensor(value), distances + old**2 - 1)
 
-    def stream(self, tokens: Any, state: dict | None = None) -> tuple[Any, Any, dict]:
-        """Read some more tokens of texts, one or several of each, with a causal model.
-
-        There is no padding. Time and memory of a token are those of a chunk or, without chunks, of
-        `max_sequence_length` tokens; in chunks a text may be longer than that.
+    def initial_state(self, batch_size: int) -> dict[str, Any]:
+        """Return the state of a causal model before the first token.
 
         Args:
-            tokens: Integers `(batch, tokens)`.
-            state: What the call before returned; `None` at the start of the texts.
+            batch_size: Number of texts.
 
         Returns:
-            `(features, logits, state)`: what the last block gives for these tokens as part of the
-            whole texts, `(batch, tokens, width)`; the logits of the texts so far; and what the next
-            call takes, dicts of tensors whose sizes stay the same and of how many tokens came.
+            A nest of tensors whose shapes and dtypes never change.
 
         Raises:
             ValueError: for a model of pairs or images, one that is not causal or whose average is
-                truncated, tokens out of range, more than `max_sequence_length` of them without
-                chunks, or a
-            state of anything else or of another number of texts.
+                truncated.
+        """
+        return first_state(self, batch_size)
+
+    def step(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read one token of each text: `chunk` of integers `(batch,)`, with features
+        `(batch, hidden_dim)`."""
+        outputs, state = self.chunk(tokens[:, None], state)
+        return {**outputs, "features": outputs["features"][:, 0]}, state
+
+    def chunk(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read some tokens of each text, without padding.
+
+        Time and memory per token are those of a chunk or, without chunks, of `max_sequence_length`
+        tokens. With `chunk_size`, a text may be longer than `max_sequence_length`.
+
+        Args:
+            tokens: Integers `(batch, tokens)`.
+            state: What `initial_state` or the call before returned.
+
+        Returns:
+            `(outputs, state)`: a dict of "features", what the last block outputs for these tokens,
+            `(batch, tokens, hidden_dim)`, and "logits" of the texts so far; and the next state.
+
+        Raises:
+            ValueError: for tokens out of range, or more than `max_sequence_length` of them
+                without chunks.
 
         Example:
 
@@ -209,12 +227,12 @@ class MEGA(SequenceClassifier):
         >>> from keras_permix.zoo import MEGA
         >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16,
         ...     causal=True)
-        >>> features, logits, state = model.stream(np.array([[72, 105]]))
-        >>> features, logits, state = model.stream(np.array([[33]]), state)
-        >>> tuple(features.shape), tuple(logits.shape), int(state["position"])
-        ((1, 1, 16), (1, 2), 3)
+        >>> outputs, state = model.chunk(np.array([[72, 105]]), model.initial_state(1))
+        >>> outputs, state = model.step(np.array([33]), state)
+        >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
+        ((1, 16), (1, 2))
         """
-        return read_on(self, HEAD, tokens, state)
+        return read_tokens(self, HEAD, tokens, state)
 
 
 @zoo_model

@@ -93,7 +93,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     def __dir__(self) -> list[str]:
         """All names but those of models that are parts of this one: Keras saves what is named."""
-        parts = ("_feature_models", "backbone")
+        parts = ("_feature_models", "backbone", "presets")
         return [name for name in super().__dir__() if name not in parts]
 
     @property

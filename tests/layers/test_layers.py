@@ -104,6 +104,7 @@ CORE = {
     ),
     "attention": partial(SoftmaxAttention, num_heads=2),
     "linear_attention": partial(LinearAttention, 2, dropout=0.2),
+    "linear_attention causal": partial(LinearAttention, 2, causal=True),
     "performer": partial(PerformerAttention, 2, features=6),
     "linformer": partial(LinformerAttention, 2, mixtures=3, max_sequence_length=16),
     "local_attention": partial(LocalAttention, 2, block_size=5, dropout=0.2),

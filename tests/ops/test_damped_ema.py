@@ -157,7 +157,7 @@ def test_stream_is_the_recurrence():
     state = np.zeros((2, 3, 4), "float32")
     parts = []
     for start, end in ((0, 1), (1, 2), (2, 9), (9, 20)):
-        outputs, state = damped_ema_stream(x[:, start:end], state, *parameters)
+        outputs, state = damped_ema_stream(x[:, start:end], state, None, *parameters)
         parts.append(to_numpy(outputs))
     wanted = oracle.damped_ema(x, *in_float64(parameters))
     assert_close(np.concatenate(parts, axis=1), wanted, kind="ema")

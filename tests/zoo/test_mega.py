@@ -220,41 +220,24 @@ def test_stream_gives_what_the_whole_text_gives(case):
     model = make(**arguments, causal=True, dropout=0.5, hidden_dropout=0.5)
     tokens = np.random.default_rng(0).integers(0, 20, (2, 12), "int32")
     text = {"tokens": tokens, "mask": np.ones_like(tokens, bool)}
-    whole, call = to_numpy(quick(model.backbone)(text)), quick(model.stream)
-    end, state, sizes = 0, None, set()
+    whole, call = to_numpy(quick(model.backbone)(text)), quick(model.chunk)
+    end, state, sizes = 0, model.initial_state(2), set()
     for piece in pieces:
         start, end = end, end + piece
-        features, logits, state = call(tokens[:, start:end], state)
-        assert_close(to_numpy(features), whole[:, start:end], kind="model")
+        outputs, state = call(tokens[:, start:end], state)
+        assert_close(to_numpy(outputs["features"]), whole[:, start:end], kind="model")
         so_far = {name: array[:, :end] for name, array in text.items()}
-        assert_close(to_numpy(logits), expected(model, so_far), kind="model")
+        assert_close(to_numpy(outputs["logits"]), expected(model, so_far), kind="model")
         sizes.add(tuple(np.shape(array) for array in keras.tree.flatten(state)))
     assert len(sizes) == 1 and int(state["position"]) == 12
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"a": 1}, "`state` must be what `stream` gave before, or None. Received: {'a': 1}"),
-        ({}, "`state` must be what `stream` gave before, or None. Received: {}"),
-        (1, "tokens of 2, state of 1"),
-    ],
-)
-def test_a_state_is_of_the_same_texts(state, message):
-    model = make(causal=True)
-    if state == 1:
-        *_, state = model.stream(np.full((1, 4), 3))
-    with pytest.raises(ValueError, match=message):
-        model.stream(np.full((2, 4), 3), state)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(), "`stream` needs a block with causal=True.*Received: causal=False"),
-        (dict(mixer=SORT), "`stream` needs a block with causal=True.*mixer=<CSP"),
+        (dict(), "`initial_state` needs causal=True.*Received: causal=False"),
+        (dict(mixer=SORT), "`initial_state` needs causal=True.*mixer=<CSP"),
         (dict(causal=True, truncation=3), "without `truncation`.*'truncation': 3"),
         (dict(causal=True, pairs=True), "model of single texts. Received: pairs=True"),
         (dict(causal=True, image_size=4), "model of single texts.*image_size=4"),
@@ -268,7 +251,7 @@ def test_a_state_is_of_the_same_texts(state, message):
 def test_what_cannot_stream_says_why(arguments, message):
     model = make(**arguments)
     with pytest.raises(ValueError, match=message):
-        model.stream(np.full((2, 4), 3))
+        model.chunk(np.full((2, 4), 3), model.initial_state(2))
 
 
 @pytest.mark.once

@@ -8,26 +8,34 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import flatten_map, unflatten_map, visible_keys
+from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.simple_attention import simple_attention_stream
 from keras_permix.utils.checks import check_integer
+
+LOWEST = -1e9  # the scale of no keys
+LEAST = 1e-20  # a norm where no feature of a query is one of any key
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class LinearAttention(SelfAttention):
+class LinearAttention(Streaming, SelfAttention):
     """Attend through the feature map `elu(x) + 1`, in time and memory linear in the tokens.
 
     For every head `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
     `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The weights are those of
-    `SoftmaxAttention`.
+    `SoftmaxAttention`. With `causal=True` a query attends to the keys up to its position, and the
+    layer streams (`initial_state`, `step`, `chunk`) with a state of `head_dim` x (`head_dim` + 1)
+    numbers per head.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. A sample without real tokens is processed as if nothing were
-    masked.
+    masked; in the causal form, a query without real keys attends to nothing and gets zeros.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
             there is no map for dropout to act on.
+        causal: Whether a token attends only to itself and those before it.
 
     Raises:
         ValueError: for an argument out of range, or a width that the heads do not fit.
@@ -36,20 +44,52 @@ class LinearAttention(SelfAttention):
 
     >>> import numpy as np
     >>> from keras_permix.layers import LinearAttention
-    >>> tuple(LinearAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
+    >>> layer = LinearAttention(num_heads=4, causal=True)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
+    >>> output, state = layer.step(np.ones((2, 32), "float32"), layer.initial_state(2))
+    >>> tuple(output.shape)
+    (2, 32)
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with Linear
         Attention", 2020, arXiv:2006.16236, equations (5) and (7).
     """
 
+    def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.causal = causal
+
     def call(self, inputs: Any, mask: Any = None) -> Any:
         if is_empty(inputs):  # which has no largest feature
             return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
-        attended = linear_attention(*self.split_heads(tokens, mask), mask=mask)
-        return unflatten_map(self.merge_heads(attended), inputs)
+        if self.causal:
+            outputs, _ = self.read(tokens, self.make_state(ops.shape(tokens)[0]), mask)
+        else:
+            outputs = self.merge_heads(linear_attention(*self.split_heads(tokens, mask), mask=mask))
+        return unflatten_map(outputs, inputs)
+
+    def does(self, name: str) -> bool:
+        return name == "use_causal_mask" and self.causal
+
+    def make_state(self, batch_size: int) -> dict[str, Any]:
+        if not self.causal:
+            raise ValueError(f"`initial_state` needs causal=True. Received: causal={self.causal}")
+        precise = full_precision(self.compute_dtype)
+        head_dim = self.qkv_dense.units // (3 * self.num_heads)
+        shape = (batch_size, self.num_heads)
+        return {
+            "memory": ops.zeros((*shape, head_dim, head_dim + 1), precise),
+            "scale": ops.full(shape, LOWEST, precise),
+        }
+
+    def read(self, tokens: Any, state: Any, mask: Any) -> tuple[Any, Any]:
+        attended, state = linear_attention_stream(*self.split_heads(tokens, mask), state, mask)
+        return self.merge_heads(attended), state
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "causal": self.causal}
 
 
 def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
@@ -60,6 +100,28 @@ def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
     return attend_by_features(_features(query, -1), _features(key, (1, 3)), value)
 
 
+def linear_attention_stream(
+    query: Any, key: Any, value: Any, state: dict[str, Any], mask: Any = None
+) -> tuple[Any, dict[str, Any]]:
+    """Continue a causal `linear_attention`: the outputs of some more tokens, and the state.
+
+    The state is "memory", the sum of `f(key)^T @ [value, 1]`, and "scale", the logarithm of the
+    scale of these features: that of the largest so far, where it is below 1.
+    """
+    precise = full_precision(value.dtype)
+    query, key, values = (ops.cast(x, precise) for x in (query, key, value))
+    key = hide_padding(key, None if mask is None else ops.cast(mask, "bool"))
+    scale = ops.minimum(ops.maximum(ops.max(key, axis=(1, 3)), state["scale"]), 0.0)
+    scale = ops.stop_gradient(scale)
+    memory = state["memory"] * ops.exp(state["scale"] - scale)[..., None, None]
+    values = ops.concatenate([values, ops.ones_like(values[..., :1])], axis=-1)
+    query, key = _features(query, -1), _scaled_features(key, scale[:, None, :, None])
+    attended, memory = simple_attention_stream(query, key, values, memory)
+    norm = ops.maximum(attended[..., -1:], ops.cast(LEAST, precise))
+    attended = ops.cast(attended[..., :-1] / norm, value.dtype)
+    return attended, {"memory": memory, "scale": scale}
+
+
 def _features(x, axes):
     """`elu(x) + 1` where any on `axes` is 1 or more, else times what makes the largest 1.
 
@@ -67,7 +129,11 @@ def _features(x, axes):
     not.
     """
     shift = ops.stop_gradient(-ops.relu(-ops.max(x, axis=axes, keepdims=True)))
-    return ops.where(x > 0, x + 1, ops.exp(-ops.relu(-x) - shift))
+    return _scaled_features(x, shift)
+
+
+def _scaled_features(x, scale):
+    return ops.where(x > 0, x + 1, ops.exp(-ops.relu(-x) - scale))
 
 
 def hide_padding(exponents: Any, real: Any) -> Any:
@@ -95,7 +161,7 @@ def attend_by_features(query: Any, key: Any, value: Any) -> Any:
     memory = ops.einsum("bnhk,bnhv->bhkv", ops.cast(key, product), ops.cast(value, product))
     attended = ops.einsum("bnhk,bhkv->bnhv", ops.cast(query, product), memory)
     norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-    least = ops.cast(1e-20, precise)  # where no feature of a query is one of any key
+    least = ops.cast(LEAST, precise)
     norm = ops.where(norm > least, norm, least)
     return ops.cast(ops.cast(attended, precise) / norm[..., None], value.dtype)
 

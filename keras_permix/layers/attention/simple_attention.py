@@ -8,12 +8,14 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import flatten_map, unflatten_map
-from keras_permix.ops.simple_attention import SCALES
+from keras_permix.layers.streaming import Streaming
+from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.simple_attention import SCALES, simple_attention_stream
 from keras_permix.utils.checks import check_choice
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class SimpleAttention(SelfAttention):
+class SimpleAttention(Streaming, SelfAttention):
     """Attend to tokens without a softmax, in time and memory linear in the tokens.
 
     For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights are those of
@@ -22,7 +24,9 @@ class SimpleAttention(SelfAttention):
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
-    tokens. Padding is never attended to.
+    tokens. Padding is never attended to. With `causal=True` and another `scale` than "length", the
+    layer streams (`initial_state`, `step`, `chunk`); its state is one `head_dim` x `head_dim`
+    matrix per head.
 
     Args:
         num_heads: Number of heads. It changes no weight.
@@ -82,6 +86,30 @@ class SimpleAttention(SelfAttention):
     @property
     def is_causal(self) -> bool:
         return self.causal
+
+    def make_state(self, batch_size: int) -> dict[str, Tensor]:
+        if not self.causal or self.scale == "length":
+            raise ValueError(
+                "`initial_state` needs causal=True, and scale='valid' or None: the number of all "
+                f"tokens is not known yet. Received: causal={self.causal}, scale={self.scale!r}"
+            )
+        head_dim = self.qkv_dense.units // (3 * self.num_heads)
+        shape = (batch_size, self.num_heads, head_dim, head_dim)
+        return {
+            "memory": keras.ops.zeros(shape, full_precision(self.compute_dtype)),
+            "seen": keras.ops.zeros((batch_size,), "int32"),
+        }
+
+    def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
+        query, key, value = self.split_heads(tokens, mask)
+        attended, memory = simple_attention_stream(query, key, value, state["memory"], mask)
+        real = keras.ops.ones_like(tokens[..., 0]) if mask is None else mask
+        seen = state["seen"][:, None] + keras.ops.cumsum(keras.ops.cast(real, "int32"), axis=1)
+        if self.scale == "valid":
+            count = keras.ops.cast(keras.ops.maximum(seen, 1), attended.dtype)
+            attended = attended / keras.ops.sqrt(count)[..., None, None]
+        outputs = self.merge_heads(keras.ops.cast(attended, value.dtype))
+        return outputs, {"memory": memory, "seen": seen[:, -1]}
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""

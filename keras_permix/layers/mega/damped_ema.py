@@ -14,12 +14,14 @@ from keras_permix.layers.parts.masks import (
 )
 from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.damped_ema import damped_ema_stream
+from keras_permix.ops.reference.precision import full_precision
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class DampedEMA(MixingLayer):
+class DampedEMA(Streaming, MixingLayer):
     """Mix tokens by a moving average of each channel, which decays in `ema_dim` learned ways.
 
     `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
@@ -27,14 +29,15 @@ class DampedEMA(MixingLayer):
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens:
-    the others count as zeros in the average.
+    the others count as zeros in the average. A layer of one direction without `truncation` streams
+    (`initial_state`, `step`, `chunk`) with a state of `ema_dim` numbers per channel.
 
     Args:
         ema_dim: Number of decays per channel.
         bidirectional: Whether to average over the tokens that follow, too.
         truncation: Number of tokens that a token is averaged over in each direction, itself
             included. `None`: all.
-        dropout: Rate of the dropout of the outputs, in `[0, 1)`; not of a `stream`.
+        dropout: Rate of the dropout of the outputs, in `[0, 1)`.
 
     Raises:
         ValueError: for an argument out of range.
@@ -93,33 +96,19 @@ class DampedEMA(MixingLayer):
     def is_causal(self) -> bool:
         return not self.bidirectional
 
-    def stream(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Take some more tokens of a sequence, one or several, of a causal average.
-
-        Args:
-            inputs: Tokens `(batch, tokens, channels)`.
-            state: What the call before returned; `None` at the start of the sequence.
-
-        Returns:
-            `(outputs, state)`: what the layer gives for these tokens as part of the whole
-            sequence, and a state `(batch, channels, ema_dim)` for the next call.
-
-        Raises:
-            ValueError: for a layer that is bidirectional or truncated.
-        """
+    def make_state(self, batch_size: int) -> Tensor:
         if self.bidirectional or self.truncation is not None:
             raise ValueError(
-                "`stream` needs a layer with bidirectional=False and truncation=None. "
+                "`initial_state` needs bidirectional=False and truncation=None. "
                 f"Received: bidirectional={self.bidirectional}, truncation={self.truncation}"
             )
-        inputs = keras.ops.convert_to_tensor(inputs, self.compute_dtype)
-        if not self.built:
-            self.build(inputs.shape)
-        if state is None:
-            batch, _, width = keras.ops.shape(inputs)
-            state = keras.ops.zeros((batch, width, self.ema_dim))
-        outputs, state = damped_ema_stream(inputs, state, *self.op_weights)
-        return keras.ops.silu(outputs), state
+        shape = (batch_size, self.omega.shape[0], self.ema_dim)
+        return keras.ops.zeros(shape, full_precision(self.compute_dtype))
+
+    def read(self, tokens: Tensor, state: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+        tokens = clean_padding(tokens, mask)
+        averaged, state = damped_ema_stream(tokens, state, mask, *self.op_weights)
+        return self.output_dropout(keras.ops.silu(averaged)), state
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)

@@ -93,7 +93,7 @@ class MegaAttention(Composite):
 
     def build(self, shared_shape, values_shape):
         normal = keras.initializers.RandomNormal(stddev=0.02)
-        width = shared_shape[-1]
+        width, self.values_width = shared_shape[-1], values_shape[-1]
         self.gamma = self.add_weight(shape=(2, width), initializer=normal, name="gamma")
         self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
         if self.position_bias == "rotary":
@@ -134,37 +134,50 @@ class MegaAttention(Composite):
         mixed = ops.matmul(self.map_dropout(weights), values)
         return join(mixed)[:, :length]
 
-    def stream(self, shared: Any, values: Any, state: dict | None = None) -> tuple[Any, dict]:
-        """Take some more tokens of a sequence, one or several, of a causal attention.
+    def initial_state(self, batch_size: int) -> dict[str, Any]:
+        """Return the state of a causal attention before the first token.
 
         Args:
-            shared: The shared representation `(batch, tokens, shared_dim)`.
-            values: Values `(batch, tokens, channels)`.
-            state: What the call before returned; `None` at the start of the sequence.
+            batch_size: Number of sequences.
 
         Returns:
-            `(outputs, state)`: what the layer gives for these tokens as part of the whole
-            sequence, and a dict for the next call: "keys" and "values" `(batch, size, width)` of
-            the present chunk, or of all of `max_sequence_length` tokens where there are no chunks,
-            and "position", how many tokens came, an integer.
+            A dict of "keys" and "values" `(batch, size, width)` of the current chunk, or of
+            `max_sequence_length` tokens without chunks, and "position", the number of tokens read.
 
         Raises:
-            ValueError: for a layer that is not causal, or more than `max_sequence_length` tokens
-            without
-                chunks. (What a compiler traces, it does not count.)
+            ValueError: for a layer that is not causal, or has neither `max_sequence_length` nor
+                `chunk_size`.
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if not self.causal or size is None:
             raise ValueError(
-                "`stream` needs a layer with causal=True, and with `max_sequence_length` or "
-                "`chunk_size`. "
+                "`initial_state` needs causal=True, and `max_sequence_length` or `chunk_size`. "
                 f"Received: causal={self.causal}, "
                 f"max_sequence_length={self.max_sequence_length}, chunk_size=None"
             )
-        if state is None:
-            state = {"position": np.int32(0)}
-            for name, x in (("keys", shared), ("values", values)):
-                state[name] = ops.zeros((x.shape[0], size, x.shape[2]), x.dtype)
+        widths = {"keys": self.gamma.shape[-1], "values": self.values_width}
+        state = {
+            name: ops.zeros((batch_size, size, width), self.compute_dtype)
+            for name, width in widths.items()
+        }
+        return {**state, "position": np.int32(0)}
+
+    def chunk(self, shared: Any, values: Any, state: dict) -> tuple[Any, dict]:
+        """Read some more tokens of each sequence.
+
+        Args:
+            shared: The shared representation `(batch, tokens, shared_dim)`.
+            values: Values `(batch, tokens, channels)`.
+            state: What `initial_state` or the call before returned.
+
+        Returns:
+            `(outputs, state)`: the outputs for these tokens, and the next state.
+
+        Raises:
+            ValueError: for more than `max_sequence_length` tokens without chunks. (Compiled programs do not
+                count.)
+        """
+        size = state["keys"].shape[1]
         self._check_room(state["position"], shared.shape[1], size)
         outputs = []
         for start in range(0, shared.shape[1], size):
@@ -176,12 +189,12 @@ class MegaAttention(Composite):
     def _check_room(self, position, new, size):
         if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
             raise ValueError(
-                "Without chunks `stream` takes at most `max_sequence_length` tokens. "
+                "Without chunks an attention reads at most `max_sequence_length` tokens. "
                 f"Received: max_sequence_length={size}, tokens={position + new}"
             )
 
     def _next(self, shared, values, state):
-        """`stream` of no more tokens than a chunk has."""
+        """Read at most as many tokens as a chunk has."""
         size, new = state["keys"].shape[1], shared.shape[1]
         places = key_places(state["position"], size, new)
         query, key = self._queries_and_keys(shared)

@@ -15,6 +15,7 @@ from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.masks import check_tokens
 from keras_permix.layers.parts.projections import Dense, make_dropout
 from keras_permix.layers.parts.wrappers import Composite, part_arguments, serialize_unbuilt
+from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import (
     check_choice,
     check_integer,
@@ -26,7 +27,7 @@ from keras_permix.utils.checks import (
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class MegaBlock(Composite):
+class MegaBlock(Streaming, Composite):
     """Average tokens, then attend to them or permute them, with gates; then mix channels.
 
     With `x = norm(inputs)` and `averaged = DampedEMA(x)`:
@@ -41,7 +42,9 @@ class MegaBlock(Composite):
     memory of the block are linear in the tokens.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    the others are neither averaged nor attended to nor permuted.
+    the others are neither averaged nor attended to nor permuted. A causal block without
+    `truncation` streams (`initial_state`, `step`, `chunk`) without masks. Its state holds the keys
+    and values of a chunk, or of `max_sequence_length` tokens without chunks.
 
     Args:
         inner_dim: Width of the values. `None`: twice the width of the input.
@@ -73,9 +76,13 @@ class MegaBlock(Composite):
     >>> from keras_permix.layers import MegaBlock
     >>> tuple(MegaBlock(shared_dim=16)(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
-    >>> block = MegaBlock(average={"truncation": 16}, attention={"chunk_size": 32}, causal=True)
+    >>> block = MegaBlock(attention={"chunk_size": 32}, causal=True)
     >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
+    >>> outputs, state = block.chunk(np.ones((2, 40, 32), "float32"), block.initial_state(2))
+    >>> output, state = block.step(np.ones((2, 32), "float32"), state)
+    >>> tuple(output.shape), int(state["attention"]["position"])
+    ((2, 32), 41)
 
     Reference:
         Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655 and the
@@ -196,53 +203,30 @@ class MegaBlock(Composite):
             mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
         return self._end(inputs, update, mixed * reset, candidate, mask)
 
-    def stream(self, inputs: Any, state: dict | None = None) -> tuple[Any, dict]:
-        """Take some more tokens of a sequence, one or several, of a causal block.
-
-        Nothing is dropped, and "batchnorm" takes its moving statistics. Time and memory of a token
-        are those of a chunk or, without chunks, of `max_sequence_length` tokens.
-
-        Args:
-            inputs: Tokens `(batch, tokens, channels)`.
-            state: What the call before returned; `None` at the start of the sequence.
-
-        Returns:
-            `(outputs, state)`: what the block gives for these tokens as part of the whole
-            sequence, and what the next call takes: a dict of "average", the state of the moving
-            average, and "attention", a dict of the keys and values that are still seen and how
-            many tokens came. Its sizes stay the same, and no gradient goes through it.
-
-        Raises:
-            ValueError: for a block that is not causal or whose average is truncated; or for more
-                than `max_sequence_length` tokens without chunks.
-
-        Example:
-
-        >>> import numpy as np
-        >>> from keras_permix.layers import MegaBlock
-        >>> block = MegaBlock(attention={"chunk_size": 32}, causal=True)
-        >>> outputs, state = block.stream(np.ones((2, 40, 32), "float32"))
-        >>> outputs, state = block.stream(np.ones((2, 1, 32), "float32"), state)
-        >>> tuple(outputs.shape), int(state["attention"]["position"])
-        ((2, 1, 32), 41)
-        """
+    def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal or self.ema.truncation is not None:
             raise ValueError(
-                "`stream` needs a block with causal=True and an average without `truncation`. "
+                "`initial_state` needs causal=True and an average without `truncation`. "
                 f"Received: causal={self.causal}, mixer={self.mixer}, "
                 f"average={self.average_arguments}"
             )
-        inputs = ops.convert_to_tensor(inputs, self.compute_dtype)
-        if not self.built:
-            self.build(inputs.shape)
-        state = state or {"average": None, "attention": None}
-        x = self._begin(inputs, None)
-        averaged, average = self.ema.stream(x, state["average"])
+        return {
+            "average": self.ema.initial_state(batch_size),
+            "attention": self.attention.initial_state(batch_size),
+        }
+
+    def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
+        if mask is not None:
+            raise ValueError(
+                "A MegaBlock reads no padding in pieces, and `mask` must be None. "
+                f"Received: mask.shape={tuple(mask.shape)}"
+            )
+        x = self._begin(tokens, None)
+        averaged, average = self.ema.chunk(x, state["average"])
         update, shared, reset, candidate = self._gates(averaged)
-        mixed, attention = self.attention.stream(shared, self._values(x), state["attention"])
-        cached = {name: ops.stop_gradient(attention[name]) for name in ("keys", "values")}
-        state = {"average": ops.stop_gradient(average), "attention": {**attention, **cached}}
-        return self._end(inputs, update, mixed * reset, candidate, None), state
+        mixed, attention = self.attention.chunk(shared, self._values(x), state["attention"])
+        outputs = self._end(tokens, update, mixed * reset, candidate, None)
+        return outputs, {"average": average, "attention": attention}
 
     def _begin(self, inputs, mask):
         return normalize(self.norm_layer, inputs, mask) if self.norm_first else inputs

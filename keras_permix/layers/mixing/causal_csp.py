@@ -10,11 +10,13 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.streaming import Streaming
+from keras_permix.ops.reference.packing import pack, unpack
 from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class CausalCSP(TokenMixer):
+class CausalCSP(Streaming, TokenMixer):
     """Delay each channel along the tokens, then sort it within groups of tokens.
 
     A channel with delay `d` holds at token `t` the value of token `t - d`, and zero at the first
@@ -30,6 +32,9 @@ class CausalCSP(TokenMixer):
     Input and output: `(batch, tokens, channels)`, or maps, whose tokens are ordered by rows. A mask
     is True at real tokens. Only these are delayed and sorted, as if the padding were absent, and
     padded values become zero before the output projection. The number of tokens may be unknown.
+
+    The layer streams (`initial_state`, `step`, `chunk`). Its state holds as many tokens as the
+    longest delay plus one group.
 
     Args:
         group_size: Tokens in a group, `k`. 1 only delays.
@@ -115,6 +120,47 @@ class CausalCSP(TokenMixer):
             mask = keras.ops.pad(mask, ((0, 0), (0, behind)), constant_values=True)
         mixed = ops.csp(values, self._steps, self.group_size, ragged=True, mask=mask)
         return mixed[:, :tokens]
+
+    def make_state(self, batch_size: int) -> dict[str, Tensor]:
+        history = max(self._steps) + self.group_size - 1
+        shape = (batch_size, history, len(self._steps))
+        return {
+            "values": keras.ops.zeros(shape, self.compute_dtype),
+            "position": keras.ops.zeros((batch_size,), "int32"),  # within its group
+        }
+
+    def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
+        values = self.value_dense(tokens) if self.use_value_projection else tokens
+        mixed, state = self._mix_chunk(values, state, mask)
+        if not self.use_output_projection:
+            return mixed, state
+        return self.output_dropout(self.output_dense(mixed)), state
+
+    def _mix_chunk(self, values, state, mask):
+        """Gather and sort for each token its whole group, which holds no later value."""
+        packed, size, history = pack(values, mask), self.group_size, state["values"].shape[1]
+        window = keras.ops.concatenate([state["values"], packed.values], axis=1)
+        batch, tokens, channels = keras.ops.shape(values)
+        order = keras.ops.arange(tokens, dtype="int32")
+        position = (state["position"][:, None] + order) % size
+        members = keras.ops.arange(size, dtype="int32")
+        first = (history + order - position)[..., None] + members
+        first = keras.ops.reshape(first, (batch, tokens * size, 1))
+        sources = first - keras.ops.convert_to_tensor(self._steps, "int32")
+        groups = ops.group_sort(keras.ops.take_along_axis(window, sources, axis=1), size)
+        own = keras.ops.broadcast_to(
+            (order * size + position)[..., None], (batch, tokens, channels)
+        )
+        mixed = keras.ops.take_along_axis(groups, own, axis=1)
+        if mask is None:
+            left, count = window[:, tokens:], tokens
+        else:
+            count = packed.lengths[:, 0, 0]
+            last = count[:, None] + keras.ops.arange(history, dtype="int32")
+            last = keras.ops.broadcast_to(last[..., None], (batch, history, channels))
+            left = keras.ops.take_along_axis(window, last, axis=1)
+        position = (state["position"] + count) % size
+        return unpack(mixed, packed, mask), {"values": left, "position": position}
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "group_size": self.group_size, "delays": self.delays}

@@ -91,7 +91,7 @@ def _reach(truncation, size, last):
     return min(full, last), range(full + 1, min(end, last) + 1)
 
 
-def _powers(log_decay, lags):
+def powers(log_decay, lags):
     """Decays after some lags: (channels, dim, lags)."""
     return ops.exp(log_decay[..., None] * ops.cast(lags, log_decay.dtype))
 
@@ -100,8 +100,7 @@ def _block(distance, weight, log_decay, size, truncation, backward):
     """Taps from every token of a chunk to every token of one `distance` chunks on."""
     lags = distance * size + ops.arange(1 - size, size) * (-1 if backward else 1)
     counts = lags >= 0 if truncation is None else (lags >= 0) & (lags < truncation)
-    powers = _powers(log_decay, ops.maximum(lags, 0))
-    taps = ops.sum(weight[..., None] * powers, axis=1)
+    taps = ops.sum(weight[..., None] * powers(log_decay, ops.maximum(lags, 0)), axis=1)
     return toeplitz(taps * ops.cast(counts, taps.dtype))
 
 
@@ -115,14 +114,14 @@ def _carried(x, weight, log_decay, reach, most, backward):
     channels, batch, chunks, size = ops.shape(x)
     dim = weight.shape[1]
     lags = ops.arange(size) if backward else ops.arange(size - 1, -1, -1)
-    states = ops.einsum("ans,abcs->anbc", _powers(log_decay, lags), x)
+    states = ops.einsum("ans,abcs->anbc", powers(log_decay, lags), x)
     states = ops.reshape(states, (channels * dim, batch, chunks))
     decay = ops.reshape(size * log_decay, (-1, 1))
     past = _move(_sums(states, decay, most, backward), 1, backward)
     if reach < most - 1:
         past = past - ops.exp(reach * decay)[..., None] * _move(past, reach, backward)
     past = ops.reshape(past, (channels, dim, batch, chunks))
-    return ops.einsum("anbc,ans->abcs", past, weight[..., None] * _powers(log_decay, size - lags))
+    return ops.einsum("anbc,ans->abcs", past, weight[..., None] * powers(log_decay, size - lags))
 
 
 def _sums(x, log_decay, most, backward):
@@ -164,8 +163,8 @@ def by_fft(x, weight, log_decay, omega, truncation):
 
 def _taps(weight, log_decay, tokens, truncation):
     """Taps of lags 0 … tokens - 1, (channels, tokens), from products of short and long lags."""
-    long = weight[..., None] * _powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
-    short = _powers(log_decay, ops.arange(CHUNK))
+    long = weight[..., None] * powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
+    short = powers(log_decay, ops.arange(CHUNK))
     taps = ops.einsum("ans,ant->ast", long, short)  # `matmul` would lose float64 on PyTorch
     taps = ops.reshape(taps, (weight.shape[0], -1))[:, :tokens]
     if truncation is None:

@@ -1,6 +1,5 @@
-"""DampedEMA gives the numbers of the authors and of NumPy, and streams."""
+"""DampedEMA gives the numbers of the authors and of NumPy."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -61,27 +60,6 @@ def test_initial_weights_are_the_authors():
     signs = np.tile([1.0, -1.0], 32)
     np.testing.assert_allclose(beta.mean(axis=0), signs, atol=0.01)
     assert 0.019 < (beta - signs).std() < 0.021
-
-
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_stream_gives_the_values_of_numpy(dtype):
-    layer = DampedEMA(dtype=dtype)
-    parts, state = [], None
-    for start, end in ((0, 1), (1, 2), (2, 9), (9, 12)):
-        outputs, state = layer.stream(X[:, start:end], state)
-        assert keras.backend.standardize_dtype(outputs.dtype) == layer.compute_dtype
-        parts.append(to_numpy(outputs))
-    assert state.shape == (3, 8, 16)
-    streamed = np.concatenate(parts, axis=1)
-    weights = [weight.numpy().astype("float64") for weight in layer.weights]
-    wanted = oracle.silu(oracle.damped_ema(X, *weights))
-    assert_close(streamed, wanted, dtype=layer.compute_dtype)
-
-
-@pytest.mark.parametrize("arguments", [dict(bidirectional=True), dict(truncation=4)])
-def test_only_a_causal_average_streams(arguments):
-    with pytest.raises(ValueError, match="`stream` needs.*Received"):
-        DampedEMA(**arguments).stream(X)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_stream_gives_the_values_of_numpy(case):
     block = make(causal=True, **CASES[case])
     size = block.attention.chunk_size
     wanted = expected(block, X, attending(block, None, size))
-    call, end, state = quick(block.stream), 0, None
+    call, end, state = quick(block.chunk), 0, block.initial_state(3)
     for piece in (4, 8):
         start, end = end, end + piece
         outputs, state = call(X[:, start:end], state)
@@ -38,7 +38,7 @@ def test_stream_gives_the_values_of_numpy(case):
 
 def test_stream_computes_as_the_call_does():
     block = make(causal=True, attention=dict(chunk_size=8, ragged=True), dtype="mixed_bfloat16")
-    outputs, state = quick(block.stream)(X)
+    outputs, state = quick(block.chunk)(X, block.initial_state(3))
     for x in (outputs, state["attention"]["keys"], state["attention"]["values"]):
         assert keras.backend.standardize_dtype(x.dtype) == "bfloat16"
     assert_close(to_numpy(outputs), to_numpy(quick(block)(X)), dtype="bfloat16")
@@ -51,14 +51,15 @@ def test_a_step_is_compiled_once():
 
     def step(x, state):
         traced.append(1)
-        return block.stream(x, state)
+        return block.step(x, state)
 
-    wanted, state = expected(block, X, attending(block, None, 5)), quick(block.stream)(X[:, :1])[1]
+    wanted = expected(block, X, attending(block, None, 5))
+    _, state = quick(block.step)(X[:, 0], block.initial_state(3))
     if keras.config.backend() != "torch":  # whose compiler takes a minute
         step = compiled(step)
     for place in range(1, 8):
-        outputs, state = step(keras.ops.convert_to_tensor(X[:, place : place + 1]), state)
-        assert_close(to_numpy(outputs), wanted[:, place : place + 1])
+        outputs, state = step(keras.ops.convert_to_tensor(X[:, place]), state)
+        assert_close(to_numpy(outputs), wanted[:, place])
     assert len(traced) == (7 if keras.config.backend() == "torch" else 1)
 
 
@@ -76,12 +77,13 @@ def test_a_step_is_compiled_once():
 )
 def test_what_cannot_stream_says_why(arguments, message):
     with pytest.raises(ValueError, match=message):
-        MegaBlock(shared_dim=4, **arguments).stream(X)
+        block = MegaBlock(shared_dim=4, **arguments)
+        block.build(X.shape)
+        block.chunk(X, block.initial_state(3))
 
 
 @pytest.mark.parametrize("arguments", [dict(), dict(causal=True, position_bias="rotary")])
 def test_attention_streams_causally_within_bounds(arguments):
-    with pytest.raises(
-        ValueError, match="`stream` needs a layer with causal=True.*max_sequence_length=None"
-    ):
-        MegaAttention(**arguments).stream(X, X)
+    message = "`initial_state` needs causal=True.*max_sequence_length=None"
+    with pytest.raises(ValueError, match=message):
+        MegaAttention(**arguments).initial_state(3)

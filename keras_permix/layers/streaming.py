@@ -1,0 +1,98 @@
+"""Read a sequence in pieces, in time per token and memory that do not grow."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_permix._typing import Mask, Tensor
+
+
+class Streaming:
+    """The streaming protocol: `initial_state`, `step` and `chunk`.
+
+    The outputs of the pieces are those of the whole sequence. A state is a nest of tensors whose
+    shapes and dtypes never change, so that it fits `jax.jit`, `jax.lax.scan`, `tf.function` and
+    `torch.compile`. No gradient flows from one piece to the one before.
+
+    A subclass implements `make_state(batch_size)` and `read(tokens, state, mask)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import LinearAttention
+    >>> layer = LinearAttention(num_heads=4, causal=True)
+    >>> layer.build((None, None, 32))
+    >>> state = layer.initial_state(batch_size=2)
+    >>> outputs, state = layer.chunk(np.ones((2, 10, 32), "float32"), state)
+    >>> output, state = layer.step(np.ones((2, 32), "float32"), state)
+    >>> tuple(outputs.shape), tuple(output.shape)
+    ((2, 10, 32), (2, 32))
+    """
+
+    built: bool
+    compute_dtype: str
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Return the state before the first token.
+
+        Args:
+            batch_size: Number of sequences.
+
+        Returns:
+            A nest of tensors.
+
+        Raises:
+            ValueError: for a layer that is not built, or whose outputs depend on later tokens or on
+                the number of tokens.
+        """
+        if not self.built:
+            raise ValueError(
+                "`initial_state` needs a built layer. Call the layer or its `build` first. "
+                f"Received: built={self.built}"
+            )
+        return self.make_state(batch_size)
+
+    def step(self, token: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:
+        """Read one token of each sequence.
+
+        Args:
+            token: Tensor `(batch, channels)`.
+            state: What `initial_state` or the call before returned.
+            mask: Booleans `(batch,)`, True at real tokens.
+
+        Returns:
+            `(output, state)`: the output for this token, `(batch, channels)`, and the next state.
+        """
+        mask = None if mask is None else ops.expand_dims(mask, 1)
+        outputs, state = self.chunk(ops.expand_dims(token, 1), state, mask)
+        return outputs[:, 0], state
+
+    def chunk(self, tokens: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:
+        """Read some tokens of each sequence.
+
+        Args:
+            tokens: Tensor `(batch, tokens, channels)`.
+            state: What `initial_state` or the call before returned.
+            mask: Booleans `(batch, tokens)`, True at real tokens.
+
+        Returns:
+            `(outputs, state)`: the outputs for these tokens, `(batch, tokens, channels)`, and the
+            next state.
+        """
+        tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
+        mask = None if mask is None else ops.convert_to_tensor(mask, "bool")
+        outputs, state = self.read(tokens, state, mask)
+        return outputs, keras.tree.map_structure(_without_gradient, state)
+
+    def make_state(self, batch_size: int) -> Any:
+        """Return the initial state of a built layer."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `make_state`.")
+
+    def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
+        """Return the outputs for some tokens, and the state after them."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `read`.")
+
+
+def _without_gradient(x):
+    return ops.stop_gradient(x) if ops.is_tensor(x) else x

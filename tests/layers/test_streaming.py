@@ -1,0 +1,199 @@
+"""Layers that stream give in pieces what they give for the whole sequence, and what NumPy gives."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix.layers import CausalCSP, DampedEMA, LinearAttention, MegaBlock, SimpleAttention
+from tests.backends import BACKEND, compiled, quick
+from tests.harness import assert_close, functional, to_numpy
+from tests.layers.attention.test_simple_attention import attend
+from tests.layers.mixing.test_causal_csp import expected as permuted
+from tests.oracle import attention, mega
+
+TOKENS = 70  # more than the operators' own chunks of 32 and 64
+X = np.random.default_rng(0).normal(size=(3, TOKENS, 8)).astype("float32")
+MASK = np.random.default_rng(1).random((3, TOKENS)) < 0.7
+MASK[0] = True
+MASK[1, :3] = False  # tokens that depend on no real one
+PIECES = {"whole": [TOKENS], "chunks": [1, 40, 2, 27], "tokens": [1] * TOKENS}
+CASES = [(pieces, "float32") for pieces in PIECES]
+CASES += [("chunks", "mixed_bfloat16"), ("chunks", "mixed_float16")]
+
+
+def in_float64(weights):
+    return [weight.numpy().astype("float64") for weight in weights]
+
+
+def linear(layer, x, mask):
+    kernel, output, bias = in_float64(layer.weights)
+    parts = np.split(x @ kernel, 3, axis=-1)
+    heads = (part.reshape(*x.shape[:2], layer.num_heads, -1) for part in parts)
+    attended = attention.causal_linear_attention(*heads, mask)
+    return attended.reshape(x.shape) @ output + bias
+
+
+def simple(layer, x, mask):
+    return attend(layer, x, 8 // layer.num_heads, mask)
+
+
+def permutation(layer, x, mask):
+    values, mixed = x @ in_float64(layer.value_dense.weights)[0], np.zeros(x.shape)
+    for b, sample in enumerate(values):
+        real = slice(None) if mask is None else mask[b]
+        mixed[b, real] = permuted(sample[real], layer.steps(8), layer.group_size)
+    kernel, bias = in_float64(layer.output_dense.weights)
+    return mixed @ kernel + bias
+
+
+def average(layer, x, mask):
+    return mega.silu(mega.damped_ema(x, *in_float64(layer.weights), mask=mask))
+
+
+# name -> (layer, what it must give)
+LAYERS = {
+    "linear attention": (partial(LinearAttention, 2, causal=True), linear),
+    "simple attention": (partial(SimpleAttention, 2, causal=True, scale="valid"), simple),
+    "csp of pairs": (partial(CausalCSP, delays=45), permutation),
+    "csp of groups of 4": (partial(CausalCSP, 4, delays=9), permutation),
+    "delays": (partial(CausalCSP, 1, delays=5), permutation),
+    "damped ema": (partial(DampedEMA, 4), average),
+}
+
+
+def stream(layer, pieces, mask=None):
+    """The outputs of all pieces, and their states."""
+    call, state, end, outputs = quick(layer.chunk), layer.initial_state(3), 0, []
+    states = [state]
+    for piece in pieces:
+        start, end = end, end + piece
+        given = () if mask is None else (mask[:, start:end],)
+        result, state = call(X[:, start:end], state, *given)
+        outputs.append(to_numpy(result))
+        states.append(state)
+    return np.concatenate(outputs, axis=1), states
+
+
+def described(state):
+    return [(x.shape, keras.backend.standardize_dtype(x.dtype)) for x in keras.tree.flatten(state)]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("pieces", "dtype"), CASES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_pieces_give_the_values_of_numpy(name, pieces, dtype, masked):
+    make, expected = LAYERS[name]
+    layer, mask = make(dtype=dtype), MASK if masked else None
+    layer.build(X.shape)
+    outputs, states = stream(layer, PIECES[pieces], mask)
+    assert_close(outputs, expected(layer, X, mask), dtype=layer.compute_dtype)
+    assert all(described(state) == described(states[0]) for state in states)
+    # A state that held its gradient would hold all that came before.
+    assert not any(getattr(x, "requires_grad", False) for x in keras.tree.flatten(states[-1]))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_pieces_give_what_the_whole_sequence_gives(name, masked):
+    layer, mask = LAYERS[name][0](), MASK if masked else None
+    whole = to_numpy(layer(X, mask=mask))
+    outputs, _ = stream(layer, PIECES["chunks"], mask)
+    np.testing.assert_allclose(outputs, whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_step_is_compiled_once(name):
+    layer, traced = LAYERS[name][0](), []
+    whole = to_numpy(layer(X))
+
+    def step(token, state, mask):
+        traced.append(1)
+        return layer.step(token, state, mask)
+
+    if BACKEND != "torch":  # whose compiler takes a minute
+        step = compiled(step)
+    state = layer.initial_state(3)
+    real = keras.ops.ones((3,), "bool")
+    for place in range(5):
+        token = keras.ops.convert_to_tensor(X[:, place])
+        output, state = step(token, state, real)
+        assert_close(to_numpy(output), whole[:, place])
+    assert len(traced) == (5 if BACKEND == "torch" else 1)
+
+
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras' scan there returns states only")
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_step_can_be_scanned(name):
+    layer = LAYERS[name][0]()
+    whole = to_numpy(layer(X))
+
+    def step(state, token):
+        output, state = layer.step(token, state)
+        return state, output
+
+    tokens = keras.ops.convert_to_tensor(X.swapaxes(0, 1))
+    _, outputs = keras.ops.scan(step, layer.initial_state(3), tokens)
+    assert_close(to_numpy(outputs).swapaxes(0, 1), whole)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_loaded_layer_continues(name, tmp_path):
+    layer = LAYERS[name][0]()
+    model = functional(layer, (None, 8))
+    whole = to_numpy(layer(X))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras").layers[-1]
+    _, state = layer.chunk(X[:, :50], layer.initial_state(3))
+    outputs, _ = loaded.chunk(X[:, 50:], state)
+    assert_close(to_numpy(outputs), whole[:, 50:])
+
+
+def test_causal_linear_attention_takes_any_length():
+    layer = LinearAttention(2, causal=True)
+    model = functional(layer, (None, 8))
+    for tokens in (16, 70, 9):
+        outputs = model.predict(X[:, :tokens], verbose=0)
+        assert_close(outputs, linear(layer, X[:, :tokens], None))
+
+
+@pytest.mark.parametrize("low", [-20, -60, -300])
+def test_small_keys_do_not_vanish(low):
+    """Where all keys are far below 0, features are scaled; a larger key that follows prevails."""
+    layer = LinearAttention(2, causal=True, use_qkv_bias=True)
+    layer.build(X.shape)
+    kernel, _, output, output_bias = in_float64(layer.weights)
+    first = X[:, :1] @ kernel[:, 16:] @ output + output_bias  # its value alone
+    bias = np.zeros(24, "float32")
+    bias[8:16] = low
+    layer.qkv_dense.bias.assign(bias)
+    outputs, states = stream(layer, PIECES["chunks"])
+    assert_close(outputs[:, :1], first)
+    layer.qkv_dense.bias.assign(np.zeros(24, "float32"))
+    outputs, _ = layer.chunk(X[:, :1], states[-1])
+    assert_close(to_numpy(outputs), first)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (LinearAttention(2), "causal=True.*Received: causal=False"),
+        (SimpleAttention(2, scale="valid"), "causal=True.*Received: causal=False"),
+        (SimpleAttention(2, causal=True), "scale='valid' or None.*scale='length'"),
+        (DampedEMA(bidirectional=True), "bidirectional=False.*Received: bidirectional=True"),
+        (DampedEMA(truncation=4), "truncation=None.*truncation=4"),
+        (MegaBlock(), "causal=True.*Received: causal=False"),
+    ],
+)
+def test_only_a_causal_layer_streams(layer, message):
+    layer.build(X.shape)
+    with pytest.raises(ValueError, match=message):
+        layer.initial_state(3)
+
+
+@pytest.mark.once
+def test_a_layer_is_built_first():
+    with pytest.raises(ValueError, match="`initial_state` needs a built layer.*built=False"):
+        CausalCSP().initial_state(3)
