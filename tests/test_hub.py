@@ -71,7 +71,7 @@ def test_handles_are_read(models, folder, handle, package, monkeypatch):
         return str(Path(folder, file)) if file else folder
 
     hub = types.SimpleNamespace(
-        hf_hub_download=lambda repo_id, filename: download(repo_id, filename),
+        hf_hub_download=lambda repo_id, filename, **kwargs: download(repo_id, filename),
         model_info=lambda repo_id, **kwargs: types.SimpleNamespace(siblings=[]),
         snapshot_download=lambda repo_id, **kwargs: download(repo_id),
         model_download=download,
