@@ -55,7 +55,7 @@ def trained_preset(preset):
     Raises:
         ValueError: for an unknown name or a preset without weights.
     """
-    from keras_permix.preset_folders import WEIGHTS_FILE
+    from keras_permix.recipes.find import WEIGHTS_FILE
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.names import untrained
 

@@ -64,9 +64,9 @@ def test_embedding_of_numpy():
     assert_close(to_numpy(found), expected)
 
 
-@pytest.mark.parametrize("attention", ["simple", "softmax"])
-def test_class_token_is_heard(attention):
-    model = tiny("SimpleTRON", attention=attention)
+@pytest.mark.parametrize("variant", ["simple_resl", "softmax"])
+def test_class_token_reaches_other_tokens(variant):
+    model = tiny("SimpleTRON", variant=variant)
     inputs = model.make_inputs(0, 3)
     (before,) = model.features(inputs, layers=[0])
     model.get_layer("position_embedding").class_token.assign_add(RNG.normal(size=(1, 1, 8)))

@@ -174,8 +174,7 @@ class MegaAttention(Composite):
             `(outputs, state)`: the outputs for these tokens, and the next state.
 
         Raises:
-            ValueError: for more than `max_sequence_length` tokens without chunks. (Compiled programs do not
-                count.)
+            ValueError: for more than `max_sequence_length` tokens without chunks.
         """
         size = state["keys"].shape[1]
         self._check_room(state["position"], shared.shape[1], size)

@@ -16,7 +16,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_permix import preset_folders, zoo
+from keras_permix import zoo
+from keras_permix.recipes import find
 from keras_permix.zoo.presets import fetch, handles, names
 from keras_permix.zoo.presets.handles import unpack
 from tests.zoo.models import edit_json, logits, tiny
@@ -163,7 +164,7 @@ def test_file_with_a_url(web, tmp_path):
 
 def test_weights_that_the_wheel_leaves_out_are_fetched_by_name(web, tmp_path, monkeypatch):
     folder, address = web
-    monkeypatch.setattr(preset_folders, "weights_folders", lambda: (tmp_path / "weights",))
+    monkeypatch.setattr(find, "weights_folders", lambda: (tmp_path / "weights",))
     shutil.copytree(folder, tmp_path / "weights/cspvit/mine")
     for part in ("cspvit", "cspvit/mine"):
         (folder / part).mkdir()

@@ -321,7 +321,7 @@ def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
 
 
 def test_no_trained_block_is_left_out(original):
-    refuses(original, r"depth': 1.*with which block_1 would be left out", num_layers=1)
+    refuses(original, r"num_layers': 1.*with which block_1 would be left out", num_layers=1)
     fresh = zoo.CSPViT.from_preset(original, num_layers=1, load_weights=False)
     assert fresh.get_config()["num_layers"] == 1
 
