@@ -10,9 +10,9 @@ _backend.choose()  # before everything that imports Keras
 _backend.check()
 
 from keras_permix import layers, ops, zoo  # noqa: E402
-from keras_permix.surgery import swap_mixer  # noqa: E402
+from keras_permix.surgery import distill, swap_mixer  # noqa: E402
 
-__all__ = ["__version__", "layers", "ops", "swap_mixer", "zoo"]
+__all__ = ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"]
 
 
 def __dir__() -> list[str]:

@@ -98,6 +98,14 @@ def test_swap_mixer():
     assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # CSPViT's
 
 
+def test_distill():
+    printed = run("distill.py", "--smoke")
+    assert re.findall(r"(.*): [\d.]+ % correct", printed) == [
+        "attention", "csp, swapped", "csp, distilled"
+    ]  # fmt: skip
+    assert "after 2 steps of 16 images" in printed
+
+
 def test_another_size():
     printed = run("another_size.py", "--smoke", "--size", "40")
     found = re.findall(r"40 pixels, (.*): [\d.]+ % right, [\d.]+ % after 1 steps", printed)

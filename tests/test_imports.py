@@ -94,7 +94,7 @@ def test_import_is_fast_and_brings_no_other_backend(tmp_path):
 
 
 PUBLIC = {
-    "keras_permix": ["__version__", "layers", "ops", "swap_mixer", "zoo"],
+    "keras_permix": ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"],
     "keras_permix.layers": [
         "BlockDense",
         "ButterflyAttention",
@@ -163,4 +163,4 @@ def test_public_names_are_pinned(name):
 def test_dir_lists_what_is_public():
     import keras_permix
 
-    assert dir(keras_permix) == ["__version__", "layers", "ops", "swap_mixer", "zoo"]
+    assert dir(keras_permix) == ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"]

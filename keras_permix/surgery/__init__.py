@@ -1,5 +1,6 @@
 """Exchange parts of models that are there already."""
 
+from keras_permix.surgery.distill import distill
 from keras_permix.surgery.swap import swap_mixer
 
-__all__ = ["swap_mixer"]
+__all__ = ["distill", "swap_mixer"]

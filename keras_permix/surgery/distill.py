@@ -1,0 +1,258 @@
+"""Distillation of one model into another, such as attention into a permutation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import distillation, ops
+
+from keras_permix.utils.checks import check_positive, check_rate, is_index, plain
+from keras_permix.zoo.model import ZooModel
+
+
+def distill(
+    student: Any,
+    teacher: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    optimizer: Any = "adamw",
+    logits: float = 1.0,
+    features: float = 1.0,
+    layers: Any = None,
+    temperature: float | None = 2.0,
+    labels: float = 0.0,
+    **fit_arguments: Any,
+) -> Any:
+    """Train a model to reproduce the hidden states and outputs of another one.
+
+    It restores the accuracy that `swap_mixer` costs, without labels. The loss is
+    `labels * supervised + (1 - labels) * (logits * output + features * states)`, where `states`
+    is the mean squared error of the hidden states, divided by their variance and averaged over
+    `layers`. Padding is not counted. The teacher computes without dropout and stays as it is.
+
+    The training is that of `keras.distillation.Distiller`. The student is not compiled, and its
+    frozen weights stay frozen.
+
+    Args:
+        student: A Keras model with one output, which is trained. Its layers are not the teacher's.
+        teacher: A Keras model with the same inputs and the same output shape.
+        x: Inputs as for `fit` of the student: arrays, texts for a model of the zoo, or a data set
+            of batches.
+        y: Labels: integers, or probabilities of classes. Ignored with `labels=0`.
+        optimizer: A Keras optimizer or its name.
+        logits: Weight of the outputs' loss, ≥ 0: the KL divergence at `temperature`.
+        features: Weight of the hidden states' loss, ≥ 0.
+        layers: Layers to compare: names or, for models of the zoo, indices of blocks; or a dict
+            from those of the student to those of the teacher. `None`: all blocks of two models of
+            the zoo, and no layers of other models.
+        temperature: Temperature of the softmax, > 0. `None`: outputs are no logits, and the loss
+            of outputs and labels is the mean squared error.
+        labels: Weight of the supervised loss on `y`, 0 ≤ `labels` < 1.
+        **fit_arguments: Other arguments of `keras.Model.fit`: `epochs`, `batch_size`, `callbacks`.
+
+    Returns:
+        The student.
+
+    Raises:
+        ValueError: for a weight or temperature out of range, unknown layers, hidden states of
+            different shapes, models that share weights or differ in inputs or outputs, or labels
+            that are missing.
+        TypeError: for what is no Keras model.
+
+    Example:
+
+    >>> from keras_permix import distill, swap_mixer
+    >>> from keras_permix.zoo import ViT
+    >>> teacher = ViT.from_preset("test")
+    >>> images = teacher.make_inputs(seed=0, batch=8)
+    >>> student = distill(swap_mixer(teacher, "csp"), teacher, images, epochs=2, verbose=0)
+    >>> student.get_config()["mixer"][0]["name"]
+    'csp'
+
+    Reference: Hinton, Vinyals, Dean, "Distilling the Knowledge in a Neural Network", 2015,
+    arXiv:1503.02531; Romero et al., "FitNets: Hints for Thin Deep Nets", 2014, arXiv:1412.6550.
+    """
+    _check_models(student, teacher)
+    for name, value in {"logits": logits, "features": features}.items():
+        if not value >= 0:
+            raise ValueError(f"`{name}` must be at least 0. Received: {name}={value}")
+    if temperature is not None:
+        check_positive("temperature", temperature)
+    if temperature is not None and student.output_shape[-1] == 1 and (logits or labels):
+        raise ValueError(
+            "A softmax over one output is constant: set `temperature=None`. "
+            f"Received: temperature={temperature}, outputs of shape {student.output_shape}"
+        )
+    labels = check_rate("labels", labels)
+    pairs = _pairs(student, teacher, layers) if features else []
+    if not logits and not pairs:
+        raise ValueError(
+            "`logits` or `features` must be above 0, the latter with `layers`. "
+            f"Received: logits={logits}, features={features}, layers={layers}"
+        )
+    rest = [None] * (2 * len(pairs))  # hidden states and masks
+    supervised = _cross_entropy
+    if temperature is None:
+        supervised = keras.losses.MeanSquaredError()
+        output = distillation.FeatureDistillation(_first(supervised, rest))
+    else:
+        divergence = keras.losses.KLDivergence()  # by its name, Keras 3.15 omits the softmax
+        output = distillation.LogitsDistillation(temperature, _first(divergence, rest))
+    losses = [output, _StatesDistillation()] if pairs else [output]
+    weights = [logits, features] if pairs else [logits]
+    trainable = _trainable(teacher)
+    try:
+        distiller = _Distiller(
+            _with_states(teacher, [theirs for _, theirs in pairs]),
+            _with_states(student, [ours for ours, _ in pairs]),
+            losses,
+            weights,
+            student_loss_weight=labels,
+        )
+        distiller.compile(optimizer, _first(supervised, [_nothing] * len(rest)))
+        if isinstance(student, ZooModel):
+            x, y = student.encoded(x), student.to_arrays(y)
+            student.check_inputs(x)
+        distiller.fit(x, y, **fit_arguments)
+    finally:
+        for part, value in trainable:
+            part.trainable = value
+    return student
+
+
+class _Distiller(distillation.Distiller):
+    """Keras' distiller of models that return the output, hidden states and masks in a list.
+
+    By the names of layers, Keras would compute the student twice, count padding, and lose the
+    structure of inputs in a dict.
+    """
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if self.student_loss_weight:
+            if y is None:
+                raise ValueError(
+                    f"`labels` needs `y`. Received: labels={self.student_loss_weight}, y=None"
+                )
+            if isinstance(y_pred, list):
+                y = [y] * len(y_pred)  # of which all but the first are ignored
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+
+class _StatesDistillation(distillation.DistillationLoss):
+    """The squared error of hidden states by the variance of the teacher's, without padding."""
+
+    def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
+        count = len(teacher_outputs) // 2
+        masks = teacher_outputs[1 + count :]
+        errors = [
+            _relative_error(*each)
+            for each in zip(teacher_outputs[1:], student_outputs[1:], masks, strict=False)
+        ]
+        return sum(errors) / count
+
+
+def _relative_error(expected, given, mask):
+    mask = ops.expand_dims(ops.cast(mask, expected.dtype), -1)
+    axes = tuple(range(len(expected.shape) - 1))
+    mean = ops.sum(expected * mask, axes) / ops.maximum(ops.sum(mask), 1)
+    variance = ops.sum(mask * ops.square(expected - mean))
+    return ops.sum(mask * ops.square(expected - given)) / (variance + keras.config.epsilon())
+
+
+def _cross_entropy(y, logits):
+    dense = len(y.shape) == len(logits.shape) and y.shape[-1] == logits.shape[-1]
+    kind = (
+        keras.losses.CategoricalCrossentropy
+        if dense
+        else keras.losses.SparseCategoricalCrossentropy
+    )
+    return kind(from_logits=True)(y, logits)
+
+
+def _nothing(y, outputs):
+    return 0.0
+
+
+def _first(loss, rest):
+    """The losses of a model's output and of the hidden states and masks, if it returns these."""
+    return [loss, *rest] if rest else loss
+
+
+def _check_models(student, teacher):
+    for name, model in {"student": student, "teacher": teacher}.items():
+        if not isinstance(model, keras.Model):
+            raise TypeError(f"`{name}` must be a Keras model. Received: {name}={model!r}")
+        if not model.built or not isinstance(model.output_shape, tuple):
+            raise ValueError(
+                f"`{name}` must be built and have one output. Received: {name}={model.name}"
+            )
+    shared = {id(weight) for weight in student.weights} & {id(weight) for weight in teacher.weights}
+    if shared:
+        raise ValueError(
+            "`student` and `teacher` must not share weights: copy one by "
+            f"`keras.models.clone_model`. Received: {len(shared)} weights in both"
+        )
+
+
+def _pairs(student, teacher, layers):
+    """The hidden states to compare, of the student and the teacher, as symbolic tensors."""
+    if layers is None:
+        if not (isinstance(student, ZooModel) and isinstance(teacher, ZooModel)):
+            return []
+        depths = [len(model._feature_maps) for model in (student, teacher)]
+        if depths[0] != depths[1]:
+            raise ValueError(
+                "`layers` must map blocks of the student to those of the teacher where their "
+                f"numbers differ. Received: layers=None, {depths[0]} and {depths[1]} blocks"
+            )
+        layers = range(depths[0])
+    if not isinstance(layers, Mapping):
+        layers = plain(layers)
+        layers = [layers] if isinstance(layers, int | str) else layers
+        layers = dict(zip(layers, layers, strict=True))
+    pairs = [
+        (_state(student, "student", ours), _state(teacher, "teacher", theirs))
+        for ours, theirs in layers.items()
+    ]
+    for layer, (ours, theirs) in zip(layers.items(), pairs, strict=True):
+        if ours.shape != theirs.shape:
+            raise ValueError(
+                "`layers` must pair hidden states of one shape. Received: "
+                f"{layer[0]!r} of {ours.shape} and {layer[1]!r} of {theirs.shape}"
+            )
+    return pairs
+
+
+def _state(model, name, layer):
+    """The output of a layer of a functional model, by its name or the index of its block."""
+    maps = getattr(model, "_feature_maps", [])
+    if is_index(layer, len(maps)):
+        return maps[layer]
+    names = [each.name for each in getattr(model, "layers", []) if hasattr(model, "inputs")]
+    if layer not in names:
+        raise ValueError(
+            f"`layers` must be names of layers of the {name}, {names}, or indices of its "
+            f"{len(maps)} blocks. Received: layers with {layer!r}"
+        )
+    return model.get_layer(layer).output
+
+
+def _with_states(model, states):
+    """A model of the same layers that returns its output, hidden states and their masks."""
+    if not states:
+        return model
+    masks = [getattr(state, "_keras_mask", None) for state in states]
+    masks = [
+        ops.ones_like(state[..., 0]) if mask is None else mask
+        for state, mask in zip(states, masks, strict=True)
+    ]
+    return keras.Model(
+        model.input,
+        [ops.cast(tensor, "float32") for tensor in (model.output, *states, *masks)],
+    )
+
+
+def _trainable(model):
+    """The layers and weights of a model, outer layers first, and whether they are trained."""
+    return [(part, part.trainable) for part in (*model._flatten_layers(), *model.variables)]

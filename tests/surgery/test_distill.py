@@ -1,0 +1,209 @@
+"""A distilled student approaches its teacher, which stays as it is."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_permix import distill, swap_mixer
+from tests.harness import to_numpy
+from tests.surgery.models import Own
+from tests.zoo.models import tiny, weights
+
+FAST = dict(epochs=30, batch_size=16, verbose=0)
+
+
+def adam():
+    return keras.optimizers.Adam(1e-2)
+
+
+def pair(name="ViT"):
+    """A teacher with attention, and the student that is made of it."""
+    if name == "SimpleTRON":
+        teacher = tiny(name, variant="softmax", use_class_token=False)
+        return teacher.with_variant("simple_l"), teacher
+    teacher = tiny(name, labels=["a", "b", "c"])
+    return swap_mixer(teacher, "slice_sort" if name == "Graphormer" else "csp"), teacher
+
+
+def functional(channels=8, layers=2):
+    """A user's model, whose inputs are a dict."""
+    inputs = {"tokens": keras.Input((6,), name="tokens"), "more": keras.Input((6,), name="more")}
+    x = keras.layers.Dense(channels, name="first")(inputs["tokens"])
+    for index in range(layers):
+        x = keras.layers.Dense(channels, activation="tanh", name=f"hidden_{index}")(x)
+    x = keras.layers.Concatenate()([x, inputs["more"]])
+    return keras.Model(inputs, keras.layers.Dense(3, name="out")(x))
+
+
+def functional_inputs(samples=32):
+    rng = np.random.default_rng(0)
+    return {key: rng.normal(size=(samples, 6)).astype("float32") for key in ("tokens", "more")}
+
+
+def state_error(student, teacher, inputs):
+    """The mean squared error of the hidden states at tokens that are no padding."""
+    real = inputs["mask"] if isinstance(inputs, dict) and "mask" in inputs else Ellipsis
+    pairs = zip(student.features(inputs), teacher.features(inputs), strict=True)
+    return np.mean([((to_numpy(s) - to_numpy(t))[real] ** 2).mean() for s, t in pairs])
+
+
+def output_error(student, teacher, inputs):
+    given = (model.predict(inputs, verbose=0) for model in (student, teacher))
+    probabilities = [np.exp(each) / np.exp(each).sum(-1, keepdims=True) for each in given]
+    return np.abs(np.subtract(*probabilities)).mean()
+
+
+@pytest.mark.parametrize("name", ["ViT", "SimpleTRON", "MEGA"])
+@pytest.mark.everywhere
+def test_states_and_outputs_approach_the_teachers(name):
+    student, teacher = pair(name)
+    teacher.get_layer("block_0").trainable = False
+    before, trainable = weights(teacher), [weight.trainable for weight in teacher.weights]
+    inputs = teacher.make_inputs(0, 32)
+    errors = state_error(student, teacher, inputs), output_error(student, teacher, inputs)
+    given = distill(student, teacher, inputs, optimizer=adam(), **FAST)
+    assert given is student
+    assert state_error(student, teacher, inputs) < errors[0] / 3
+    assert output_error(student, teacher, inputs) < errors[1] / 2
+    after = weights(teacher)
+    assert all(np.array_equal(before[path], after[path]) for path in before)
+    assert [weight.trainable for weight in teacher.weights] == trainable
+    assert not teacher.get_layer("block_0").trainable and teacher.get_layer("block_1").trainable
+
+
+def test_the_student_is_an_ordinary_model_afterwards(tmp_path):
+    student, teacher = pair()
+    student.get_layer("block_0").trainable = False
+    frozen = [to_numpy(weight) for weight in student.get_layer("block_0").weights]
+    inputs = teacher.make_inputs(0, 32)
+    distill(student, teacher, inputs, epochs=1, verbose=0)
+    for weight, value in zip(student.get_layer("block_0").weights, frozen, strict=True):
+        assert np.array_equal(weight, value) and not weight.trainable
+    assert student.labels == ("a", "b", "c") and not student.compiled
+    assert student.preprocessor.get_config() == teacher.preprocessor.get_config()
+    student.save(tmp_path / "student.keras")
+    loaded = keras.saving.load_model(tmp_path / "student.keras")
+    outputs = [model.predict(inputs, verbose=0) for model in (student, loaded)]
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_padding_is_not_counted():
+    student, teacher = pair("SimpleTRON")
+    inputs = teacher.encode(["a", "b c"])
+    seen = []
+    for tokens in (inputs["tokens"], np.where(inputs["mask"], inputs["tokens"], 7)):
+        log = keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: seen.append(logs["loss"]))
+        distill(student, teacher, {**inputs, "tokens": tokens}, logits=0.0, callbacks=[log],
+                optimizer=keras.optimizers.SGD(0.0), verbose=0)  # fmt: skip
+    assert seen[0] > 0
+    np.testing.assert_allclose(*seen, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layers", ["hidden_1", ["first", "hidden_1"], {"hidden_0": "hidden_2"}])
+def test_layers_of_custom_models(layers):
+    keras.utils.set_random_seed(0)
+    student, teacher = functional(), functional(layers=3)
+    names = layers if isinstance(layers, dict) else {"hidden_1": "hidden_1"}
+    inputs = functional_inputs()
+
+    def error():
+        states = [
+            keras.Model(model.input, model.get_layer(name).output).predict(inputs, verbose=0)
+            for ours, theirs in names.items()
+            for model, name in ((student, ours), (teacher, theirs))
+        ]
+        return ((states[0] - states[1]) ** 2).mean()
+
+    before = error()
+    distill(student, teacher, inputs, layers=layers, logits=0.0, optimizer=adam(), **FAST)
+    assert error() < before / 3
+
+
+def test_batches_and_labels():
+    keras.utils.set_random_seed(0)
+    student, teacher, inputs = functional(), functional(), functional_inputs()
+    labels = np.arange(32) % 3
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            part = slice(16 * index, 16 * index + 16)
+            return {key: value[part] for key, value in inputs.items()}, labels[part]
+
+    arguments = dict(labels=0.9, optimizer=adam(), verbose=0)
+    distill(student, teacher, Batches(), epochs=60, **arguments)
+    assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
+    other = keras.models.clone_model(teacher)
+    distill(other, teacher, inputs, np.eye(3)[labels], layers="first", epochs=60, **arguments)
+    assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
+
+
+@pytest.mark.everywhere
+def test_tensorflow_datasets():
+    data = pytest.importorskip("tensorflow").data.Dataset
+    student, teacher = pair()
+    inputs = teacher.make_inputs(0, 32)
+    before = state_error(student, teacher, inputs)
+    batches = data.from_tensor_slices(inputs).batch(16)
+    distill(student, teacher, batches, optimizer=adam(), epochs=30, verbose=0)
+    assert state_error(student, teacher, inputs) < before / 3
+
+
+def test_regression_and_subclassed_models():
+    student, teacher = Own(), Own()
+    inputs = np.random.default_rng(0).normal(size=(32, 8, 6)).astype("float32")
+    for model in (student, teacher):
+        model(inputs)
+
+    def error():
+        return np.abs(np.subtract(*(m.predict(inputs, verbose=0) for m in (student, teacher)))).max()
+
+    before = error()
+    distill(student, teacher, inputs, temperature=None, optimizer=adam(), **FAST)
+    assert error() < before / 2
+
+
+def test_texts():
+    student, teacher = pair("SimpleTRON")
+    inputs = teacher.encode(texts := ["a text", "other"] * 8)
+    before = state_error(student, teacher, inputs)
+    distill(student, teacher, texts, optimizer=adam(), epochs=20, verbose=0)
+    assert state_error(student, teacher, inputs) < before / 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (dict(student=3), "`student`.*student=3"),
+        (dict(teacher=None), "`teacher`.*teacher=None"),
+        (dict(logits=-1), "`logits`.*logits=-1"),
+        (dict(features=-0.5), "`features`.*features=-0.5"),
+        (dict(temperature=0), "`temperature`.*temperature=0"),
+        (dict(labels=1.0), "`labels`.*labels=1.0"),
+        (dict(labels=0.5), "`labels` needs `y`.*labels=0.5"),
+        (dict(logits=0, features=0), "`logits` or `features`.*logits=0, features=0"),
+        (dict(layers="hidden_9"), "`layers`.*student.*'hidden_9'"),
+        (dict(layers={"first": "hidden_9"}), "`layers`.*teacher.*'hidden_9'"),
+        (dict(layers=0), "`layers`.*student.*0"),
+        (dict(layers={"first": "out"}), r"`layers`.*'first' of \(None, 8\) and 'out'"),
+    ],
+)
+def test_wrong_arguments(arguments, error):
+    models = dict(student=functional(), teacher=functional())
+    with pytest.raises((TypeError, ValueError), match=f"(?s){error}"):
+        distill(**{**models, "x": functional_inputs(), "verbose": 0, **arguments})
+
+
+def test_wrong_models():
+    student, teacher = pair()
+    with pytest.raises(ValueError, match="share weights.*weights in both"):
+        distill(teacher, teacher, teacher.make_inputs(0, 2))
+    with pytest.raises(ValueError, match="`layers`.*1 and 2 blocks"):
+        distill(tiny("ViT", num_layers=1), teacher, teacher.make_inputs(0, 2))
+    one = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="`temperature=None`.*temperature=2.0"):
+        distill(one, keras.models.clone_model(one), np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="`student` must be built"):
+        distill(Own(), teacher, teacher.make_inputs(0, 2))
