@@ -80,10 +80,11 @@ def distill(
             raise ValueError(f"`{name}` must be at least 0. Received: {name}={value}")
     if temperature is not None:
         check_positive("temperature", temperature)
-    if temperature is not None and student.output_shape[-1] == 1 and (logits or labels):
+    shape = _output_shape(student)
+    if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(
             "A softmax over one output is constant: set `temperature=None`. "
-            f"Received: temperature={temperature}, outputs of shape {student.output_shape}"
+            f"Received: temperature={temperature}, outputs of shape {shape}"
         )
     labels = check_rate("labels", labels)
     pairs = _pairs(student, teacher, layers) if features else []
@@ -123,7 +124,7 @@ def distill(
 
 
 class _Distiller(distillation.Distiller):
-    """Keras' distiller of models that return the output, hidden states and masks in a list.
+    """Keras' distiller of models that return the output, hidden states and masks in a tuple.
 
     By the names of layers, Keras would compute the student twice, count padding, and lose the
     structure of inputs in a dict.
@@ -135,8 +136,8 @@ class _Distiller(distillation.Distiller):
                 raise ValueError(
                     f"`labels` needs `y`. Received: labels={self.student_loss_weight}, y=None"
                 )
-            if isinstance(y_pred, list):
-                y = [y] * len(y_pred)  # of which all but the first are ignored
+            if isinstance(y_pred, tuple):
+                y = (y,) * len(y_pred)  # all but the first are ignored
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
@@ -177,14 +178,14 @@ def _nothing(y, outputs):
 
 def _first(loss, rest):
     """The losses of a model's output and of the hidden states and masks, if it returns these."""
-    return [loss, *rest] if rest else loss
+    return (loss, *rest) if rest else loss  # Keras tracks lists, which then match no outputs
 
 
 def _check_models(student, teacher):
     for name, model in {"student": student, "teacher": teacher}.items():
         if not isinstance(model, keras.Model):
             raise TypeError(f"`{name}` must be a Keras model. Received: {name}={model!r}")
-        if not model.built or not isinstance(model.output_shape, tuple):
+        if not model.built or not isinstance(_output_shape(model), tuple):
             raise ValueError(
                 f"`{name}` must be built and have one output. Received: {name}={model.name}"
             )
@@ -194,6 +195,11 @@ def _check_models(student, teacher):
             "`student` and `teacher` must not share weights: copy one by "
             f"`keras.models.clone_model`. Received: {len(shared)} weights in both"
         )
+
+
+def _output_shape(model):
+    """The shape of a model's output, `()` where a subclassed model does not tell."""
+    return getattr(model, "output_shape", ())
 
 
 def _pairs(student, teacher, layers):
@@ -250,7 +256,7 @@ def _with_states(model, states):
     ]
     return keras.Model(
         model.input,
-        [ops.cast(tensor, "float32") for tensor in (model.output, *states, *masks)],
+        tuple(ops.cast(tensor, "float32") for tensor in (model.output, *states, *masks)),
     )
 
 
