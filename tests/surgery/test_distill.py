@@ -136,11 +136,11 @@ def test_batches_and_labels():
 
     arguments = dict(labels=0.9, epochs=40, verbose=0)
     distill(student, teacher, Batches(), optimizer=adam(), **arguments)
-    assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
+    assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # by chance 0.33
     other = keras.models.clone_model(teacher)
     arguments = dict(arguments, layers="first", optimizer=adam())
     distill(other, teacher, inputs, np.eye(3)[labels], **arguments)
-    assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.9
+    assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # by chance 0.33
 
 
 @pytest.mark.everywhere
