@@ -186,7 +186,7 @@ def probe():
     from keras_permix.machine import driver, machine
     from keras_permix.ops.backend import running
 
-    chip = running.module("device").chip()
+    chip = running.module("runtime").chip()
     print(machine(), chip, chip and driver())
     print(f"Python {sys.version.split()[0]}, Keras {keras.__version__}, {running.version()}")
     for name in ("triton", "jax", "jaxlib", "numpy"):

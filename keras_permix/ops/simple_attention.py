@@ -7,8 +7,8 @@ from keras_permix.checks import check_choice
 from keras_permix.ops.dispatch.checks import check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.precision import full_precision, matmul
+from keras_permix.ops.reference.linear import full_precision, matmul
+from keras_permix.ops.reference.packing import cut, join
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32

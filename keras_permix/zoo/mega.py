@@ -16,7 +16,7 @@ from keras_permix.layers.mixing.resize_steps import resize_distances
 from keras_permix.layers.parts.dense import Dense
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.embedding import Embedding
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import read_on

@@ -68,7 +68,7 @@ def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
 
 def test_kernels_for_gpus_need_what_compiles_them(here, monkeypatch):
     here("A100")
-    monkeypatch.setattr("keras_permix.ops.backend.jax.chips.PALLAS", "jax.no_such_module")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.hardware.PALLAS", "jax.no_such_module")
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
     assert found.chosen == "native"
     assert "which this JAX has not" in found.objections["gpu_pallas"]

@@ -18,9 +18,9 @@ def _why_not():
 
     if not torch.cuda.is_available():
         return "no CUDA device is here"
-    from keras_permix.ops.backend.torch import chips
+    from keras_permix.ops.backend.torch import runtime
 
-    if objection := chips.objection_of(torch.cuda.current_device()):
+    if objection := runtime.objection_of(torch.cuda.current_device()):
         return objection
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "TRITON_INTERPRET=1 would interpret them"
@@ -43,7 +43,9 @@ LARGE = {
     "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
     "one group of 8192": ("group_sort", (1, 8192, 12), {}),
     "a circle of 4096": (
-        "csp", (1, 4096, 12), dict(steps=tuple(range(0, 4096, 342)), group_size=2)
+        "csp",
+        (1, 4096, 12),
+        dict(steps=tuple(range(0, 4096, 342)), group_size=2),
     ),
     "fetched": ("csp", (1, 9000, 40), dict(steps=tuple(range(0, 9000, 225)), group_size=2)),
 }

@@ -8,8 +8,8 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.ops.dispatch.require import is_empty
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.dispatch.checks import is_empty
+from keras_permix.ops.reference.linear import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")

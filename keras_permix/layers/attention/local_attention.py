@@ -9,7 +9,7 @@ from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import ordinary_padding
-from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.ops.reference.packing import cut, join
 
 
 @keras.saving.register_keras_serializable("keras_permix")

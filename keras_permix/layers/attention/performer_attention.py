@@ -11,7 +11,7 @@ from keras_permix.layers.attention.linear_attention import attend_by_features, h
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.maps import flatten_map, unflatten_map
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.ops.dispatch.require import is_empty
+from keras_permix.ops.dispatch.checks import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -12,7 +12,7 @@ from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.one_tensor import broadcasts, shape_of
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")

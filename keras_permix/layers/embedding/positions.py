@@ -10,7 +10,7 @@ from keras_permix._typing import Shape, Tensor
 from keras_permix.checks import check_positive_or_none
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.parts.checks import check_tokens
-from keras_permix.ops.dispatch.require import require
+from keras_permix.ops.dispatch.checks import require
 
 RESIZINGS = ("bicubic", "nearest")
 

@@ -18,8 +18,8 @@ from keras_permix.layers.parts.composite import Composite
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.ops.backend import running
-from keras_permix.ops.dispatch.require import is_empty, require
-from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.ops.dispatch.checks import is_empty, require
+from keras_permix.ops.reference.packing import cut, join
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")

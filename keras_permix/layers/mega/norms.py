@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 
 EPSILON = 1e-5
 

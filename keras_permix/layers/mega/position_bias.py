@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_permix.ops.reference.toeplitz import toeplitz
+from keras_permix.ops.reference.linear import toeplitz
 
 # `…_between` is the bias of any queries and keys, and the other function that of all of a sequence.
 

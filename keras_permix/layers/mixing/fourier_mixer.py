@@ -9,7 +9,7 @@ from keras_permix.checks import check_rate
 from keras_permix.layers.parts.dropout import make_dropout
 from keras_permix.layers.parts.maps import flatten_map, tokens_shape, unflatten_map
 from keras_permix.layers.parts.one_tensor import OneTensor
-from keras_permix.ops.dispatch.require import is_empty
+from keras_permix.ops.dispatch.checks import is_empty
 
 
 @keras.saving.register_keras_serializable("keras_permix")

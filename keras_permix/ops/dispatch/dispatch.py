@@ -15,9 +15,9 @@ import keras
 
 from keras_permix.checks import check_choice
 from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.dispatch.rows import Call, Hardware
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"

@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from keras_permix.ops.backend.jax import accelerators, chips, dense
-from keras_permix.ops.backend.jax.ema import damped_ema
+from keras_permix.ops.backend.jax import accelerators
 from keras_permix.ops.backend.jax.exchange import max_exchange
 from keras_permix.ops.backend.jax.hardware import hardware as hardware
+from keras_permix.ops.backend.jax.hardware import limit_of_gpu, limit_of_tpu
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.sinkhorn import sinkhorn
+from keras_permix.ops.backend.jax.products import damped_ema, dense, limit_of_dense, sinkhorn
 from keras_permix.ops.backend.plan import PERMUTING
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
@@ -36,8 +36,8 @@ def permuting(op):
     gpu, tpu = accelerators.Pallas("gpu"), accelerators.Pallas("tpu")
     kernels, any_groups = dict(elsewhere="native"), dict(ragged=True, exported=False)
     ways = (
-        ("gpu", "gpu_pallas", gpu, dict(limit=chips.limit_of_gpu, max_group=group, **kernels)),
-        ("tpu", "tpu_pallas", tpu, dict(limit=chips.limit_of_tpu, max_tokens=LARGEST, **kernels)),
+        ("gpu", "gpu_pallas", gpu, dict(limit=limit_of_gpu, max_group=group, **kernels)),
+        ("tpu", "tpu_pallas", tpu, dict(limit=limit_of_tpu, max_tokens=LARGEST, **kernels)),
         ("tpu", "tpu_xla", accelerators.xla_for_tpu, {}),
     )
     for device, name, way, facts in ways:
@@ -50,7 +50,7 @@ ROWS = (
     *(row for op in PERMUTING for row in permuting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, exported=False),
     Row("damped_ema", "fft", ema.fft, masks=True, exported=False),
-    Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, **NOT_EXPORTED),
+    Row("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
     Row("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
     Row("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
 )

@@ -7,8 +7,8 @@ from, or nothing where channels were only shifted.
 import torch
 
 from keras_permix.ops.backend.torch import pairs
-from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
+from keras_permix.ops.backend.torch.runtime import fold
 from keras_permix.ops.backend.torch.shift import shift
 
 

@@ -10,10 +10,9 @@ import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
 from keras_permix.ops.backend.torch.by_trace import copy, in_pairs, permute_by_trace
-from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
+from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
 from keras_permix.ops.backend.torch.shift import shift
-from keras_permix.ops.backend.torch.tracing import compiling, exporting
 
 
 def permute(x, mask, plan, sort=groups.by_torch):

@@ -8,7 +8,7 @@ import torch
 
 from keras_permix.ops.backend.plan import remainders
 from keras_permix.ops.backend.torch.keys import to_bits
-from keras_permix.ops.backend.torch.tracing import has_data, recorded
+from keras_permix.ops.backend.torch.runtime import has_data, recorded
 
 CACHED = 64 << 20  # bytes of tables
 FEW = 4  # different steps in a batch for which tables are worth keeping

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from keras_permix.ops.backend.torch.tracing import recorded
+from keras_permix.ops.backend.torch.runtime import recorded
 from keras_permix.ops.backend.windows import Window, window_for
 
 RECORDED: dict[tuple, "Tables"] = {}  # what CUDA graphs read, for as long as they may be replayed
