@@ -65,9 +65,9 @@ CHECKS = (
         ("tests/accelerators/test_triton_interpreted.py", "-k", "pairs and float32"),
     ),
     check(
-        "Pallas kernels", "jax", 120,
-        ("tests/accelerators/test_pallas.py", "-m", "on_gpu"),
-        ("tests/accelerators/test_pallas.py", "-k", "gpu and oracle and pairs-float32"),
+        "Triton kernels on JAX", "jax", 120,
+        ("tests/accelerators/test_jax_triton.py", "-m", "on_gpu"),
+        ("tests/accelerators/test_pallas_table.py", "-k", "the_table_chooses"),
     ),
     check(
         "operators, layers on PyTorch", "torch", 120,

@@ -27,6 +27,8 @@ STACK = {
 }
 SHARED = 99 * 1024  # bytes that a program may have on GPUs of capability 8.6 and 8.9
 REGISTERS = 128  # of 255; with 128 there is room for 16 warps at once
+MASKED = ", masked"
+COST = 1.3  # instructions of a masked call, as many times those of one without a mask
 NEWEST, OLDER = "the newest Triton", "Triton 3.6"
 
 
@@ -49,5 +51,14 @@ def test_kernels_compile_for_gpus(version, tmp_path):
     assert [report for report in reports if report["STACK"] > STACK[report["kernel"]]] == []
     assert [report for report in reports if report["LOCAL"] or report["REG"] > REGISTERS] == []
     assert max(report["shared"] for report in reports) <= SHARED
+    calls = {
+        (report["call"], report["kernel"], report["dtype"], report["capability"]): report
+        for report in reports
+    }
+    masked = [call for call in calls if call[0].endswith(MASKED)]
+    assert {kernel for _, kernel, *_ in masked} == set(STACK)
+    for name, *rest in masked:
+        whole = calls[name.removesuffix(MASKED), *rest]["instructions"]
+        assert calls[name, *rest]["instructions"] <= COST * whole, (name, rest)
     # Subnormal numbers are no zeros.
     assert [report for report in reports if report["flushes"]] == []

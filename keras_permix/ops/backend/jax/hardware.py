@@ -5,7 +5,6 @@ XLA cannot divide a kernel. `divided` calls it on every device for that device's
 
 import re
 from functools import partial
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import jax
@@ -100,7 +99,7 @@ def _sharding(x):
 
 
 CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
-PALLAS = "jax.experimental.pallas.triton"  # deprecated as of JAX 0.11
+JAX = (0, 11)  # the oldest that `jax_triton` lowers for
 FREE = "it needs a known number of samples"
 OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
@@ -109,8 +108,8 @@ def limit_of_gpu(call):
     """Why the kernels cannot serve a call on its GPU, or None if they can."""
     if call.shape[0] is None:
         return FREE
-    if not find_spec(PALLAS):
-        return f"it needs `{PALLAS}`, which this JAX has not"
+    if jax.__version_info__ < JAX:
+        return f"it needs JAX 0.11, and this is {jax.__version__}"
     found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.hardware.chip, "compute_capability", ""))
     if found and tuple(map(int, found.groups())) >= CAPABILITY:
         return call.hardware.undivided

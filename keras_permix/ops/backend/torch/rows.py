@@ -18,6 +18,8 @@ TRITON = dict(
     devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
+    masks=True,
+    ragged=True,
     exported=False,
     limit=runtime.limit_of_triton,
 )
