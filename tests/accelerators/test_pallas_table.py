@@ -40,7 +40,8 @@ def here(monkeypatch):
     ("tokens", "device", "chosen"),
     [
         (256, ["v5e"], "tpu_pallas"),
-        (8192, ["v5e"], "tpu_xla"),
+        (16384, ["v5e"], "tpu_pallas"),
+        (32768, ["v5e"], "tpu_xla"),
         (256, ["v5e", 4], "tpu_pallas"),
         (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
         (8192, ["H200"], "triton"),
@@ -118,6 +119,8 @@ def test_an_older_tpu_sorts_by_xla(here):
         assert "takes a TPU v5, and this is a TPU v4" in explanation.objections["tpu_pallas"]
     for name, arguments in {"channel_shift": ((0,) * 4,), "csp": ((0,) * 4, 2)}.items():
         assert ops.explain(name, x, *arguments).chosen == "tpu_pallas"
+    longer = ops.explain("channel_shift", keras.ops.zeros((1, 8192, 4)), (0,) * 4)
+    assert longer.chosen == "tpu_xla" and "4096 tokens" in longer.objections["tpu_pallas"]
 
 
 def test_a_program_may_be_for_another_platform(here):

@@ -101,6 +101,8 @@ def _sharding(x):
 CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
 JAX = (0, 11)  # the oldest that `jax_triton` lowers for
 FREE = "it needs a known number of samples"
+ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
+TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
 OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
 
@@ -124,6 +126,8 @@ def limit_of_tpu(call):
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
     if call.hardware.chip.device_kind in OLD and sorts:
         return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
+    if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > TOKENS:
+        return f"it takes at most {TOKENS} tokens on {_name(call)}"
     return call.hardware.undivided
 
 

@@ -14,7 +14,7 @@ from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 NOT_EXPORTED = dict(dynamic=True, exported=False)
-LARGEST = 4096  # tokens that kernels hold on a TPU
+LARGEST = 16384  # tokens that kernels hold on a TPU
 
 
 def exporting():
