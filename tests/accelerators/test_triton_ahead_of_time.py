@@ -28,7 +28,13 @@ STACK = {
 SHARED = 99 * 1024  # bytes that a program may have on GPUs of capability 8.6 and 8.9
 REGISTERS = 128  # of 255; with 128 there is room for 16 warps at once
 MASKED = ", masked"
-COST = 1.3  # instructions of a masked call, as many times those of one without a mask
+# Instructions of a masked call relative to those of the same call without a mask.
+COST = {
+    "shift, fetched": 1.9,  # every value looks its token up
+    "pairs, fetched": 1.45,
+    "shift, a circle of 4096": 1.5,
+    "sort of 4, descending, values only": 1.45,
+}
 NEWEST, OLDER = "the newest Triton", "Triton 3.6"
 
 
@@ -58,7 +64,8 @@ def test_kernels_compile_for_gpus(version, tmp_path):
     masked = [call for call in calls if call[0].endswith(MASKED)]
     assert {kernel for _, kernel, *_ in masked} == set(STACK)
     for name, *rest in masked:
-        whole = calls[name.removesuffix(MASKED), *rest]["instructions"]
-        assert calls[name, *rest]["instructions"] <= COST * whole, (name, rest)
+        plain = name.removesuffix(MASKED)
+        cost = calls[name, *rest]["instructions"] / calls[plain, *rest]["instructions"]
+        assert cost <= COST.get(plain, 1.3), (name, rest)
     # Subnormal numbers are no zeros.
     assert [report for report in reports if report["flushes"]] == []
