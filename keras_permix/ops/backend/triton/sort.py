@@ -107,10 +107,14 @@ def sort_groups_kernel(
     token = token_at(order, begin + target, tokens)
     if descending is not None:
         turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
-        last = tl.where(real, count - 1 - place, place)
+        last = count - 1 - place
+        if order is not None:
+            last = tl.where(real, last, place)
+            token = tl.where(turn, token_at(order, begin + last, tokens), token)
         target = tl.where(turn, last, target)
-        token = tl.where(turn, token_at(order, begin + last, tokens), token)
-    if order is not None:
+    if order is None:
+        token = begin + target
+    else:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if TRACED:
@@ -159,6 +163,9 @@ def put_back_kernel(
         value = pick(value, key & 0xFFFF)
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
+        # Looked up once more, which takes fewer registers than to keep it.
+        token = tl.load(order + begin + place, mask=within, other=0, volatile=True)
+        token = base + offset(token, channel, channels, WIDE)
     tl.store(out + token, value, mask=inside)
 
 
