@@ -77,11 +77,10 @@ def sort_groups_kernel(
     )
     sample, begin = first
     base, inside = sample * tokens * channels, within & (channel < channels)
-    real, count = place < group_size, group_size
+    real = place < group_size
     if order is not None:
         order += sample * tokens
-        count = tl.minimum(group_size, tl.load(lengths + sample) - begin)  # below 1 for padding
-        real = place < count
+        real = real & (begin + place < tl.load(lengths + sample))
     source = offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
     value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
@@ -93,28 +92,30 @@ def sort_groups_kernel(
         minus_zero = key == -1
         key = tl.where(minus_zero, 0, key)
         key = tl.where(real, key, LAST).to(tl.int64 if BITS == 32 else tl.int32)
-        key = sort((key << BITS) | (2 * place + minus_zero), LENGTH, ROWS)
+        key = (key << BITS) | (2 * place + minus_zero)
+    else:
+        key = tl.where(real, key, LAST).to(tl.int32)
+    if descending is not None:  # what sorts last stays last
+        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
+        key = tl.where(real, tl.where(turn, ~key, key), 2 ** (key.dtype.primitive_bitwidth - 1) - 1)
+    key = sort(key, LENGTH, ROWS)
+    if descending is not None:
+        key = tl.where(turn, ~key, key)
+    if TRACED:
         minus_zero = (key & 1) != 0
         origin = (key.to(NARROW).to(tl.int32) & LAST) >> 1
+        if descending is not None:
+            origin = tl.where(real, origin, place)
         key = tl.where(minus_zero, -1, (key >> BITS).to(NARROW))
     else:
-        key = sort(tl.where(real, key, LAST).to(tl.int32), LENGTH, ROWS).to(NARROW)
+        key = key.to(NARROW)
     value = mirror(key, LAST).to(value.dtype, bitcast=True)
     target = place
     if leader is not None:
         at = leader + sample * tokens + begin + place
         target = tl.load(at, mask=within, other=0).to(tl.int32)
     token = token_at(order, begin + target, tokens)
-    if descending is not None:
-        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
-        last = count - 1 - place
-        if order is not None:
-            last = tl.where(real, last, place)
-            token = tl.where(turn, token_at(order, begin + last, tokens), token)
-        target = tl.where(turn, last, target)
-    if order is None:
-        token = begin + target
-    else:
+    if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if TRACED:
@@ -320,7 +321,8 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
     leader = None
     if aligned:
         leader = sort_groups(run, x[..., :1], group_size, real, traced=True)[1]
-    words = 2 if traced and x.dtype.itemsize == 4 else 1
+    # Pointers of a masked call pass through shared memory, 8 bytes for each value.
+    words = 2 if real.order is not None or traced and x.dtype.itemsize == 4 else 1
     program = sorting_program(sort_groups_kernel, x.shape, group_size, words, TRACED=traced)
     arrays = dict(x=x, descending=descending, leader=leader, **real._asdict())
     out = {"out": (x.shape, x.dtype)}
@@ -350,7 +352,7 @@ def places_of(shape, group_size):
 
 def put_back(run, grad, places, group_size, real=ALL):
     """Bring every value back to where `sort_groups` found it."""
-    words = grad.dtype.itemsize // 2
+    words = 2 if real.order is not None else grad.dtype.itemsize // 2
     program = sorting_program(put_back_kernel, grad.shape, group_size, words)
     arrays = dict(grad=grad, places=places, **real._asdict())
     [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
