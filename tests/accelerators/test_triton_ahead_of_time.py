@@ -20,7 +20,7 @@ pytestmark = [
 # Bytes a thread of a kernel may keep on the stack: sorts hold more values than registers.
 STACK = {
     "shift_kernel": 0,
-    "order_pairs_kernel": 96,  # for sm_80, with a mask, by Triton 3.6
+    "order_pairs_kernel": 104,  # for sm_80, with a mask, by Triton 3.6
     "undo_pairs_kernel": 0,
     "put_back_kernel": 640,
     "sort_groups_kernel": 1280,
@@ -34,6 +34,7 @@ COST = {
     "pairs, fetched": 1.45,
     "shift, a circle of 4096": 1.5,
     "sort of 4, descending, values only": 1.4,
+    "sort of 1024, descending, values only": 1.6,  # in programs of half the values
     "sort of 16, descending, values only": 1.4,
     "sort of 64, descending, values only": 1.4,
 }
@@ -67,7 +68,7 @@ def test_kernels_compile_for_gpus(version, tmp_path):
     assert {kernel for _, kernel, *_ in masked} == set(STACK)
     for name, *rest in masked:
         plain = name.removesuffix(MASKED)
-        cost = calls[name, *rest]["instructions"] / calls[plain, *rest]["instructions"]
+        cost = calls[name, *rest]["per_value"] / calls[plain, *rest]["per_value"]
         assert cost <= COST.get(plain, 1.3), (name, rest)
     # Subnormal numbers are no zeros.
     assert [report for report in reports if report["flushes"]] == []

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import tempfile
+from math import prod
 from pathlib import Path
 
 import torch
@@ -171,6 +172,10 @@ def main():
                     "shared": made.metadata.shared,
                     **usage(made.asm["cubin"]),
                 }
+                sizes = [arguments.get(name, 1) for name in ("TOKENS", "LENGTH", "GROUPS")]
+                values = prod(sizes) * arguments["CHANNELS"]
+                threads = 32 * options["num_warps"]
+                report["per_value"] = report["instructions"] * threads / values
                 print(json.dumps(report), flush=True)
 
 

@@ -321,8 +321,7 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
     leader = None
     if aligned:
         leader = sort_groups(run, x[..., :1], group_size, real, traced=True)[1]
-    # Pointers of a masked call pass through shared memory, 8 bytes for each value.
-    words = 2 if real.order is not None or traced and x.dtype.itemsize == 4 else 1
+    words = 2 if traced and x.dtype.itemsize == 4 else _least_words(group_size, real)
     program = sorting_program(sort_groups_kernel, x.shape, group_size, words, TRACED=traced)
     arrays = dict(x=x, descending=descending, leader=leader, **real._asdict())
     out = {"out": (x.shape, x.dtype)}
@@ -345,6 +344,11 @@ def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
     return Program(kernel, batch * blocks, tile.warps, arguments)
 
 
+def _least_words(group_size, real):
+    """Pointers of a masked call pass through shared memory, 8 bytes for each value."""
+    return 2 if real.order is not None and group_size > 256 else 1
+
+
 def places_of(shape, group_size):
     """The shape and dtype of the places that `sort_groups` finds."""
     return shape, "uint8" if group_size <= 256 else "int16"
@@ -352,7 +356,7 @@ def places_of(shape, group_size):
 
 def put_back(run, grad, places, group_size, real=ALL):
     """Bring every value back to where `sort_groups` found it."""
-    words = 2 if real.order is not None else grad.dtype.itemsize // 2
+    words = max(grad.dtype.itemsize // 2, _least_words(group_size, real))
     program = sorting_program(put_back_kernel, grad.shape, group_size, words)
     arrays = dict(grad=grad, places=places, **real._asdict())
     [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
