@@ -6,7 +6,6 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.ema import (
     CHUNK,
     as_implementation,
@@ -15,6 +14,7 @@ from keras_permix.ops.reference.ema import (
     in_full_precision,
     powers,
 )
+from keras_permix.ops.reference.packing import cut, join
 
 
 @op

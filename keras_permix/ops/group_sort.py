@@ -7,8 +7,7 @@ from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
+from keras_permix.ops.reference.packing import cut, join, pack, sorting_order, token_range, unpack
 from keras_permix.utils.checks import check_align
 
 

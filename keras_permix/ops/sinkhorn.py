@@ -7,10 +7,10 @@ from keras import KerasTensor, backend, ops
 from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
+from keras_permix.ops.reference.linear import sinkhorn_by, unrolled
 from keras_permix.utils.checks import check_integer
 
-sinkhorn_reference = as_implementation(unrolled)
+sinkhorn_reference = sinkhorn_by(unrolled)
 
 
 @op

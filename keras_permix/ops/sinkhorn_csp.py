@@ -6,8 +6,15 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_floating, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
+from keras_permix.ops.reference.packing import (
+    cut,
+    join,
+    pack,
+    shift_table,
+    take_tokens,
+    token_range,
+    unpack,
+)
 from keras_permix.ops.shift_steps import Steps, check_steps
 from keras_permix.ops.sinkhorn import check_temperature, sinkhorn
 from keras_permix.utils.checks import check_integer

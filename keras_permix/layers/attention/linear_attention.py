@@ -9,8 +9,8 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import flatten_map, unflatten_map, visible_keys
 from keras_permix.layers.streaming import Streaming
-from keras_permix.ops.dispatch.require import is_empty
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.dispatch.checks import is_empty
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import simple_attention_stream
 from keras_permix.utils.checks import check_integer
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.ops.reference.precision import full_precision, matmul
+from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
 # Activations of Keras that work element by element, in whatever order the elements are.

@@ -19,8 +19,8 @@ from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.backend import running
-from keras_permix.ops.dispatch.require import is_empty, require
-from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.ops.dispatch.checks import is_empty, require
+from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_choice, check_positive_or_none, check_rate
 
 FUNCTIONS = ("softmax", "laplace", "relu2")

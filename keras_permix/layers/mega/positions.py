@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_permix.ops.reference.toeplitz import toeplitz
+from keras_permix.ops.reference.linear import toeplitz
 
 
 def key_places(position, size, new):

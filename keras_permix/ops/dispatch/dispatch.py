@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import keras
 
 from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.dispatch.rows import Call, Hardware
 from keras_permix.utils.checks import check_choice
 

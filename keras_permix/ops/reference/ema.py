@@ -9,9 +9,8 @@ from functools import wraps
 
 from keras import ops
 
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.precision import full_precision
-from keras_permix.ops.reference.toeplitz import toeplitz
+from keras_permix.ops.reference.linear import full_precision, toeplitz
+from keras_permix.ops.reference.packing import cut, join
 
 CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
 RUN = 16  # chunks, or runs of them, that are summed by one product

@@ -1,4 +1,4 @@
-"""What the references share: tokens packed to the front, index tables, sorts that know padding."""
+"""What the references share: packed tokens, index tables, sorts with padding, and chunks."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -90,3 +90,18 @@ def sorting_order(runs, padding=None):
     late = ops.take_along_axis(padding, order, axis=2)
     distinct = late * size + ops.arange(0, size, dtype="int32")[None, None, :, None]
     return ops.take_along_axis(order, ops.argsort(distinct, axis=2), axis=2)
+
+
+def cut(x, size, axis=1):
+    """Cut an axis into pieces, the last one filled up with zeros: (…, pieces, size, …)."""
+    shape = ops.shape(x)
+    length, missing = shape[axis], -shape[axis] % size
+    x = ops.pad(x, [(0, missing if i == axis else 0) for i in range(len(shape))])
+    return ops.reshape(x, (*shape[:axis], (length + missing) // size, size, *shape[axis + 1 :]))
+
+
+def join(pieces, axis=1):
+    """Put the pieces of an axis together: (…, pieces * size, …)."""
+    shape = ops.shape(pieces)
+    length = shape[axis] * shape[axis + 1]
+    return ops.reshape(pieces, (*shape[:axis], length, *shape[axis + 2 :]))

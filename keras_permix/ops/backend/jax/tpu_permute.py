@@ -1,7 +1,7 @@
-"""What runs on JAX on GPUs and TPUs: kernels in Pallas, and XLA for what a TPU's do not take.
+"""Permutations for TPUs in JAX: kernels in Pallas, and XLA for calls that these do not take.
 
-All ways are the same six functions of integers, of which floats are the bits. A TPU gathers slowly,
-so there shifts are rolls, and what was sorted returns to its places by being sorted by them.
+Both ways are the same six functions of integers, which are the bits of floats. A TPU gathers
+slowly, so shifts are rolls, and sorted values return to their places through a sort by these.
 """
 
 from collections.abc import Callable
@@ -24,19 +24,17 @@ from keras_permix.ops.backend.jax.permute import permute_as
 
 @dataclass(frozen=True)
 class Pallas:
-    """Kernels for a device, or the same interpreted. Their import takes long, so a call pays."""
+    """Kernels of Pallas, or the same interpreted. The first call imports them, which takes long."""
 
-    device: str  # "gpu" or "tpu"
     interpret: bool = False
 
     def __call__(self):
-        functions = import_module(f"{__package__}.{self.device}.functions")
-        return functions.Kernels(self.interpret)
+        return import_module(f"{__package__}.tpu.functions").Kernels(self.interpret)
 
     @property
     def platform(self):
-        """What a program must be lowered for, or None; of GPUs these kernels know NVIDIA's."""
-        return None if self.interpret else {"gpu": "cuda", "tpu": "tpu"}[self.device]
+        """The platform that a program must be lowered for, or None for any."""
+        return None if self.interpret else "tpu"
 
 
 def xla_for_tpu():

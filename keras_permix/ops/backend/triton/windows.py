@@ -6,7 +6,7 @@ of one value from each of 32 rows would take 32 times as long as one of 32 value
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_permix.ops.backend.plan import power_of_two
 
@@ -42,6 +42,28 @@ class Window(NamedTuple):
         return -(-tokens // self.tokens) * -(-channels // self.channels)
 
 
+class Real(NamedTuple):
+    """The real tokens of a masked call. Kernels work on places: real tokens, then padding."""
+
+    order: Any = None  # (batch, tokens), int32, the token at every place
+    lengths: Any = None  # (batch,), int32, the number of real tokens
+
+
+ALL = Real()  # tokens of a call without a mask
+
+
+class Reads(NamedTuple):
+    """How many places further on every channel reads, and what programs hold meanwhile."""
+
+    window: Window
+    offsets: Any = None  # int32 from 0, (channels,), with a mask (batch, channels); None: no shift
+    starts: Any = None  # (tiles of channels,), int32, where the window is an arc
+    real: Real = ALL
+
+    def arrays(self):
+        return dict(reads=self.offsets, starts=self.starts, **self.real._asdict())
+
+
 @lru_cache(maxsize=256)
 def window_for(reads, tokens, itemsize):
     """The window for `reads`, or the default one, where they lie too far apart for any other.
@@ -51,10 +73,8 @@ def window_for(reads, tokens, itemsize):
         tokens: Tokens of a sample.
         itemsize: Bytes of a value.
     """
-    circle = max(WORD, power_of_two(tokens))
-    channels = min(WIDEST, HELD // circle)
     if tokens <= CIRCLE:
-        return Window(circle, channels, circle)
+        return window_for_any(tokens, itemsize)
     wide = WIDEST
     while wide >= SECTOR // itemsize:
         starts, spread = _arcs(reads, tokens, wide)
@@ -62,6 +82,20 @@ def window_for(reads, tokens, itemsize):
         if 2 * chunk * wide <= HELD and 2 * chunk <= tokens:
             return Window(chunk, wide, 2 * chunk, spread, starts)
         wide //= 2
+    return window_for_any(tokens, itemsize)
+
+
+@lru_cache(maxsize=256)
+def reads_of(steps, tokens, itemsize, back):
+    """How many tokens further on channels read, shifted by `steps` or back, and the window."""
+    reads = tuple((step if back else -step) % tokens for step in steps)
+    return reads, window_for(reads, tokens, itemsize)
+
+
+def window_for_any(tokens, itemsize):
+    """The window for steps that are known only when a kernel runs: all tokens, where they fit."""
+    circle = max(WORD, power_of_two(tokens))
+    channels = min(WIDEST, HELD // circle)
     return Window(circle, channels, circle) if channels * itemsize >= SECTOR // 4 else Window()
 
 

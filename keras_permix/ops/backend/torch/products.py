@@ -1,9 +1,17 @@
-"""The damped EMA, with copies where products of views would be slow."""
+"""Dense layers and moving averages in PyTorch."""
 
 import torch
 
-from keras_permix.ops.backend.torch.tracing import compiling
+from keras_permix.ops.backend.torch.runtime import compiling
 from keras_permix.ops.reference import ema
+from keras_permix.ops.reference.linear import dense as dense_by_keras
+
+
+def dense(x, kernel, bias, mask):
+    """`x @ kernel + bias`; as Keras has it where it promotes types."""
+    if bias is None or {kernel.dtype, bias.dtype} != {x.dtype}:
+        return dense_by_keras(x, kernel, bias, mask)
+    return torch.nn.functional.linear(x, kernel.t(), bias)
 
 
 @ema.as_implementation

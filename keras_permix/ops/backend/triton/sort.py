@@ -12,18 +12,19 @@ the threads exchange what they hold.
 
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 
-from keras_permix.ops.backend.torch.triton.channel_shift import (
-    REGISTERS,
+from keras_permix.ops.backend.plan import power_of_two
+from keras_permix.ops.backend.triton.shift import (
     SCALAR,
+    Program,
     offset,
     pick,
     program,
+    token_at,
 )
-from keras_permix.ops.backend.windows import WIDEST
+from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
 LONGEST = 8192  # beyond it, shared memory of some GPUs is too small
 
@@ -44,7 +45,7 @@ class Tile(NamedTuple):
 
 def tile_for(group_size, words):
     """16 to 32 values a thread, each of so many words of 32 bits, which need no stack."""
-    length = triton.next_power_of_2(group_size)
+    length = power_of_two(group_size)
     values = 8192 if length <= 256 else 16384 // words
     channels = max(1, min(WIDEST, values // length))
     groups = max(1, values // 4 // (length * channels))
@@ -59,6 +60,8 @@ def sort_groups_kernel(
     places,
     descending,
     leader,
+    order,
+    lengths,
     tokens,
     channels,
     group_size,
@@ -69,40 +72,54 @@ def sort_groups_kernel(
     WIDE: tl.constexpr,
     TRACED: tl.constexpr,
 ):
-    first, place, channel, inside = lines(
+    first, place, channel, within = lines(
         tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    sample, token = first
-    base = sample * tokens * channels
-    source = offset(token + place, channel, channels, WIDE)
+    sample, begin = first
+    base, inside = sample * tokens * channels, within & (channel < channels)
+    real = place < group_size
+    if order is not None:
+        order += sample * tokens
+        real = real & (begin + place < tl.load(lengths + sample))
+    source = offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
     value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
     key = mirror(value.to(NARROW, bitcast=True), LAST)
-    real = place < group_size
     if TRACED:
         # -0.0, whose key is -1, is to equal 0.0; a bit below the place remembers it.
         minus_zero = key == -1
         key = tl.where(minus_zero, 0, key)
         key = tl.where(real, key, LAST).to(tl.int64 if BITS == 32 else tl.int32)
-        key = sort((key << BITS) | (2 * place + minus_zero), LENGTH, ROWS)
+        key = (key << BITS) | (2 * place + minus_zero)
+    else:
+        key = tl.where(real, key, LAST).to(tl.int32)
+    if descending is not None:  # what sorts last stays last
+        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
+        key = tl.where(real, tl.where(turn, ~key, key), 2 ** (key.dtype.primitive_bitwidth - 1) - 1)
+    key = sort(key, LENGTH, ROWS)
+    if descending is not None:
+        key = tl.where(turn, ~key, key)
+    if TRACED:
         minus_zero = (key & 1) != 0
         origin = (key.to(NARROW).to(tl.int32) & LAST) >> 1
+        if descending is not None:
+            origin = tl.where(real, origin, place)
         key = tl.where(minus_zero, -1, (key >> BITS).to(NARROW))
     else:
-        key = sort(tl.where(real, key, LAST).to(tl.int32), LENGTH, ROWS).to(NARROW)
+        key = key.to(NARROW)
     value = mirror(key, LAST).to(value.dtype, bitcast=True)
     target = place
     if leader is not None:
-        at = leader + sample * tokens + token + place
-        target = tl.load(at, mask=real & (token < tokens), other=0).to(tl.int32)
-    if descending is not None:
-        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
-        target = tl.where(turn, group_size - 1 - target, target)
-    target = base + offset(token + target, channel, channels, WIDE)
-    tl.store(out + target, value, mask=inside)
+        at = leader + sample * tokens + begin + place
+        target = tl.load(at, mask=within, other=0).to(tl.int32)
+    token = token_at(order, begin + target, tokens)
+    if order is not None:
+        value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
+    tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if TRACED:
+        target = base + offset(begin + target, channel, channels, WIDE)
         tl.store(places + target, origin.to(places.dtype.element_ty), mask=inside)
 
 
@@ -111,6 +128,8 @@ def put_back_kernel(
     grad,
     out,
     places,
+    order,
+    lengths,
     tokens,
     channels,
     group_size,
@@ -120,15 +139,20 @@ def put_back_kernel(
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    first, place, channel, inside = lines(
+    first, place, channel, within = lines(
         tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    sample, token = first
-    base = sample * tokens * channels
-    source = base + offset(token + place, channel, channels, WIDE)
+    sample, begin = first
+    base, inside = sample * tokens * channels, within & (channel < channels)
+    real = place < group_size
+    if order is not None:
+        order += sample * tokens
+        real = real & (begin + place < tl.load(lengths + sample))
+    source = base + offset(begin + place, channel, channels, WIDE)
     origin = tl.load(places + source, mask=inside, other=0).to(tl.int32)
-    origin = tl.where(place < group_size, origin, LENGTH - 1)  # to stay behind
-    value = tl.load(grad + source, mask=inside, other=0.0)
+    origin = tl.where(real, origin, LENGTH - 1)  # padding stays behind
+    token = base + offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
+    value = tl.load(grad + token, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     if BITS == 16:
         low = value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
@@ -138,7 +162,12 @@ def put_back_kernel(
         row = tl.arange(0, LENGTH * GROUPS)[:, None]
         key = sort((origin << 16) | row, LENGTH, ROWS)
         value = pick(value, key & 0xFFFF)
-    tl.store(out + source, value, mask=inside)
+    if order is not None:
+        value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
+        # Looked up once more, which takes fewer registers than to keep it.
+        token = tl.load(order + begin + place, mask=within, other=0, volatile=True)
+        token = base + offset(token, channel, channels, WIDE)
+    tl.store(out + token, value, mask=inside)
 
 
 @triton.jit
@@ -151,17 +180,16 @@ def lines(
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The rows of a program: samples and first tokens of their groups, places, channels.
+    """The rows of a program: sample and first place of their groups, places in these, channels.
 
-    Also which of these there are.
+    The last result says which rows there are.
     """
-    groups = tokens // group_size
+    groups = tl.cdiv(tokens, group_size)
     sample, begin, tile = program(groups, channels, GROUPS, CHANNELS)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     index = in_turn(tl.arange(0, LENGTH * GROUPS)[:, None], LENGTH * GROUPS, ROWS)
-    place, group = index % LENGTH, begin + index // LENGTH
-    inside = (place < group_size) & (group < groups) & (channel < channels)
-    return (sample, group * group_size), place, channel, inside
+    place, first = index % LENGTH, (begin + index // LENGTH) * group_size
+    return (sample, first), place, channel, (place < group_size) & (first + place < tokens)
 
 
 @triton.jit
@@ -274,12 +302,14 @@ def partner(value, STEP: tl.constexpr):
     return others.to(NARROW).to(value.dtype, bitcast=True)
 
 
-def sort_groups(x, group_size, *, descending=None, aligned=False, traced=False):
+def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False, traced=False):
     """Sort `x` in groups of tokens.
 
     Args:
+        run: The caller of a framework, as for `Program`.
         x: Contiguous floats of shape (batch, tokens, channels).
-        group_size: Tokens per group, up to `LONGEST`; a divisor of the tokens.
+        group_size: Tokens per group, up to `LONGEST`. Without a mask, it divides the tokens.
+        real: A `Real`, the real tokens of a masked call.
         descending: (channels,), int8, 1 for the channels to reverse, or None.
         aligned: Give the groups the ranks of those of channel 0.
         traced: Whether `put_back` will need the second result.
@@ -290,39 +320,44 @@ def sort_groups(x, group_size, *, descending=None, aligned=False, traced=False):
     """
     leader = None
     if aligned:
-        leader = sort_groups(x[..., :1].contiguous(), group_size, traced=True)[1]
-    out, places = torch.empty_like(x), empty_places(x, group_size) if traced else None
-    tables = out, places, descending, leader
-    tile = tile_for(group_size, words=2 if traced and x.element_size() == 4 else 1)
-    launch(sort_groups_kernel, tile, group_size, x, *tables, TRACED=traced)
-    return out, places
+        leader = sort_groups(run, x[..., :1], group_size, real, traced=True)[1]
+    words = 2 if traced and x.dtype.itemsize == 4 else _least_words(group_size, real)
+    program = sorting_program(sort_groups_kernel, x.shape, group_size, words, TRACED=traced)
+    arrays = dict(x=x, descending=descending, leader=leader, **real._asdict())
+    out = {"out": (x.shape, x.dtype)}
+    if not traced:
+        return *run(program, {**arrays, "places": None}, out), None
+    return run(program, arrays, {**out, "places": places_of(x.shape, group_size)})
 
 
-def launch(kernel, tile, group_size, x, *tensors, **flags):
-    """Start a kernel whose programs sort what `tile` says."""
-    batch, tokens, channels = x.shape
-    blocks = triton.cdiv(tokens // group_size, tile.groups) * triton.cdiv(channels, tile.channels)
-    kernel[(batch * blocks,)](
-        x, *tensors, tokens, channels, group_size, LENGTH=tile.length, GROUPS=tile.groups,
-        CHANNELS=tile.channels, ROWS=tile.rows, WIDE=tokens * channels >= 2**31, **flags,
-        num_warps=tile.warps, maxnreg=REGISTERS,
+def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
+    """A kernel that sorts groups of values of so many words, as `tile` says."""
+    batch, tokens, channels = shape
+    tile = tile or tile_for(group_size, words)
+    arguments = dict(
+        tokens=tokens, channels=channels, group_size=group_size, LENGTH=tile.length,
+        GROUPS=tile.groups, CHANNELS=tile.channels, ROWS=tile.rows,
+        WIDE=tokens * channels >= 2**31, **flags,
     )  # fmt: skip
+    groups = -(-tokens // group_size)
+    blocks = -(-groups // tile.groups) * -(-channels // tile.channels)
+    return Program(kernel, batch * blocks, tile.warps, arguments)
 
 
-def empty_places(x, group_size):
-    """What `sort_groups` fills with one place per value."""
-    return x.new_empty(x.shape, dtype=torch.uint8 if group_size <= 256 else torch.int16)
+def _least_words(group_size, real):
+    """Pointers of a masked call pass through shared memory, 8 bytes for each value."""
+    return 2 if real.order is not None and group_size > 256 else 1
 
 
-def sources(places, group_size):
-    """The token that every value came from."""
-    token = torch.arange(places.shape[1], device=places.device)[:, None]
-    return token // group_size * group_size + places
+def places_of(shape, group_size):
+    """The shape and dtype of the places that `sort_groups` finds."""
+    return shape, "uint8" if group_size <= 256 else "int16"
 
 
-def put_back(grad, places, group_size):
+def put_back(run, grad, places, group_size, real=ALL):
     """Bring every value back to where `sort_groups` found it."""
-    out = torch.empty_like(grad)
-    tile = tile_for(group_size, words=grad.element_size() // 2)
-    launch(put_back_kernel, tile, group_size, grad, out, places)
+    words = max(grad.dtype.itemsize // 2, _least_words(group_size, real))
+    program = sorting_program(put_back_kernel, grad.shape, group_size, words)
+    arrays = dict(grad=grad, places=places, **real._asdict())
+    [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
     return out
