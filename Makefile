@@ -102,6 +102,7 @@ test-newest: $(NEWEST)/.installed
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
+	$(TEST)/bin/python tools/check_voice.py CONTRIBUTING.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md benchmarks
 
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
