@@ -18,7 +18,7 @@ WORDS = [
     r"\bso many\b",
     r"\bof (?:one's|its|his|her|my|your|our|their) own\b",
     r"\banew\b",
-    r"\b(?:is|are) none\b",
+    r"\b(?:is|are) (?-i:none)\b",
 ]
 FORBIDDEN = re.compile("|".join(WORDS).replace(" ", r"\s"), re.IGNORECASE)
 RIDDLE = re.compile(r"(?:What|Which|How|Where)\b")

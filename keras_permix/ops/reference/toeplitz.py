@@ -1,12 +1,12 @@
-"""Matrices that are constant along their diagonals."""
+"""Make matrices that are constant along their diagonals."""
 
 from keras import ops
 
 
 def toeplitz(diagonals):
-    """Make matrices of their diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
+    """Make matrices from their diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
 
-    Made of copies and slices alone, so that the gradient is a sum and no scatter-add.
+    Uses only copies and slices, so that the gradient is a sum without scatter-add.
 
     Args:
         diagonals: Tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
@@ -18,6 +18,6 @@ def toeplitz(diagonals):
     size = (length + 1) // 2
     filled = ops.pad(diagonals, [(0, 0)] * len(outer) + [(0, 1)])
     rows = ops.broadcast_to(filled[..., None, :], (*outer, size, length + 1))
-    # Read with one column less, every row starts one place before the row above it.
+    # Read with one column less, every row starts one position before the row above it.
     skewed = ops.reshape(rows, (*outer, size * (length + 1)))[..., : size * length]
     return ops.reshape(skewed, (*outer, size, length))[..., size - 1 :]
