@@ -1,4 +1,4 @@
-"""The product with a matrix of weights, by the fastest way that a backend has."""
+"""Multiply channels by a matrix and add a bias."""
 
 from keras import KerasTensor, ops
 
@@ -17,14 +17,16 @@ def dense(
     Args:
         x: Tensor of shape (..., channels).
         kernel: Tensor of shape (channels, units), of the dtype of `x`.
-        bias: Tensor of shape (units,), or None for none.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        bias: Tensor of shape (units,), or None.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor of shape (..., units), like `x`.
 
     Raises:
-        ValueError: for shapes that do not fit, or an implementation that cannot serve the call.
+        ValueError: for shapes that do not fit, or an implementation that does not
+            support the call.
 
     Example:
 

@@ -70,9 +70,6 @@ class LinearAttention(Streaming, SelfAttention):
             outputs = self.merge_heads(linear_attention(*self.split_heads(tokens, mask), mask=mask))
         return unflatten_map(outputs, inputs)
 
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask" and self.causal
-
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal:
             raise ValueError(f"`initial_state` needs causal=True. Received: causal={self.causal}")
