@@ -57,6 +57,7 @@ SHOWN = [
 SNIPPETS = [snippet for snippet, _ in SHOWN]
 
 
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # of PyTorch's exporter to ONNX
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
