@@ -6,7 +6,7 @@
 # make test-newest   a quick part of the tests on JAX, with the newest Python that is supported and the
 #             newest versions of everything that resolve, in a small environment of its own
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
-#             writes the table of docs/export.md; fails where something worked before, or
+#             writes the table of docs/guides/export.md; fails where something worked before, or
 #             failed otherwise; then KerasHub's, scikit-learn's and Ray's tests
 # make test-jax-triton     the kernels for GPU as JAX calls them, compiled ahead of time; needs Python 3.12
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and

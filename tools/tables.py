@@ -20,7 +20,7 @@ from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
-PAGES += (ROOT / "docs" / "export.md",)
+PAGES += (ROOT / "docs" / "guides" / "export.md",)
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
