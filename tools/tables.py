@@ -379,7 +379,7 @@ def published_lra():
             command = f"`permix lra all --model {model} --scale paper`" if model else "–"
             small = any(measured.get((task, model)) for task in TASKS)
             reason = (
-                "not in the package"
+                "no recipe"
                 if not model
                 else "small scale only"
                 if small
