@@ -30,6 +30,25 @@ from keras_permix.utils.formatting import format_score
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
 PAGES += (ROOT / "docs" / "export.md", ROOT / "docs" / "reproduce.md")
+# Page of `docs/models` -> classes.
+FAMILIES = {
+    "vit": ("cspvit", "slicevit", "vit"),
+    "butterfly_vit": ("butterflyvit",),
+    "mlp_mixer": ("butterflymixer",),
+    "patch_only_mlp_mixer": ("patchonlymlpmixer",),
+    "lra_transformer": ("lratransformer",),
+    "mega": ("cspmega",),
+    "simpletron": ("simpletron",),
+    "graphormer": ("graphormer", "slicegraphormer"),
+}
+PAGES += tuple(ROOT / "docs" / "models" / f"{name}.md" for name in FAMILIES)
+BASELINES = {
+    "cspvit/cifar10_small": "vit/cifar10_small",
+    "slicevit/cifar10_small": "vit/cifar10_small",
+    "lratransformer/imdb": "lratransformer/imdb_attention",
+    "simpletron/sst2": "simpletron/sst2_softmax",
+    "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
+}
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
@@ -82,6 +101,17 @@ def presets():
             f"{day}, {seed}",
             f"[card]({name}/README.md)",
         )
+
+
+def family(classes):
+    """One row per trained preset of the classes: scores beside attention's and the paper's."""
+    rows = {row[0].strip("`"): row for row in list(presets())[1:]}
+    yield ("preset", "parameters", "score", "attention baseline", "paper", "card")
+    for name, (shown, parameters, _, score, paper, *_) in rows.items():
+        if name.split("/")[0] in classes:
+            baseline = rows[BASELINES[name]][3] if name in BASELINES else "–"
+            card = f"[card](../../zoo/{name}/README.md)"
+            yield (shown, parameters, score, baseline, paper, card)
 
 
 def ops():
@@ -378,13 +408,7 @@ def published_lra():
             ]
             command = f"`permix lra all --model {model} --scale paper`" if model else "–"
             small = any(measured.get((task, model)) for task in TASKS)
-            reason = (
-                "no recipe"
-                if not model
-                else "small scale only"
-                if small
-                else "not run yet"
-            )
+            reason = "no recipe" if not model else "small scale only" if small else "not run yet"
             rows.append((name, *cells, command, reason))
         parts.append(f"### {paper}\n\n{markdown(rows)}\n")
     return "\n".join(parts)
@@ -413,8 +437,11 @@ def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
     measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
-    for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
-        name, count = table.__name__, 0
+    tables = (summary, presets, *measured, lra, arena, exports, formats, exported)
+    named = {table.__name__: table for table in tables}
+    named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
+    for name, table in named.items():
+        count = 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():
             pages[path], found = pattern.subn(partial(fill, table), text)
