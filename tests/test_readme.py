@@ -41,7 +41,10 @@ PAGES = (
     "docs/reference/data_formats.md",
     "docs/reference/recipe_keys.md",
     "weights/README.md",
+    "docs/reproduce.md",
     "zoo/README.md",
+    *(f"docs/models/{path.name}" for path in sorted(ROOT.glob("docs/models/*.md"))),
+    *(f"docs/mixers/{path.name}" for path in sorted(ROOT.glob("docs/mixers/*.md"))),
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 # Each snippet, and what it prints where that is shown: below, or as a comment beside `print`.

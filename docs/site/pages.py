@@ -22,7 +22,9 @@ FILES = {
     "demo": "docs/site/demo.md",
     "get_started": "docs/get_started.md",
     **{f"guides/{name}": f"docs/guides/{name}.md" for name in GUIDES},
-    "guides/models": "docs/models.md",
+    "models/index": "docs/models.md",
+    **{f"models/{path.stem}": f"docs/models/{path.name}" for path in ROOT.glob("docs/models/*.md")},
+    "reproduce": "docs/reproduce.md",
     **{f"reference/{name}": f"docs/reference/{name}.md" for name in TABLES},
     "zoo/index": "zoo/README.md",
     "zoo/weights": "weights/README.md",
@@ -35,7 +37,10 @@ CARDS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("z
 FILES |= {page: f"{page}/README.md" for page in CARDS}
 # Where a link to a file of the repository leads on the site.
 LEADS = {"docs/mixers.md": "mixers/index"}
-LEADS |= {source: page for page, source in FILES.items()}
+MIXERS = {
+    f"mixers/{path.stem}": f"docs/mixers/{path.name}" for path in ROOT.glob("docs/mixers/*.md")
+}
+LEADS |= {source: page for page, source in (FILES | MIXERS).items()}
 
 BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are not shown
 # Of which every public name is shown.
@@ -43,8 +48,6 @@ FACES = (
     "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
     "sklearn",
 )  # fmt: skip
-MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
-PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
 LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
 # The tables of benchmarks/README.md with rows of mixers, and where they are explained.
 MEASURED = {
@@ -75,9 +78,11 @@ def pages():
     made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
     made["benchmarks/index"] += contents(["benchmarks/waiting"], "benchmarks/")
-    made["mixers/index"] = gallery() + contents(mixers, "mixers/")
+    index = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    made["mixers/index"] = rebased(index, "docs/mixers.md", "mixers/index")
+    made["mixers/index"] += contents(mixers, "mixers/")
     groups = {
-        "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES), "guides/models"],
+        "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES), "models/index", "reproduce"],
         "Look": ["demo", "mixers/index", "zoo/index", "benchmarks/index"],
         "Reference": [f"reference/{name}" for name in (*TABLES, *FACES)],
         "Project": ["contributing", "changelog"],
@@ -124,14 +129,12 @@ def card_files(page):
 
 
 def mixer_pages():
-    """A page for each mixer of docs/mixers.md: picture, text, measurements, docstring."""
-    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    """Return a page for each mixer: its file in docs/mixers, measurements, docstring."""
     made = {}
-    for name, said in MIXER.findall(text):
-        shown = "".join(f"![{name}]({picture})\n" for picture in reversed(PICTURE.findall(said)))
-        body = f"# {name}\n\n{shown}\n`{name}` {PICTURE.sub('', said)}\n"
-        page = f"mixers/{name}"
-        made[page] = rebased(body, "docs/mixers.md", page) + measured(name)
+    for page, source in sorted(MIXERS.items()):
+        name = page.removeprefix("mixers/")
+        text = (ROOT / source).read_text(encoding="utf-8")
+        made[page] = rebased(text, source, page) + measured(name)
         made[page] += rst(f".. autoclass:: keras_permix.layers.{name}\n   :no-index:")
     return made
 
@@ -147,16 +150,6 @@ def measured(name):
         if own:
             made += "\n".join([f"\n{said}:\n", head, line, *own, ""])
     return made and f"\n## Measured\n{made}"
-
-
-def gallery():
-    """Pictures of all mixers, each leading to its page, under the first lines of docs/mixers.md."""
-    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
-    rows = text[: MIXER.search(text).start()] + "| heard | mixer |\n| --- | --- |\n"
-    for name, said in MIXER.findall(text):
-        rows += f"| ![{name}]({PICTURE.findall(said)[0]}) | MIXER {name} |\n"
-    rows = rebased(rows, "docs/mixers.md", "mixers/")
-    return re.sub(r"MIXER (\w+)", r"[`\1`](\1.md)", rows)
 
 
 def reference(face):
