@@ -135,7 +135,9 @@ def test_recipe_is_accepted(number, tmp_path):
     check_data(load_recipe(path))
 
 
-ONE_BACKEND = tuple(f"keras_permix.ops.backend.{name}" for name in ("jax", "tensorflow", "torch"))
+ONE_BACKEND = tuple(
+    f"keras_permix.ops.backend.{name}" for name in ("jax", "tensorflow", "torch", "triton")
+)
 
 
 def examples():

@@ -78,12 +78,23 @@ def pages():
     made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
     made["benchmarks/index"] += contents(["benchmarks/waiting"], "benchmarks/")
+    families = sorted(
+        page for page in FILES if page.startswith("models/") and page != "models/index"
+    )
+    made["models/index"] += contents(families, "models/")
     index = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
     made["mixers/index"] = rebased(index, "docs/mixers.md", "mixers/index")
     made["mixers/index"] += contents(mixers, "mixers/")
     groups = {
-        "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES), "models/index", "reproduce"],
-        "Look": ["demo", "mixers/index", "zoo/index", "benchmarks/index"],
+        "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES)],
+        "Look": [
+            "demo",
+            "mixers/index",
+            "models/index",
+            "zoo/index",
+            "benchmarks/index",
+            "reproduce",
+        ],
         "Reference": [f"reference/{name}" for name in (*TABLES, *FACES)],
         "Project": ["contributing", "changelog"],
     }
