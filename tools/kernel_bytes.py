@@ -58,7 +58,7 @@ def triton_bytes(name, dtype):
         file.write(made.asm["cubin"])
         file.flush()
         command = [tool, "--dump-sass", file.name]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
     sizes = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
     moved = 0
     for kind in re.findall(r"\b(?:LDG|STG)\.E((?:\.\w+)*)", text):
