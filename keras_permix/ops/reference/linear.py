@@ -22,7 +22,7 @@ def dense(x, kernel, bias, mask):
 def toeplitz(diagonals):
     """Make matrices of their diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
 
-    Made of copies and slices alone, so that the gradient is a sum and no scatter-add.
+    Made of copies and slices only, so that the gradient is a sum and no scatter-add.
 
     Args:
         diagonals: Tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
