@@ -14,7 +14,7 @@ from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.baselines import RandomOrder
 from keras_permix.utils.checks import check_floats, check_integer
-from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
+from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -23,7 +23,7 @@ from keras_permix.zoo.image_classifier import (
     grid_sides,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 SIZES = (
@@ -108,22 +108,11 @@ class ButterflyViT(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
-            "patch_size": patch_size,
-            "num_classes": num_classes,
-            "channels": channels,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "block_size": block_size,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
-            "random_order": random_order,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
-            "steps_image_size": steps_image_size,
         }
         for key in SIZES:
             check_integer(key, config[key])
@@ -135,11 +124,11 @@ class ButterflyViT(ImageClassifier):
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
-        return kept_steps(config, changes)
+        return keep_steps(config, changes)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The head for other patches; those in a random order are others in each number."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value

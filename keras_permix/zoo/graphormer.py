@@ -25,8 +25,8 @@ from keras_permix.utils.checks import (
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.molecules import check_domain, check_units, warn_of_strangers
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
 
@@ -117,20 +117,12 @@ class Graphormer(ZooModel):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "targets": targets,
-            "node_features": node_features,
-            "edge_features": edge_features,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(
                 self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
-            "max_hops": max_hops,
             "dropout": check_rate("dropout", dropout),
             "attention_dropout": check_rate("attention_dropout", attention_dropout),
             "input_dropout": check_rate("input_dropout", input_dropout),
@@ -138,7 +130,6 @@ class Graphormer(ZooModel):
             "std": _per_target("std", std, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
-            "keep_unused_params": keep_unused_params,
         }
         _check_config(config)
         graphs = graph_inputs(config)
@@ -147,7 +138,7 @@ class Graphormer(ZooModel):
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Another number of targets has no mean, deviation and units yet, unless given."""
         same = changes.get("targets", config["targets"]) == config["targets"]
         return {} if same else {"mean": 0.0, "std": 1.0, "target_units": ""}
@@ -155,12 +146,12 @@ class Graphormer(ZooModel):
     def call(
         self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
     ) -> Any:
-        return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
+        return super().call(self._select_inputs(inputs), training=training, mask=mask, **kwargs)
 
     def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list:
-        return super().features(self._taken(self.encoded(inputs)), layers)
+        return super().features(self._select_inputs(self.convert_inputs(inputs)), layers)
 
-    def _taken(self, inputs):
+    def _select_inputs(self, inputs):
         """The arrays that the model takes, of a dict: Keras would go by their number and order."""
         if not isinstance(inputs, dict):
             return inputs
@@ -182,12 +173,12 @@ class Graphormer(ZooModel):
                 f"edge_features={config['edge_features']}"
             )
         smiles = check_texts(texts, paired=False, name="smiles")
-        arrays = self._taken(from_smiles(smiles, hops=config["max_hops"]))
+        arrays = self._select_inputs(from_smiles(smiles, hops=config["max_hops"]))
         if config["domain"]:
-            warn_of_strangers(type(self).__name__, smiles, arrays["x"], config["domain"])
+            warn_of_other_molecules(type(self).__name__, smiles, arrays["x"], config["domain"])
         return arrays
 
-    def check_arrays(self, x: Any) -> None:
+    def check_inputs(self, x: Any) -> None:
         check_graphs(x, self.input)
 
     def make_inputs(self, seed: int, batch: int) -> dict[str, np.ndarray]:
@@ -200,7 +191,7 @@ class Graphormer(ZooModel):
     def _padded_inputs(self, seed, batch, nodes):
         config, rng = self.get_config(), np.random.default_rng(seed)
         graphs = [_random_graph(rng, config) for _ in range(batch)]
-        return self._taken(batch_graphs(graphs, nodes, config["max_hops"]))
+        return self._select_inputs(batch_graphs(graphs, nodes, config["max_hops"]))
 
     def describe_input(self) -> dict[str, int]:
         config = self.get_config()

@@ -20,7 +20,7 @@ from keras_permix.utils.checks import (
 )
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -125,29 +125,18 @@ class LRATransformer(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "pairs": pairs,
-            "image_size": image_size,
+        config = collect_arguments(locals())
+        config |= {
             "hidden_dim": check_integer("hidden_dim", hidden_dim),
             "inner_dim": check_positive_or_none("inner_dim", inner_dim),
             "num_layers": check_integer("num_layers", num_layers),
             "mlp_dim": check_integer("mlp_dim", mlp_dim),
             "mixer": check_mixers(mixer, num_layers),
-            "use_bias": use_bias,
             "activation": check_choice("activation", activation, ACTIVATIONS),
-            "norm_first": norm_first,
             "positions": check_choice("positions", positions, POSITIONS),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "head_dims": _check_head_dims(head_dims),
-            "compare_pairs": compare_pairs,
-            "embedding_stddev": embedding_stddev,
             "dropout": check_rate("dropout", dropout),
-            "tokenizer": tokenizer,
-            "steps_image_size": steps_image_size,
         }
         config = check_sequence_config(config)
         check_class_token(pooling, config["mixer"])
@@ -157,7 +146,7 @@ class LRATransformer(SequenceClassifier):
         logits = _classify(feature_maps[-1], mask, config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Learned positions of another number of pixels: rows and columns of these are repeated."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
         if weight.path != "embedding/positions" or not old or not new or old == new:

@@ -17,7 +17,7 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none, che
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import first_state, read_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -131,35 +131,9 @@ class MEGA(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "pairs": pairs,
-            "image_size": image_size,
-            "mean": mean,
-            "std": std,
-            "hidden_dim": hidden_dim,
-            "inner_dim": inner_dim,
-            "shared_dim": shared_dim,
-            "mlp_dim": mlp_dim,
-            "classifier_dim": classifier_dim,
-            "ema_dim": ema_dim,
-            "num_layers": num_layers,
-            "norm": norm,
-            "norm_first": norm_first,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
-            "chunk_size": chunk_size,
-            "truncation": truncation,
-            "position_bias": position_bias,
-            "causal": causal,
-            "dropout": dropout,
-            "hidden_dropout": hidden_dropout,
-            "attention_dropout": attention_dropout,
-            "keep_unused_params": keep_unused_params,
-            "tokenizer": tokenizer,
-            "steps_image_size": steps_image_size,
         }
         config = _check_config(check_sequence_config(config))
         inputs, tokens, mask = sequence_inputs(config, dtype)
@@ -171,7 +145,7 @@ class MEGA(SequenceClassifier):
             pooled = layer(pooled)
         super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Biases of distances in an image of another size: those of moves by rows and columns."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
         if not old or not new or weight.path.rpartition("/")[2] != "bias_table":

@@ -25,7 +25,7 @@ from keras_permix.zoo.image_classifier import (
     grid_sides,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 HALVES = (0.5, 0.5, 0.5)
@@ -103,9 +103,8 @@ class MLPMixer(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
+        config = collect_arguments(locals())
+        config |= {
             "patch_size": check_integer("patch_size", patch_size),
             "num_classes": check_integer("num_classes", num_classes),
             "channels": check_integer("channels", channels),
@@ -116,7 +115,6 @@ class MLPMixer(ImageClassifier):
             "tokens_mlp_dim": check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim),
             "channels_mlp_dim": check_positive_or_none("channels_mlp_dim", channels_mlp_dim),
             "pooling": check_choice("pooling", pooling, POOLINGS),
-            "layer_norm_epsilon": layer_norm_epsilon,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }
@@ -172,7 +170,7 @@ class MLPMixer(ImageClassifier):
             )
         return make_model(cls, read_mixer(path), num_classes, arguments)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Of the MLPs along the tokens, and of the head, for another number of patches."""
         mixes = "/token_" in weight.path
         if tuple(weight.shape) == tuple(value.shape) or not (mixes or weight.path == "head/kernel"):
@@ -251,8 +249,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
+        config = collect_arguments(locals())
+        config |= {
             "image_size": check_integer("image_size", image_size),
             "patch_sizes": _check_patch_sizes(patch_sizes, image_size),
             "num_classes": check_integer("num_classes", num_classes),
@@ -275,7 +273,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
         logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The head for another number of pixels."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value

@@ -10,7 +10,7 @@ from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
 from keras_permix.utils.checks import check_flags, is_index, plain
 from keras_permix.zoo.export import Exported
-from keras_permix.zoo.inputs import CheckedInputs, are_arrays
+from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
@@ -129,7 +129,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         texts = {file: self._zoo_config.get(name) for name, file in self.asset_files.items()}
         return {file: text.encode() for file, text in texts.items() if text is not None}
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """The `value` of a weight of `source`, another model of this class, for `weight` here.
 
         A model whose weights can be fitted to another size does so here.
@@ -137,7 +137,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         return value
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Arguments that a model is loaded with besides `changes` of a preset's `config`.
 
         A model that is resized keeps by them what its weights were trained with.
@@ -157,7 +157,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         Raises:
             ValueError: for an index that names no block, or none at all.
         """
-        inputs = self.encoded(inputs)
+        inputs = self.checked_inputs(inputs)
         depth = len(self._feature_maps)
         layers = range(depth) if layers is None else plain(layers)
         layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
@@ -165,8 +165,6 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             raise ValueError(
                 f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
             )
-        if are_arrays(inputs):  # A tensor may be that of a compiled step.
-            self.check_inputs(inputs)
         maps = self._feature_model(layers)(inputs)
         return [maps] if len(layers) == 1 else maps
 

@@ -21,7 +21,7 @@ from keras_permix.utils.checks import (
 )
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.heads import pool_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
@@ -131,27 +131,16 @@ class SimpleTRON(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "variant": check_choice("variant", variant, VARIANTS),
             "mixer": check_mixers(
                 mixer, check_integer("num_layers", num_layers), check_mixer_or_none
             ),
             "scale": check_choice("scale", scale, SCALES),
             "num_segments": check_positive_or_none("num_segments", num_segments),
-            "use_segments": use_segments,
-            "pairs": pairs,
-            "use_class_token": use_class_token,
             "pooler": check_choice("pooler", pooler, POOLERS),
             "dropout": check_rate("dropout", dropout),
-            "layer_norm_epsilon": layer_norm_epsilon,
             "tokenizer": tokenizer_text(tokenizer),
         }
         _check_config(config)
@@ -265,8 +254,8 @@ class SimpleTRON(SequenceClassifier):
                 layer.mixer.qkv_dense.trainable = False
         return model
 
-    def check_arrays(self, x: Any) -> None:
-        super().check_arrays(x)
+    def check_inputs(self, x: Any) -> None:
+        super().check_inputs(x)
         types = x.get("segment_ids") if isinstance(x, dict) else None
         if isinstance(types, np.ndarray):
             _check_types(types, x["tokens"], self._zoo_config["num_segments"])

@@ -12,7 +12,7 @@ from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer
 from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.utils.checks import check_choice, check_floats, check_integer, check_rate
-from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
+from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -20,7 +20,7 @@ from keras_permix.zoo.image_classifier import (
     check_std,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
@@ -107,23 +107,13 @@ class ViT(ImageClassifier):
         dtype: DType = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
-            "patch_size": patch_size,
-            "num_classes": num_classes,
-            "channels": channels,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
-            "keep_unused_params": keep_unused_params,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
-            "steps_image_size": steps_image_size,
-            "layer_norm_epsilon": layer_norm_epsilon,
             "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
         }
         _check_config(config)
@@ -175,11 +165,11 @@ class ViT(ImageClassifier):
         return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
-        return kept_steps(config, changes)
+        return keep_steps(config, changes)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Positions of another number of patches are resized as an image is."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
         if weight is not here.table:
