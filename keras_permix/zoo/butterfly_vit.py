@@ -136,8 +136,8 @@ class ButterflyViT(ImageClassifier):
         old, new = grid_sides(self, source)
         if self.get_config()["random_order"] is not None:
             raise ValueError(
-                "The head of a ButterflyViT with a `random_order` cannot be resized. Pass another "
-                "`num_classes` for a new head, or `load_weights=False`. "
+                "A ButterflyViT with a `random_order` takes no other `image_size` with its head. "
+                "Pass another `num_classes` for a new head, or `load_weights=False`. "
                 f"Received: image_size={self.get_config()['image_size']}"
             )
         return resize_head(value, old, new)

@@ -1,4 +1,4 @@
-"""Models that answer with the class of a sequence: of a text, of two, or of an image's pixels."""
+"""Base class of models that classify texts, pairs of texts or pixels."""
 
 import warnings
 from typing import Any
@@ -21,12 +21,12 @@ PIXEL_VALUES = 256
 
 
 class SequenceClassifier(Classifier):
-    """A `Classifier` of token ids, or of gray pixels in their order.
+    """Classify token ids, or gray pixels in row order.
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
     tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
-    tokens)`. `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
-    themselves.
+    tokens)`. `encode` makes these arrays; `fit`, `evaluate`, `predict` and `classify` call it for
+    texts.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
     The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and
