@@ -183,7 +183,7 @@ def test_a_projection_that_is_new_and_one_without_a_place():
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
         (dict(use_segments=True, pairs=True), "`use_segments` requires .*pairs=True"),
-        (dict(use_segments=True, num_segments=None), "needs `num_segments`.*num_segments=None"),
+        (dict(use_segments=True, num_segments=None), "requires `num_segments`.*num_segments=None"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):
