@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.zoo.sequence_classifier import check_tokens
 
 

@@ -27,12 +27,28 @@ class _Presets:
 
 
 class ZooModel(CheckedInputs, Exported, keras.Model):
-    """Build a functional Keras model that can be rebuilt from the arguments of its constructor.
+    """Base class of all models: a functional Keras model that its constructor's arguments rebuild.
 
-    A subclass names its `task`, one of `keras_permix.tasks`, and defines `make_inputs`. A layer
-    named "preprocessor" checks inputs by its methods `check` and `warning_of`. Every model takes
-    `labels`, one name per class or output. The arguments in `asset_files` are texts that presets
-    store in separate files.
+    `ZooModel.from_preset("class/preset")` loads a preset of any class.
+
+    To add a class, set `task` to a name of `keras_permix.tasks` (or override `task_for`), and
+    implement `make_inputs`. A layer named "preprocessor" is described in presets and checks inputs
+    by `check` and `warning_of`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
+    texts to the files that store them in a preset.
+
+    Args:
+        inputs: Symbolic inputs, as for `keras.Model`.
+        outputs: Symbolic output `(batch, classes or targets)`.
+        feature_maps: Symbolic tokens after each block.
+        config: The constructor's arguments.
+        dtype: Dtype or dtype policy of every layer.
+        labels: A name for each class or output, or `None`.
+
+    Example:
+
+    >>> from keras_permix.zoo import ZooModel
+    >>> type(ZooModel.from_preset("cspvit/test")).__name__
+    'CSPViT'
     """
 
     task: str | None = None
