@@ -74,7 +74,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     """
     if inputs is None and hasattr(model, "make_inputs"):
         inputs = model.make_inputs(seed=0, batch=1)
-    inputs = model.encoded(inputs) if hasattr(model, "encoded") else inputs
+    inputs = model.convert_inputs(inputs) if hasattr(model, "convert_inputs") else inputs
     sizes = [shape[:1] for shape in _shapes(inputs)]
     if not sizes or set(sizes) != {(1,)}:
         raise ValueError(

@@ -1,6 +1,7 @@
-"""Containers of numbers, texts and images as arrays: lists, columns of tables, foreign tensors."""
+"""Convert containers of numbers, texts and images to arrays."""
 
 import numbers
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,41 +17,41 @@ def to_arrays(
 ) -> Any:
     """Convert a container of numbers, texts or images to arrays.
 
-    Lists, Series and DataFrames of pandas, columns of Hugging Face `datasets`, tensors of another
-    framework and images of Pillow become NumPy arrays. A dict is converted value by value.
+    Lists, pandas Series and DataFrames, columns of Hugging Face `datasets`, tensors of another
+    framework and Pillow images become NumPy arrays. A dict is converted value by value.
 
     Args:
-        value: The container. Tensors of the backend, and whatever is no container of numbers, such
-            as a generator, are returned as they are.
+        value: The container. Tensors of the backend and other objects, such as generators, are
+            returned unchanged.
         dtype_of: A function from the name of an array's dtype to that of the result.
-        channels: Channels of images of Pillow: 3 for RGB, 1 for gray.
+        channels: Channels of Pillow images: 3 for RGB, 1 for gray.
 
     Returns:
-        An array or a dict of arrays. Lists of texts, and of arrays of different shapes, stay lists.
+        An array or a dict of arrays. Lists of texts and of arrays of different shapes stay lists.
     """
 
     def convert(value):
         if isinstance(value, dict):
             return {name: convert(part) for name, part in value.items()}
         if _is_of(value, "datasets", "Dataset", "Column"):
-            return convert(value[:])  # A column gives a list, a whole data set a dict of columns.
+            return convert(value[:])  # A list of a column, a dict of columns of a data set.
         if _is_of(value, "PIL.Image", "Image"):
             return image_pixels(value, channels)
         if keras.ops.is_tensor(value):
             dtype = keras.backend.standardize_dtype(value.dtype)
             return value if dtype_of(dtype) == dtype else keras.ops.cast(value, dtype_of(dtype))
         if isinstance(value, list | tuple):
-            return _joined(value, convert)
+            return _join(value, convert)
         if isinstance(value, str | keras.KerasTensor | keras.Variable):
             return value
         if not hasattr(value, "__array__"):
             return value
-        if hasattr(value, "detach"):  # a tensor of PyTorch, where another backend runs
+        if hasattr(value, "detach"):  # a PyTorch tensor on another backend
             value = value.detach().cpu()
             value = value.float() if str(value.dtype).endswith(".bfloat16") else value
         array = np.asarray(value)
         if array.dtype.kind == "O" and array.ndim:
-            joined = _joined(array.tolist(), convert)
+            joined = _join(array.tolist(), convert)
             return array if isinstance(joined, list) else joined
         if array.dtype.kind not in "biuf":
             return array
@@ -60,7 +61,7 @@ def to_arrays(
 
 
 def _is_of(value, package, *names):
-    """Whether a value is of a class of a package, which is loaded then."""
+    """Return whether a value is of a class of a package, without importing the package."""
     module = sys.modules.get(package)
     kinds = (getattr(module, name, None) for name in names)
     return isinstance(value, tuple(kind for kind in kinds if isinstance(kind, type)))
@@ -71,14 +72,14 @@ def _cast(array, dtype):
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
             raise ValueError(
-                f"Integers must fit into {dtype}, which this backend computes in. "
+                f"Integers must fit into {dtype}, the dtype of this backend. "
                 f"Received: numbers from {array.min()} to {array.max()}"
             )
     return array.astype(dtype, copy=False)
 
 
-def _joined(parts, convert):
-    """A list as one array, where its parts are numbers, or arrays of one shape."""
+def _join(parts, convert):
+    """Join a list to one array if its parts are numbers or arrays of one shape."""
     first = parts[0] if parts else ""
     if any(isinstance(part, str) for part in (first, *parts)) or _is_pair(first):
         return parts
@@ -101,3 +102,47 @@ def _joined(parts, convert):
 
 def _is_pair(part):
     return isinstance(part, list | tuple) and any(isinstance(text, str) for text in part)
+
+
+def are_arrays(inputs: Any) -> bool:
+    """Return whether all parts of nested inputs are NumPy arrays."""
+    return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
+
+
+def are_single_images(inputs: Any) -> bool:
+    """Return whether inputs are a list of arrays or tensors `(height, width, channels)`."""
+    return (
+        isinstance(inputs, list | tuple)
+        and len(inputs) > 0
+        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
+        and all(len(image.shape) == 3 for image in inputs)
+    )
+
+
+def check_samples(x: Any, model: Any) -> None:
+    """Check that converted inputs are numbers and hold at least one sample.
+
+    Raises:
+        ValueError: for no inputs, bytes, paths, lists, arrays of objects or empty arrays.
+    """
+    images = model.preprocessor is not None
+    if x is None or isinstance(x, dict) and not x:
+        raise ValueError(f"`x` must hold the inputs of the model. Received: x={x}")
+    for leaf in keras.tree.flatten(x):
+        if isinstance(leaf, bytes | bytearray | os.PathLike):
+            way = "read images with `keras_permix.data.read_image`"
+            raise ValueError(
+                f"`x` must hold arrays: {way if images else 'decode texts with `bytes.decode`'}. "
+                f"Received: x of {type(leaf).__module__}.{type(leaf).__name__}"
+            )
+        if not isinstance(leaf, np.ndarray):
+            continue
+        if leaf is x and leaf.dtype.kind not in "biufV":
+            raise ValueError(
+                f"`x` must hold numbers. Received: x of {leaf.dtype}, shape {leaf.shape}"
+            )
+        if 0 in leaf.shape[:1]:
+            raise ValueError(f"`x` must hold one sample or more. Received: x of shape {leaf.shape}")
+    if isinstance(x, list | tuple):
+        kind = "images of one size" if images else "texts or arrays"
+        raise ValueError(f"`x` must be one sample or more: {kind}. Received: x={str(x)[:200]}")

@@ -1,4 +1,4 @@
-"""The vision transformer of the Dimension Mixer paper, whose layers see blocks of tokens."""
+"""Vision transformer of the Dimension Mixer paper, which mixes blocks of tokens."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,7 +14,7 @@ from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.baselines import RandomOrder
 from keras_permix.utils.checks import check_floats, check_integer
-from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
+from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import logits_of
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -23,7 +23,7 @@ from keras_permix.zoo.image_classifier import (
     grid_sides,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 SIZES = (
@@ -39,43 +39,43 @@ SIZES = (
 
 @zoo_model
 class ButterflyViT(ImageClassifier):
-    """A vision transformer whose layers attend within the blocks of a butterfly.
+    """Classify images with Transformer layers within the blocks of a butterfly.
 
-    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`, which the head reads off all features of all tokens. Tokens have no
-    positions. Layer `i` cuts them into blocks by stage `i` of the butterfly and applies a whole
-    post-norm Transformer layer to each block, as `keras_permix.layers.ButterflyBlock` does.
-    Normalization is part of the model, and images of another size are resized to `image_size`
-    first. The layers fit any `image_size`, the head fits one: `from_preset` with a larger
-    `image_size` lets every new patch have the weights of the old one nearest to it, divided by the
-    number of these, and with a smaller one their sum.
+    The input is images `(batch, height, width, channels)` of integers or floats of 0–255, which the
+    model resizes and normalizes. Layer `i` splits the tokens into blocks by stage `i` of the
+    butterfly and applies a post-norm Transformer layer to each block. Tokens have no positions. The
+    head reads all features of all tokens and outputs logits `(batch, num_classes)`.
+
+    The head depends on `image_size`. With a larger `image_size`, `from_preset` gives every new
+    patch the head weights of the nearest old patch, divided by their number. With a smaller one it
+    sums them.
 
     Args:
-        image_size: Side of the square image in pixels that the patches are cut from.
-        patch_size: Side of a patch in pixels; it divides `image_size`.
+        image_size: Side of the square images in pixels.
+        patch_size: Side of a patch in pixels. It must divide `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of layers.
-        num_heads: Heads of the attention; they divide `hidden_dim`.
+        num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
-        block_size: Tokens per block; it divides their number, and is that number for a plain
-            Transformer. `None`: as many as patches along a side of the image, with which two
-            layers mix all tokens.
-        mixer: What mixes the tokens of a block, a name of `keras_permix.layers.mixers.MIXERS` or a
-            dict with that `"name"` and arguments of its layer; or a list of these, one per layer.
-            `None`: softmax attention of `num_heads`.
-        random_order: Seed of a random order of the patches, the same for all images: a control for
-            what neighborhood contributes. `None`: the patches in rows.
+        block_size: Tokens per block. It must divide the number of tokens; that number itself gives
+            a plain Transformer. `None`: the number of patches along a side of the image, so that
+            two layers mix all tokens.
+        mixer: The token mixer within a block: a name of `keras_permix.layers.mixers.MIXERS`, a dict
+            with that `"name"` and arguments of its layer, or a list of these, one per layer.
+            `None`: softmax attention.
+        random_order: Seed of a random order of the patches, the same for all images, as a control.
+            `None`: row by row.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the shift steps of mixers are made for, with blocks
-            as long as a side of the image. `None`: that of the model. Else they are moves along the
-            blocks there, and scaled to those here; see `layers.embedding.grids`.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        steps_image_size: The `image_size` that the shift steps of the mixers were made for, where
+            blocks are as long as a side of the image. They are scaled to the blocks of this model;
+            see `layers.embedding.grids`. `None`: `image_size`.
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument, one out of range, or sizes that do not divide each
-            other as said.
+        ValueError: for an unknown argument, a value out of range, or sizes that do not divide each
+            other.
 
     Example:
 
@@ -86,7 +86,8 @@ class ButterflyViT(ImageClassifier):
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 618122)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables III and VII and the released code.
+    Reference:
+        Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables III and VII and the released code.
     """
 
     def __init__(
@@ -108,22 +109,11 @@ class ButterflyViT(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
-            "patch_size": patch_size,
-            "num_classes": num_classes,
-            "channels": channels,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "block_size": block_size,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
-            "random_order": random_order,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
-            "steps_image_size": steps_image_size,
         }
         for key in SIZES:
             check_integer(key, config[key])
@@ -135,26 +125,26 @@ class ButterflyViT(ImageClassifier):
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """The steps of the image size that the weights were trained with."""
-        return kept_steps(config, changes)
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Keep the shift steps of the image size that the weights were trained on."""
+        return keep_steps(config, changes)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """The head for other patches; those in a random order are others in each number."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize the head to another number of patches, unless their order is random."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value
         old, new = grid_sides(self, source)
         if self.get_config()["random_order"] is not None:
             raise ValueError(
-                "A ButterflyViT with a `random_order` takes no other `image_size` with its head, "
-                "whose patches are in the order of theirs. Give `num_classes` of a new head, or "
-                f"`load_weights=False`. Received: image_size={self.get_config()['image_size']}"
+                "A ButterflyViT with a `random_order` takes no other `image_size` with its head. "
+                "Pass another `num_classes` for a new head, or `load_weights=False`. "
+                f"Received: image_size={self.get_config()['image_size']}"
             )
         return resize_head(value, old, new)
 
 
 def _embed(images, config, dtype):
-    """From images to tokens in the order of the blocks."""
+    """Embed images as tokens in the order of the blocks."""
     x = preprocess(images, config, dtype)
     patch_size, hidden_dim = config["patch_size"], config["hidden_dim"]
     x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
@@ -164,7 +154,7 @@ def _embed(images, config, dtype):
 
 
 def _encode(x, config, dtype):
-    """The tokens after each layer."""
+    """Return the tokens after each layer."""
     side = config["image_size"] // config["patch_size"]
     block_size = side if config["block_size"] is None else config["block_size"]
     feature_maps = []
@@ -186,6 +176,6 @@ def _make_mixer(config, index, dtype):
         return SoftmaxAttention(config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer")
     before, after = steps_side(config), config["image_size"] // config["patch_size"]
     if config["block_size"] is not None or config["random_order"] is not None:
-        before = after  # Blocks are as long as they were, or of patches from anywhere.
+        before = after  # Blocks keep their length, or hold patches in random order.
     spec = mixer_on_grid(config, index, config["hidden_dim"], (1, before), (1, after))
     return make_mixer(spec, index, config["num_layers"], use_bias=True, dtype=dtype, name="mixer")

@@ -1,4 +1,4 @@
-"""Models that answer with one of several classes."""
+"""Base class of models that predict one of several classes."""
 
 from typing import Any, Self
 
@@ -13,17 +13,16 @@ from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weigh
 
 
 class Classifier(ZooModel):
-    """A `ZooModel` with a logit for each of `num_classes` classes, an argument of its constructor.
+    """Build a `ZooModel` with one logit per class.
 
-    Its last layer with weights is named "head".
+    A subclass takes `num_classes` and names its last layer with weights "head".
     """
 
     def classify(self, inputs: Any, top: int = 5) -> list[list[tuple[str, float]]]:
         """Name the most probable classes.
 
         Args:
-            inputs: What the model takes, a batch of it; of images also a list of arrays `(height,
-                width, channels)`, each of its own size.
+            inputs: A batch of inputs, or a list of images `(height, width, channels)` of any sizes.
             top: Number of classes to name.
 
         Returns:
@@ -97,15 +96,14 @@ class Classifier(ZooModel):
             )
 
     def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
-        """A model with a new head, of zeros, for other classes, and this one's weights elsewhere.
+        """Return a copy of the model with a new head of zeros for other classes.
 
         Args:
             num_classes: Number of classes.
             labels: Their names, or `None`.
 
         Returns:
-            A new model of this class. Layers that are frozen here are frozen there, but for the
-            head.
+            A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
             ValueError: for labels that are not one per class, or a model that is quantized or has

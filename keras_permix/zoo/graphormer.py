@@ -1,4 +1,4 @@
-"""Graphormer: a Transformer on graphs, which attends or sorts."""
+"""Graphormer: a Transformer on graphs, with attention or sorting."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -25,8 +25,8 @@ from keras_permix.utils.checks import (
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.molecules import check_domain, check_units, warn_of_strangers
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
 
@@ -40,12 +40,11 @@ NODES = 8  # of the largest random graph
 
 @zoo_model
 class Graphormer(ZooModel):
-    """A Transformer on graphs, whose token mixer is an argument.
+    """Predict numbers for graphs with a Transformer and a choice of token mixer.
 
-    Graphs are a dict of padded arrays as `keras_permix.data.from_smiles` and `pad_graphs` give
-    them, of any number of nodes; arrays that the model does not need are left aside. `predict`,
-    `predict_on_batch` and a call take a list of SMILES as well. They become numbers
-    `(batch, targets)`, float32, read off a virtual node that is joined to all others.
+    The input is a dict of padded arrays, as `keras_permix.data.from_smiles` and `pad_graphs` return
+    them, or a list of SMILES. Arrays that the model does not need are ignored. The output is
+    float32 numbers `(batch, targets)`, read from a virtual node that is connected to all others.
 
     Args:
         targets: Numbers to predict for each graph.
@@ -53,29 +52,29 @@ class Graphormer(ZooModel):
         edge_features: Features of an edge; 3 for molecules.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
-        num_heads: Number of heads; it divides `hidden_dim`.
+        num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
-            `"name"` and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
-            `GraphormerBlock`; or a list of these, one per block. `None`: the class's own.
-        edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (that
-            which joins them), as of `GraphormerBias`.
-        max_hops: Edges of a path that count.
+        mixer: "attention"; "slice_sort", which has no queries and keys; a dict with that `"name"`
+            and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
+            `GraphormerBlock`; or a list of these, one per block. `None`: the default of the class.
+        edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (the edge
+            between them), as of `GraphormerBias`.
+        max_hops: Largest number of edges of a path that the model reads.
         dropout: Rate of the dropouts after the mixers and after the channel mixers.
         attention_dropout: Rate of the dropout on the maps.
         input_dropout: Rate of the dropout on the embedded nodes.
-        mean, std: Of the targets that the model is trained on: it predicts `mean + std * output`
-            and so in their units. Numbers, or one for each target.
-        target_units: Unit of the targets, such as "eV": a str, or one for each target.
-        domain: The molecules that the model was trained on, a dict of `"elements"`, their atomic
-            numbers, and `"max_atoms"`, the most atoms of any, as a SMILES writes them. Others warn
-            where SMILES are read. `None`: none do.
-        keep_unused_params: Hold 128 matrices of hops, as the released model does; parameter
+        mean, std: Mean and standard deviation of the training targets: one number, or one per
+            target. The model predicts `mean + std * output`, in the units of the targets.
+        target_units: Unit of the targets, such as "eV": a str, or one per target.
+        domain: The molecules of the training data: a dict of `"elements"`, their atomic numbers,
+            and `"max_atoms"`, the largest number of atoms in a SMILES. The model warns of SMILES
+            outside it. `None`: no warnings.
+        keep_unused_params: Keep 128 matrices of hops, as the released model does. The parameter
             counts of the papers include them.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument or mixer, or one out of range.
+        ValueError: for an unknown argument or mixer, or a value out of range.
 
     Example:
 
@@ -87,8 +86,9 @@ class Graphormer(ZooModel):
     >>> tuple(model(from_smiles(["CCO"])).shape)
     (1, 1)
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    and the released code; the arguments are by default those for PCQM4M.
+    Reference:
+        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021, and the
+        released code. The default arguments are those for PCQM4M.
     """
 
     task = "graph_regression"
@@ -117,20 +117,12 @@ class Graphormer(ZooModel):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "targets": targets,
-            "node_features": node_features,
-            "edge_features": edge_features,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(
                 self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
-            "max_hops": max_hops,
             "dropout": check_rate("dropout", dropout),
             "attention_dropout": check_rate("attention_dropout", attention_dropout),
             "input_dropout": check_rate("input_dropout", input_dropout),
@@ -138,7 +130,6 @@ class Graphormer(ZooModel):
             "std": _per_target("std", std, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
-            "keep_unused_params": keep_unused_params,
         }
         _check_config(config)
         graphs = graph_inputs(config)
@@ -147,32 +138,32 @@ class Graphormer(ZooModel):
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Another number of targets has no mean, deviation and units yet, unless given."""
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Reset mean, standard deviation and units for another number of targets."""
         same = changes.get("targets", config["targets"]) == config["targets"]
         return {} if same else {"mean": 0.0, "std": 1.0, "target_units": ""}
 
     def call(
         self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs: Any
     ) -> Any:
-        return super().call(self._taken(inputs), training=training, mask=mask, **kwargs)
+        return super().call(self._select_inputs(inputs), training=training, mask=mask, **kwargs)
 
     def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list:
-        return super().features(self._taken(self.encoded(inputs)), layers)
+        return super().features(self._select_inputs(self.convert_inputs(inputs)), layers)
 
-    def _taken(self, inputs):
-        """The arrays that the model takes, of a dict: Keras would go by their number and order."""
+    def _select_inputs(self, inputs):
+        """Select the arrays that the model takes; Keras would match them by order."""
         if not isinstance(inputs, dict):
             return inputs
         return {name: inputs[name] for name in self.input if name in inputs}
 
     def encode(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """What the model takes of molecules, written as SMILES; see `from_smiles` of the data.
+        """Convert SMILES to arrays; see `keras_permix.data.from_smiles`.
 
-        Molecules outside of the model's `domain` warn.
+        The model warns of molecules outside its `domain`.
 
         Raises:
-            ValueError: if the model is of other features than molecules have.
+            ValueError: if the model does not take the features of molecules.
         """
         config, molecules = self.get_config(), (len(ATOM_FEATURES), len(BOND_FEATURES))
         if (config["node_features"], config["edge_features"]) != molecules:
@@ -182,12 +173,12 @@ class Graphormer(ZooModel):
                 f"edge_features={config['edge_features']}"
             )
         smiles = check_texts(texts, paired=False, name="smiles")
-        arrays = self._taken(from_smiles(smiles, hops=config["max_hops"]))
+        arrays = self._select_inputs(from_smiles(smiles, hops=config["max_hops"]))
         if config["domain"]:
-            warn_of_strangers(type(self).__name__, smiles, arrays["x"], config["domain"])
+            warn_of_other_molecules(type(self).__name__, smiles, arrays["x"], config["domain"])
         return arrays
 
-    def check_arrays(self, x: Any) -> None:
+    def check_inputs(self, x: Any) -> None:
         check_graphs(x, self.input)
 
     def make_inputs(self, seed: int, batch: int) -> dict[str, np.ndarray]:
@@ -200,7 +191,7 @@ class Graphormer(ZooModel):
     def _padded_inputs(self, seed, batch, nodes):
         config, rng = self.get_config(), np.random.default_rng(seed)
         graphs = [_random_graph(rng, config) for _ in range(batch)]
-        return self._taken(batch_graphs(graphs, nodes, config["max_hops"]))
+        return self._select_inputs(batch_graphs(graphs, nodes, config["max_hops"]))
 
     def describe_input(self) -> dict[str, int]:
         config = self.get_config()
@@ -212,10 +203,10 @@ class Graphormer(ZooModel):
 
 @zoo_model
 class SliceGraphormer(Graphormer):
-    """`Graphormer` that mixes nodes by sorting every channel instead of attention.
+    """Predict numbers for graphs with a `Graphormer` that sorts every channel.
 
-    It is not invariant to the order of nodes: sorting assigns values to positions. Molecules get
-    the canonical order of `keras_permix.data.from_smiles`. Choose one order for other graphs.
+    The output depends on the order of nodes. Molecules get the canonical order of
+    `keras_permix.data.from_smiles`. Choose one order for other graphs.
 
     Example:
 
@@ -224,7 +215,8 @@ class SliceGraphormer(Graphormer):
     >>> model.predict(["CCO"], verbose=0).shape
     (1, 3)
 
-    Source: Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
+    Reference:
+        Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
     """
 
     default_mixer = "slice_sort"

@@ -48,7 +48,7 @@ def mixer_on_pixels(config: dict[str, Any], index: int, channels: int, extra: in
     return mixer_on_grid(config, index, channels, (before, before), (size, size), extra)
 
 
-def kept_steps(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def keep_steps(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The image size that steps are made for, of a model that is loaded for another one."""
     size = config["image_size"]
     if changes.get("image_size", size) == size:

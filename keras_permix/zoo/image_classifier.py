@@ -1,4 +1,4 @@
-"""Models that answer with the class of an image."""
+"""Base class of models that classify images."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from keras_permix.zoo.classifier import Classifier
 
 
 class ImageClassifier(Classifier):
-    """A `Classifier` of square images, which its layer "preprocessor" resizes and normalizes.
+    """Classify square images, which the layer "preprocessor" resizes and normalizes.
 
     Its constructor takes `image_size`, `channels`, `mean` and `std`.
     """

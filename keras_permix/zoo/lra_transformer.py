@@ -1,4 +1,4 @@
-"""The Transformer encoder of the Long Range Arena, with any token mixer."""
+"""Transformer encoder of the Long Range Arena, with any token mixer."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -20,7 +20,7 @@ from keras_permix.utils.checks import (
 )
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -35,55 +35,53 @@ EPSILON = 1e-6
 
 @zoo_model
 class LRATransformer(SequenceClassifier):
-    """A Transformer encoder of texts, pairs of texts, or pixels, whose token mixer is an argument.
+    """Classify texts, pairs of texts or pixels with a Transformer encoder and any token mixer.
 
-    Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
-    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
-    tokens)`. Gray images `(batch, height, width, 1)` of 0–255 are resized to `image_size`, and each
-    pixel is a token whose id is its value. Logits are `(batch, num_classes)`. How far a text is
-    padded does not change them, except with mixers whose answer depends on the number of tokens
-    itself: "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
+    Texts are a dict of "tokens", integers `(batch, tokens)`, and "mask", True at real tokens. Pairs
+    of texts are `(batch, 2, tokens)`. Gray images `(batch, height, width, 1)` of 0–255 are resized
+    to `image_size`, and the value of each pixel is a token id. The output is logits
+    `(batch, num_classes)`.
+
+    Padding changes the logits only with mixers that depend on the number of tokens:
+    "butterfly_attention", "fourier", and "simple_attention" unless its `scale` is "valid".
 
     Args:
-        vocabulary_size: Number of token ids; that of bytes counted from 1 is 257.
-        max_sequence_length: The most tokens of a text.
+        vocabulary_size: Number of token ids; 257 for bytes.
+        max_sequence_length: Largest number of tokens of a text.
         num_classes: Number of logits.
         pairs: Whether the model takes two texts at once.
         image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
-            another one repeats rows and columns of learned positions, as for Path-X, and keeps
-            the `steps_image_size`.
+            another size repeats rows and columns of learned positions, as for Path-X.
         hidden_dim: Channels per token.
-        inner_dim: Channels of values, queries and keys, of all heads together. `None`:
-            `hidden_dim`.
+        inner_dim: Channels of values, queries and keys over all heads. `None`: `hidden_dim`.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            Keras layer, copied per block by its config; or a list of these, one per block, or a
-            function from the index of a block to one. (The last group of CSP in a text may be
-            shorter.)
+            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
+            layer, copied per block through its config; a list of these, one per block; or a
+            function from the index of a block to one. The last group of CSP may be shorter.
         use_bias: Whether the projections of the mixers have biases.
-        activation: Of the channel mixers: "gelu_tanh", "gelu" or "relu".
-        norm_first: Whether to normalize what is mixed, and the tokens after the last block
-            (pre-norm), or the sums (post-norm).
+        activation: Activation of the channel mixers: "gelu_tanh", "gelu" or "relu".
+        norm_first: Whether to normalize before each mixer and after the last block (pre-norm), or
+            after each residual sum (post-norm).
         positions: "sinusoid", "learned" or `None`; see `TokenEmbedding`.
-        pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the real
-            tokens, or "mean_of_length", their sum divided by `max_sequence_length`.
-        head_dims: Widths of the hidden layers between the pooled tokens and the logits, each with a
-            ReLU. `None`: `mlp_dim`, and for pairs half of it after that.
-        compare_pairs: Whether the head is given product and difference of the two texts' vectors
-            besides these.
-        embedding_stddev: Standard deviation that the vectors of token ids are drawn with.
+        pooling: "cls" (the head reads a class token), "mean" or "max" over the real tokens, or
+            "mean_of_length", their sum divided by `max_sequence_length`.
+        head_dims: Widths of the hidden layers of the head, each with a ReLU. `None`: `mlp_dim`, for
+            pairs followed by half of it.
+        compare_pairs: Whether the head also reads the product and the difference of the vectors of
+            the two texts.
+        embedding_stddev: Standard deviation of the initial token embeddings.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
-        tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
-            are bytes, where the vocabulary is theirs.
-        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
-            that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.embedding.grids`.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
+            needs a `vocabulary_size` of 257.
+        steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
+            are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
+            `image_size`.
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument or mixer, or one out of range.
+        ValueError: for an unknown argument or mixer, or a value out of range.
 
     Example:
 
@@ -94,9 +92,10 @@ class LRATransformer(SequenceClassifier):
     >>> tuple(model(pad_tokens([encode_bytes("a text")], max_sequence_length=16)).shape)
     (1, 2)
 
-    Source: Tay et al., "Long Range Arena", 2020, and the released code; the text classifier with
-    `norm_first=False`: Yuan & Xu, "Sliceformer", 2023; with "butterfly_attention": Sapkota &
-    Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Tay et al., "Long Range Arena", 2020, and the released code.
+        Yuan & Xu, "Sliceformer", 2023 (the text classifier with `norm_first=False`).
+        Sapkota & Bhattarai, "Dimension Mixer", 2023 ("butterfly_attention").
     """
 
     def __init__(
@@ -125,29 +124,18 @@ class LRATransformer(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "pairs": pairs,
-            "image_size": image_size,
+        config = collect_arguments(locals())
+        config |= {
             "hidden_dim": check_integer("hidden_dim", hidden_dim),
             "inner_dim": check_positive_or_none("inner_dim", inner_dim),
             "num_layers": check_integer("num_layers", num_layers),
             "mlp_dim": check_integer("mlp_dim", mlp_dim),
             "mixer": check_mixers(mixer, num_layers),
-            "use_bias": use_bias,
             "activation": check_choice("activation", activation, ACTIVATIONS),
-            "norm_first": norm_first,
             "positions": check_choice("positions", positions, POSITIONS),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "head_dims": _check_head_dims(head_dims),
-            "compare_pairs": compare_pairs,
-            "embedding_stddev": embedding_stddev,
             "dropout": check_rate("dropout", dropout),
-            "tokenizer": tokenizer,
-            "steps_image_size": steps_image_size,
         }
         config = check_sequence_config(config)
         check_class_token(pooling, config["mixer"])
@@ -157,8 +145,8 @@ class LRATransformer(SequenceClassifier):
         logits = _classify(feature_maps[-1], mask, config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Learned positions of another number of pixels: rows and columns of these are repeated."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize learned positions to another number of pixels by repeating rows and columns."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
         if weight.path != "embedding/positions" or not old or not new or old == new:
             return value
@@ -169,7 +157,7 @@ class LRATransformer(SequenceClassifier):
 
 
 def _embed(tokens, mask, config, dtype):
-    """From token ids to tokens that know their positions, and their mask."""
+    """Embed token ids with their positions, and return the tokens and their mask."""
     embedding = TokenEmbedding(
         config["vocabulary_size"],
         config["hidden_dim"],
@@ -185,7 +173,7 @@ def _embed(tokens, mask, config, dtype):
 
 
 def _encode(x, mask, config, dtype):
-    """The tokens after each block."""
+    """Return the tokens after each block."""
     dropout, num_layers, feature_maps = config["dropout"], config["num_layers"], []
     channels, class_token = (
         config["inner_dim"] or config["hidden_dim"],
@@ -221,7 +209,7 @@ def _encode(x, mask, config, dtype):
 
 
 def _classify(tokens, mask, config, dtype):
-    """From tokens to logits in float32."""
+    """Map tokens to logits in float32."""
     if config["norm_first"]:
         norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
         tokens = norm(tokens)

@@ -1,4 +1,4 @@
-"""MEGA and MEGA with CSP: gated attention, or a permutation, over a moving average of tokens."""
+"""MEGA: gated attention, or a permutation, over a moving average of tokens."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -17,7 +17,7 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none, che
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import first_state, read_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -31,56 +31,57 @@ HEAD = ("classifier", "classifier_dropout", "classifier_activation", "head", "lo
 
 @zoo_model
 class MEGA(SequenceClassifier):
-    """A classifier of long sequences whose blocks attend, or permute, over a moving average.
+    """Classify long sequences by attention, or a permutation, over a moving average.
 
-    Texts, pairs of texts, or images read pixel by pixel become logits `(batch, num_classes)`.
-    Texts are a dict of "tokens", integers `(batch, tokens)`, and "mask", True at real tokens; pairs
-    are `(batch, 2, tokens)`; images `(batch, height, width, 1)`, 0–255, resized to
-    `image_size`. There are no positions but those that the blocks know. Padding changes nothing.
+    Texts are a dict of "tokens", integers `(batch, tokens)`, and "mask", True at real tokens. Pairs
+    of texts are `(batch, 2, tokens)`. Gray images `(batch, height, width, 1)` of 0–255 are resized
+    to `image_size` and read pixel by pixel. The output is logits `(batch, num_classes)`. Padding
+    does not change the logits.
 
     Args:
-        vocabulary_size: Number of different tokens of a text, padding included.
-        max_sequence_length: The most tokens of a text. Of images it is the number of pixels.
+        vocabulary_size: Number of token ids, including padding; 257 for bytes.
+        max_sequence_length: Largest number of tokens of a text. For images it is the number of
+            pixels.
         num_classes: Number of logits.
-        pairs: Whether the input are pairs of texts.
-        image_size: Side of the square image in pixels; `None` for texts. At another size, a preset
-            knows a distance by the one of the nearest move by rows and columns, and keeps the
-            `steps_image_size`.
+        pairs: Whether inputs are pairs of texts.
+        image_size: Side of the square images in pixels. `None`: the model takes texts. With another
+            size, `from_preset` maps each distance to the nearest move by rows and columns.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
         hidden_dim: Channels per token.
-        inner_dim: Width of the values that are mixed. `None`: twice `hidden_dim`.
-        shared_dim: Width of what queries and keys are made of.
+        inner_dim: Width of the mixed values. `None`: twice `hidden_dim`.
+        shared_dim: Width of the shared projection for queries and keys.
         mlp_dim: Hidden width of the feed-forward layers. `None`: `inner_dim`.
         classifier_dim: Hidden width of the head. `None`: `inner_dim`.
         ema_dim: Number of decays per channel of the moving averages.
         num_layers: Number of blocks.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
-        norm_first: Whether norms come before the halves of a block, and once more at the end, or
-            after the halves.
-        mixer: An attention function, "softmax", "laplace" or "relu2"; or a permutation of the
-            values in its place, a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
-            dict with that `"name"` and arguments of its layer. (The last group of CSP in a text
-            may be shorter.) Or a list of these, one per block. `None`: the class's own.
-        chunk_size: Tokens attend within chunks of this many; `None`: to all. The last chunk of a
-            text may be shorter. It needs a block that attends.
-        truncation: Number of tokens that a token is averaged over in each direction. `None`: all.
+        norm_first: Whether to normalize before both halves of a block and after the last block, or
+            after both halves.
+        mixer: An attention function, "softmax", "laplace" or "relu2"; a permutation of the values,
+            by a name of `keras_permix.layers.mixers.MIXERS` such as "csp"; a dict with that
+            `"name"` and arguments of its layer; or a list of these, one per block. The last group
+            of CSP may be shorter. `None`: the default of the class.
+        chunk_size: Number of tokens per chunk of attention. The last chunk of a text may be
+            shorter. It requires a block with attention. `None`: attend to all tokens.
+        truncation: Number of tokens of the moving average in each direction. `None`: all.
         position_bias: "simple" or "rotary"; see `keras_permix.layers.MegaBlock`.
-        causal: Whether tokens see only those before them. It needs an attention function.
+        causal: Whether tokens depend only on earlier tokens. It requires an attention function.
         dropout: Rate of the dropouts of the embedding, the averages, the hidden values, the
             outputs and the head.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layers.
         attention_dropout: Rate of the dropout of the attention maps.
-        keep_unused_params: With a permutation, hold the weights of the attention all the same, as
-            the released code of CSP does.
-        tokenizer: Path of a `tokenizer.json`, or its text, for texts as sub-words. `None`: texts
-            are bytes, where the vocabulary is theirs.
-        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
-            that of the model. Else they are moves by rows and columns of pixels there, and scaled
-            to those here; see `layers.embedding.grids`.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        keep_unused_params: With a permutation, keep the unused weights of attention, as the
+            released code of CSP does.
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
+            needs a `vocabulary_size` of 257.
+        steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
+            are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
+            `image_size`.
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument or mixer, one out of range, or sizes that do not fit.
+        ValueError: for an unknown argument or mixer, a value out of range, or sizes that do not
+            match.
 
     Example:
 
@@ -93,8 +94,9 @@ class MEGA(SequenceClassifier):
     >>> tuple(model(texts).shape)
     (2, 3)
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released
-    code; CSP as its mixer: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released code.
+        Yuan & Xu, "Channel-wise Sample Permutation", 2024 (CSP as mixer).
     """
 
     default_mixer: MixerSpec = "softmax"
@@ -131,35 +133,9 @@ class MEGA(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "pairs": pairs,
-            "image_size": image_size,
-            "mean": mean,
-            "std": std,
-            "hidden_dim": hidden_dim,
-            "inner_dim": inner_dim,
-            "shared_dim": shared_dim,
-            "mlp_dim": mlp_dim,
-            "classifier_dim": classifier_dim,
-            "ema_dim": ema_dim,
-            "num_layers": num_layers,
-            "norm": norm,
-            "norm_first": norm_first,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
-            "chunk_size": chunk_size,
-            "truncation": truncation,
-            "position_bias": position_bias,
-            "causal": causal,
-            "dropout": dropout,
-            "hidden_dropout": hidden_dropout,
-            "attention_dropout": attention_dropout,
-            "keep_unused_params": keep_unused_params,
-            "tokenizer": tokenizer,
-            "steps_image_size": steps_image_size,
         }
         config = _check_config(check_sequence_config(config))
         inputs, tokens, mask = sequence_inputs(config, dtype)
@@ -171,13 +147,13 @@ class MEGA(SequenceClassifier):
             pooled = layer(pooled)
         super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Biases of distances in an image of another size: those of moves by rows and columns."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize biases of distances to another image size by moves along rows and columns."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
         if not old or not new or weight.path.rpartition("/")[2] != "bias_table":
             return value
         entries = [int(table.shape[0]) for table in (value, weight)]
-        if entries != [2 * size**2 - 1 for size in (old, new)]:  # those of chunks
+        if entries != [2 * size**2 - 1 for size in (old, new)]:  # biases within chunks
             return value
         distances = resize_distances((old, old), (new, new))
         return ops.take(ops.convert_to_tensor(value), distances + old**2 - 1)
@@ -189,33 +165,41 @@ class MEGA(SequenceClassifier):
             batch_size: Number of texts.
 
         Returns:
-            A nest of tensors whose shapes and dtypes never change.
+            Nested tensors whose shapes and dtypes never change.
 
         Raises:
-            ValueError: for a model of pairs or images, one that is not causal or whose average is
-                truncated.
+            ValueError: for a model of pairs or images, a model that is not causal, or one with
+                `truncation`.
         """
         return first_state(self, batch_size)
 
     def step(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read one token of each text: `chunk` of integers `(batch,)`, with features
-        `(batch, hidden_dim)`."""
+        """Read one token of each text, as `chunk` does.
+
+        Args:
+            tokens: Integers `(batch,)`.
+            state: The state that `initial_state` or the previous call returned.
+
+        Returns:
+            `(outputs, state)` as of `chunk`, with "features" of shape `(batch, hidden_dim)`.
+        """
         outputs, state = self.chunk(tokens[:, None], state)
         return {**outputs, "features": outputs["features"][:, 0]}, state
 
     def chunk(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read some tokens of each text, without padding.
+        """Read a few tokens of each text, without padding.
 
-        Time and memory per token are those of a chunk or, without chunks, of `max_sequence_length`
-        tokens. With `chunk_size`, a text may be longer than `max_sequence_length`.
+        Time and memory per token depend on `chunk_size` or, without it, on `max_sequence_length`.
+        With `chunk_size`, a text may be longer than `max_sequence_length`.
 
         Args:
             tokens: Integers `(batch, tokens)`.
-            state: What `initial_state` or the call before returned.
+            state: The state that `initial_state` or the previous call returned.
 
         Returns:
-            `(outputs, state)`: a dict of "features", what the last block outputs for these tokens,
-            `(batch, tokens, hidden_dim)`, and "logits" of the texts so far; and the next state.
+            `(outputs, state)`: a dict of "features", the outputs of the last block for these
+            tokens, `(batch, tokens, hidden_dim)`, and "logits" of the texts so far; and the next
+            state.
 
         Raises:
             ValueError: for tokens out of range, or more than `max_sequence_length` of them
@@ -237,8 +221,9 @@ class MEGA(SequenceClassifier):
 
 @zoo_model
 class CSPMEGA(MEGA):
-    """`MEGA` that mixes tokens by channel-wise sample permutation, if nothing else is said by a
-    complete sort, instead of attention.
+    """Classify long sequences with a `MEGA` that mixes tokens by `CSP` instead of attention.
+
+    By default it sorts each channel completely (`group_size=None`).
 
     Example:
 
@@ -252,7 +237,7 @@ class CSPMEGA(MEGA):
 
 
 def _embed(tokens, mask, config, dtype):
-    """From ids or pixels to tokens, zero where there is padding."""
+    """Embed ids or pixels as tokens, with zeros at padding."""
     hidden_dim, normal = config["hidden_dim"], keras.initializers.RandomNormal
     if mask is None:
         kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
@@ -267,7 +252,7 @@ def _embed(tokens, mask, config, dtype):
 
 
 def _encode(x, mask, config, dtype):
-    """The tokens after each block."""
+    """Return the tokens after each block."""
     feature_maps = []
     for index in range(config["num_layers"]):
         x = _make_block(config, index, dtype)(x, mask=mask)
@@ -283,7 +268,7 @@ def _make_block(config, index, dtype):
         name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")
     }
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
-        attention["chunk_size"] = None  # of other blocks, which attend
+        attention["chunk_size"] = None  # It applies to blocks with attention.
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
     same = ("inner_dim", "shared_dim", "mlp_dim", "causal", "norm", "norm_first")
     return MegaBlock(
@@ -298,14 +283,14 @@ def _make_block(config, index, dtype):
 
 
 def _pool(x, mask, config, dtype):
-    """The mean of the real tokens, in full precision, since there are many."""
+    """Return the mean of the real tokens, in full precision."""
     if config["norm_first"]:
         x = normalize(make_norm(config["norm"], dtype=dtype, name="norm"), x, mask)
     return pool_tokens(ops.cast(x, full_precision(x.dtype)), "mean", mask)
 
 
 def _make_head(config, dtype):
-    """The layers from the mean to logits in float32, which are named as in `HEAD`."""
+    """Return the layers from the mean to logits in float32, named as in `HEAD`."""
     width = config["classifier_dim"] or config["inner_dim"] or 2 * config["hidden_dim"]
     classifier, dropout, activation, head, logits = HEAD
     return (
@@ -322,7 +307,7 @@ def _check_mixers(mixer, num_layers):
 
 
 def _check_config(config):
-    """Check what no part of the model checks by the same name."""
+    """Check arguments that no layer of the model checks by the same name."""
     for name in ("hidden_dim", "ema_dim", "num_layers"):
         check_integer(name, config[name])
     for name in ("dropout", "attention_dropout"):

@@ -1,4 +1,4 @@
-"""A causal MEGA reads texts in pieces, in memory that does not grow."""
+"""Read texts in pieces with a causal MEGA, in constant memory."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,11 +12,11 @@ from keras_permix.zoo.sequence_classifier import check_tokens
 
 
 def first_state(model: Model, batch_size: int) -> dict[str, Any]:
-    """`MEGA.initial_state` of a model."""
+    """Return the state before the first token; see `MEGA.initial_state`."""
     config = model.get_config()
     if config["pairs"] or config["image_size"]:
         raise ValueError(
-            "`initial_state` needs a model of single texts. "
+            "`initial_state` requires a model of single texts. "
             f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
         )
     blocks = [block.initial_state(batch_size) for block in _blocks(model)]
@@ -27,7 +27,7 @@ def first_state(model: Model, batch_size: int) -> dict[str, Any]:
 def read_tokens(
     model: Model, head: Iterable[str], tokens: Any, state: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`MEGA.chunk` of a model; `head` names its layers from the mean of tokens to the logits."""
+    """Read tokens; see `MEGA.chunk`. `head` names the layers from the mean to the logits."""
     if not ops.is_tensor(tokens):
         tokens = np.asarray(tokens)
         config = {**model.get_config(), "max_sequence_length": np.inf}

@@ -1,4 +1,4 @@
-"""The MLP-Mixers of the Dimension Mixer paper: dense, of butterflies, and of patches alone."""
+"""MLP-Mixers of the Dimension Mixer paper: dense, butterfly and patch-only."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -26,7 +26,7 @@ from keras_permix.zoo.image_classifier import (
     grid_sides,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 HALVES = (0.5, 0.5, 0.5)
@@ -35,41 +35,37 @@ POOLINGS = ("flatten", "mean")
 
 @zoo_model
 class MLPMixer(ImageClassifier):
-    """An MLP-Mixer, whose MLPs across tokens and channels are dense or butterflies.
+    """Classify images with an MLP-Mixer whose MLPs are dense or butterflies.
 
-    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`, which the head reads off all features of all tokens, as in the paper of
-    the Dimension Mixer, or off their mean, as in that of the MLP-Mixer. Normalization is part of
-    the model, and images of another size are resized to `image_size` first, bilinear with aligned
-    corners.
+    The input is images `(batch, height, width, channels)` of integers or floats of 0–255. The model
+    resizes them to `image_size`, bilinearly with aligned corners, and normalizes them. The output
+    is logits `(batch, num_classes)`. The head reads all features of all tokens, as in the Dimension
+    Mixer paper, or their mean, as in the MLP-Mixer paper.
 
-    Weights mix as many tokens as an image has patches, and fit one `image_size`. `from_preset` with
-    a larger one grows them: every new patch has the weights of the old one nearest to it, and
-    hidden units are repeated as well; what is summed over is divided by the number of its copies.
-    Of patches that are repeated like this a grown model makes what it made of them before. With a
-    smaller one patches and hidden units are merged: they have the mean of the old ones' weights,
-    or their sum.
+    The weights depend on the number of patches and so on `image_size`. With a larger `image_size`,
+    `from_preset` repeats the weights of the nearest patches and of hidden units, and divides inputs
+    of sums by the number of copies. With a smaller one it averages or sums them.
 
     Args:
-        image_size: Side of the square image in pixels that the patches are cut from.
-        patch_size: Side of a patch in pixels; it divides `image_size`.
+        image_size: Side of the square images in pixels.
+        patch_size: Side of a patch in pixels. It must divide `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
-        expansion: Hidden units of an MLP for each token, or channel, that it mixes.
+        expansion: Hidden units of an MLP per mixed token or channel.
+        mlp: "dense", "butterfly" or "butterfly_linear"; see `keras_permix.layers.MLPMixerBlock`.
+            `None`: the default of the class.
         tokens_mlp_dim, channels_mlp_dim: Hidden units of dense MLPs across tokens and across
-            channels. `None`: as `expansion` has it.
-        pooling: What the head reads: "flatten", or "mean" over the tokens after a normalization.
+            channels. `None`: set by `expansion`.
+        pooling: "flatten", or "mean" over the normalized tokens.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        mlp: "dense", "butterfly" or "butterfly_linear", see `keras_permix.layers.MLPMixerBlock`.
-            `None`: the class's own.
         mean, std: Normalization per channel on the scale 0–1.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument, one out of range, or a size that `patch_size` does not
-            divide or the MLPs do not take.
+        ValueError: for an unknown argument, a value out of range, or a size that `patch_size` does
+            not divide or the MLPs do not support.
 
     Example:
 
@@ -79,8 +75,9 @@ class MLPMixer(ImageClassifier):
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 351675)
 
-    Source: Tolstikhin et al., "MLP-Mixer", 2021; Sapkota & Bhattarai, "Dimension Mixer", 2023,
-    Tables II and V and the released code.
+    Reference:
+        Tolstikhin et al., "MLP-Mixer", 2021.
+        Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables II and V and the released code.
     """
 
     default_mlp = "dense"
@@ -104,9 +101,8 @@ class MLPMixer(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
+        config = collect_arguments(locals())
+        config |= {
             "patch_size": check_integer("patch_size", patch_size),
             "num_classes": check_integer("num_classes", num_classes),
             "channels": check_integer("channels", channels),
@@ -145,14 +141,14 @@ class MLPMixer(ImageClassifier):
 
     @classmethod
     def from_timm(cls, path: StrPath, num_classes: int | None = None, **arguments: Any) -> Self:
-        """A model with the weights of an MLP-Mixer of timm.
+        """Build a model with the weights of an MLP-Mixer of timm.
 
         Args:
-            path: `model.safetensors` with timm's names, or a folder that holds it; the mean and
-                the deviation of the images are read from a `config.json` beside it, else they are
-                0.5.
-            num_classes: Number of logits. `None`: the file's; with another the head is of zeros.
-            **arguments: Others of the class, but for the sizes.
+            path: `model.safetensors` with timm's names, or its folder. A `config.json` beside it
+                gives the mean and standard deviation of images (default 0.5).
+            num_classes: Number of logits. `None`: as in the file. Another number gives a head of
+                zeros.
+            **arguments: Other arguments of the class, except sizes.
 
         Returns:
             A model of this class.
@@ -160,21 +156,22 @@ class MLPMixer(ImageClassifier):
         Raises:
             ImportError: if the package `safetensors` is absent.
             FileNotFoundError: for a missing file.
-            ValueError: for a damaged file, or tensors that are not those of such a model.
+            ValueError: for a damaged file, or tensors of another model.
 
-        Source: Wightman, PyTorch Image Models, `timm/models/mlp_mixer.py`.
+        Reference:
+            Wightman, PyTorch Image Models, `timm/models/mlp_mixer.py`.
         """
         from keras_permix.zoo.convert.timm import make_model, read_mixer
 
         if cls is not MLPMixer:
             raise ValueError(
-                "timm's MLP-Mixers are dense: make an `MLPMixer`. "
+                "timm's MLP-Mixers are dense. Load them with `MLPMixer.from_timm`. "
                 f"Received: {cls.__name__}.from_timm"
             )
         return make_model(cls, read_mixer(path), num_classes, arguments)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Of the MLPs along the tokens, and of the head, for another number of patches."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize the MLPs across tokens and the head to another number of patches."""
         mixes = "/token_" in weight.path
         if tuple(weight.shape) == tuple(value.shape) or not (mixes or weight.path == "head/kernel"):
             return value
@@ -184,7 +181,7 @@ class MLPMixer(ImageClassifier):
 
 @zoo_model
 class ButterflyMixer(MLPMixer):
-    """`MLPMixer` whose MLPs are butterflies; its other `mlp` is "butterfly_linear".
+    """Classify images with an `MLPMixer` whose `mlp` is "butterfly" by default.
 
     Example:
 
@@ -198,34 +195,35 @@ class ButterflyMixer(MLPMixer):
 
 @zoo_model
 class PatchOnlyMLPMixer(ImageClassifier):
-    """A mixer without tokens: MLPs of patches of several sizes, which overlap.
+    """Classify images with MLPs on overlapping patches of several sizes.
 
-    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`, which the head reads off all pixels. A block mixes the pixels and
-    channels of each patch, for one patch size after another; its feature map is an image again.
-    Normalization is part of the model, and images of another size are resized to `image_size`
-    first, bilinear with aligned corners. The blocks fit any `image_size`, the head fits one:
-    `from_preset` with a larger `image_size` lets every new pixel have the weights of the old one
-    nearest to it, divided by the number of these, and with a smaller one their sum.
+    The input is images `(batch, height, width, channels)` of integers or floats of 0–255. The model
+    resizes them to `image_size`, bilinearly with aligned corners, and normalizes them. A block
+    mixes the pixels and channels of each patch, one patch size after another, and outputs an image.
+    The head reads all pixels and outputs logits `(batch, num_classes)`.
+
+    The head depends on `image_size`. With a larger `image_size`, `from_preset` gives every new
+    pixel the head weights of the nearest old pixel, divided by their number. With a smaller one it
+    sums them.
 
     Args:
-        image_size: Side of the square image in pixels; every patch size divides it.
-        patch_sizes: Sides of the patches in pixels, in their order, co-prime in pairs.
+        image_size: Side of the square images in pixels. Every patch size must divide it.
+        patch_sizes: Sides of the patches in pixels, in order, pairwise co-prime.
         num_classes: Number of logits.
         channels: Channels of an image.
-        hidden_dim: Channels that are mixed, to which a dense layer brings the pixels where they
-            differ from `channels`. `None`: `channels`.
-        num_layers: Number of blocks, of an MLP for each patch size.
-        expansion: Hidden units of an MLP for each feature of a patch.
+        hidden_dim: Channels of the blocks. A dense layer projects the pixels if it differs from
+            `channels`. `None`: `channels`.
+        num_layers: Number of blocks, each with one MLP per patch size.
+        expansion: Hidden units of an MLP per feature of a patch.
         mean, std: Normalization per channel on the scale 0–1.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument, one out of range, or patch sizes that do not divide
+        ValueError: for an unknown argument, a value out of range, or patch sizes that do not divide
             `image_size`.
 
     Warns:
-        UserWarning: for patch sizes that are not co-prime, since mixing stays incomplete.
+        UserWarning: for patch sizes that are not co-prime, which mix incompletely.
 
     Example:
 
@@ -235,7 +233,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
     ((1, 10), 807082)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V and the released code.
+    Reference:
+        Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V and the released code.
     """
 
     def __init__(
@@ -252,8 +251,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
+        config = collect_arguments(locals())
+        config |= {
             "image_size": check_integer("image_size", image_size),
             "patch_sizes": _check_patch_sizes(patch_sizes, image_size),
             "num_classes": check_integer("num_classes", num_classes),
@@ -276,8 +275,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """The head for another number of pixels."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize the head to another number of pixels."""
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value
         return resize_head(value, *grid_sides(self, source))
@@ -294,7 +293,7 @@ def _check_patch_sizes(patch_sizes, image_size):
     sizes = [check_integer("patch_sizes", size) for size in sizes]
     if not sizes or any(image_size % size for size in sizes):
         raise ValueError(
-            "`patch_sizes` must be integers that divide `image_size`, one or more. "
+            "`patch_sizes` must be one or more integers that divide `image_size`. "
             f"Received: patch_sizes={patch_sizes!r}, image_size={image_size}"
         )
     return sizes

@@ -1,4 +1,4 @@
-"""What every model of the zoo is: a Keras model that knows its configuration and its features."""
+"""Base class of the models: a Keras model with its configuration and feature maps."""
 
 import inspect
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
 from keras_permix.utils.checks import check_flags, is_index, plain
 from keras_permix.zoo.export import Exported
-from keras_permix.zoo.inputs import CheckedInputs, are_arrays
+from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
 from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
@@ -85,12 +85,12 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     @classmethod
     def task_for(cls, config: dict[str, Any]) -> str | None:
-        """The task of a model of this class and configuration."""
+        """Return the task of a model of this class and configuration."""
         return cls.task
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Names of the classes or outputs, a tuple of str; `None` where nobody named them."""
+        """Names of the classes or outputs, a tuple of str, or `None`."""
         return self._labels
 
     @labels.setter
@@ -99,10 +99,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     @property
     def preprocessor(self) -> Layer | None:
-        """The layer that `inputs` meet first inside the model; `None` where there is none.
-
-        It is part of the model: what it gives is not to be given to the model again.
-        """
+        """The first layer of the model, which prepares its inputs, or `None`."""
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
     def __dir__(self) -> list[str]:
@@ -112,14 +109,15 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     @property
     def backbone(self) -> Model:
-        """The model from the same inputs to the tokens after the last block.
+        """The model from the inputs to the tokens after the last block.
 
-        It shares its layers with this model: `backbone.trainable = False` leaves the head to train.
+        It shares its layers with this model. To train only the head, set
+        `backbone.trainable = False`.
         """
         return self._feature_model((len(self._feature_maps) - 1,))
 
     def make_inputs(self, seed: int, batch: int) -> Any:
-        """Random inputs that the model takes, the same for the same seed: what probes ask.
+        """Make random inputs for the model, the same for the same seed.
 
         Args:
             seed: Integer ≥ 0.
@@ -131,47 +129,47 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         raise NotImplementedError(f"{type(self).__name__} must define `make_inputs`.")
 
     def describe_input(self) -> dict[str, Any]:
-        """What a preset says of the model's input, as plain values."""
+        """Describe the input of the model for a preset, in plain values."""
         return {}
 
     def describe_output(self) -> dict[str, Any]:
-        """What a preset says of the model's output, as plain values."""
+        """Describe the output of the model for a preset, in plain values."""
         return {"outputs": "logits", "num_classes": self.output_shape[-1]}
 
     def assets(self) -> dict[str, bytes]:
-        """Other files of the model's presets, such as a tokenizer's: bytes by relative path."""
+        """Return other files of presets, such as a tokenizer, as bytes by relative path."""
         texts = {file: self._zoo_config.get(name) for name, file in self.asset_files.items()}
         return {file: text.encode() for file, text in texts.items() if text is not None}
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """The `value` of a weight of `source`, another model of this class, for `weight` here.
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize `value`, a weight of the model `source`, for `weight` of this model.
 
-        A model whose weights can be fitted to another size does so here.
+        By default the value stays as it is.
         """
         return value
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Arguments that a model is loaded with besides `changes` of a preset's `config`.
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments to add to `changes` when a preset with `config` is loaded.
 
-        A model that is resized keeps by them what its weights were trained with.
+        They keep settings that the weights of a resized model were trained with.
         """
         return {}
 
     def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list[Tensor]:
-        """Token maps after chosen blocks.
+        """Return the tokens after chosen blocks.
 
         Args:
-            inputs: What the model takes.
+            inputs: Inputs of the model.
             layers: Indices of blocks, or one, 0-based, negative from the end. `None`: all blocks.
 
         Returns:
             A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
 
         Raises:
-            ValueError: for an index that names no block, or none at all.
+            ValueError: for an index out of range, or no index.
         """
-        inputs = self.encoded(inputs)
+        inputs = self.checked_inputs(inputs)
         depth = len(self._feature_maps)
         layers = range(depth) if layers is None else plain(layers)
         layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
@@ -179,8 +177,6 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             raise ValueError(
                 f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
             )
-        if are_arrays(inputs):  # A tensor may be that of a compiled step.
-            self.check_inputs(inputs)
         maps = self._feature_model(layers)(inputs)
         return [maps] if len(layers) == 1 else maps
 
@@ -217,9 +213,8 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             preset: A name (`"cifar10_small"`; see `keras_permix.zoo.list_presets`), the folder of
                 a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
-            num_classes: Where it differs from the preset's, the model gets a new head, of zeros.
-                The same number keeps the preset's head and labels: `reset_classifier` makes a new
-                one.
+            num_classes: Number of classes. A number other than the preset's gives a new head of
+                zeros; the same number keeps the head and the labels of the preset.
             dtype: Dtype or dtype policy of every layer, instead of the preset's, which goes before
                 one that `keras.config.set_dtype_policy` sets.
             load_weights: Whether to load the weights; without them the model is fresh.

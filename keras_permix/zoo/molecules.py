@@ -9,7 +9,7 @@ from keras_permix.utils.checks import check_integer, check_names
 from keras_permix.utils.formatting import counted
 
 
-def warn_of_strangers(model, smiles, x, domain):
+def warn_of_other_molecules(model, smiles, x, domain):
     """Warn of molecules that are others than in training.
 
     Args:

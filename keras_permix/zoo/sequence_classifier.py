@@ -1,4 +1,4 @@
-"""Models that answer with the class of a sequence: of a text, of two, or of an image's pixels."""
+"""Base class of models that classify texts, pairs of texts or pixels."""
 
 import warnings
 from typing import Any
@@ -13,7 +13,7 @@ from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.utils.checks import check_floats, check_integer, check_positive_or_none
 from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.grid_mixers import kept_steps
+from keras_permix.zoo.grid_mixers import keep_steps
 from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
 from keras_permix.zoo.texts import check_texts, is_cut, make_encoder
 
@@ -21,12 +21,12 @@ PIXEL_VALUES = 256
 
 
 class SequenceClassifier(Classifier):
-    """A `Classifier` of token ids, or of gray pixels in their order.
+    """Classify token ids, or gray pixels in row order.
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
     tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
-    tokens)`. `encode` makes these of texts, which `fit`, `evaluate`, `predict` and `classify` do by
-    themselves.
+    tokens)`. `encode` makes these arrays; `fit`, `evaluate`, `predict` and `classify` call it for
+    texts.
     Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
     The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and
@@ -56,9 +56,9 @@ class SequenceClassifier(Classifier):
         return "pair_classification" if paired else "text_classification"
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
-        return kept_steps(config, changes) if config.get("image_size") else {}
+        return keep_steps(config, changes) if config.get("image_size") else {}
 
     def make_inputs(self, seed: int, batch: int) -> Any:
         if self.task == "image_classification":
@@ -137,9 +137,9 @@ class SequenceClassifier(Classifier):
                 stacklevel=3,
             )
 
-    def check_arrays(self, x: Any) -> None:
+    def check_inputs(self, x: Any) -> None:
         if self.task == "image_classification":
-            super().check_arrays(x)
+            super().check_inputs(x)
         elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
             raise ValueError(
                 f"`x` must be texts, or a dict of {_and(self.input)} as `encode` makes it of texts "

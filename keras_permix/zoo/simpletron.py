@@ -1,4 +1,4 @@
-"""SimpleTRON, and the BERT that it is: one model, whose attention is an argument."""
+"""SimpleTRON and BERT: one model with several kinds of attention."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from keras_permix.utils.checks import (
 )
 from keras_permix.zoo.bert_layers import classify, embed, make_block
 from keras_permix.zoo.heads import pool_tokens
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
@@ -38,8 +38,8 @@ SIZES = (
     "num_heads",
     "mlp_dim",
 )
-# What a BERT itself says.
-OF_BERT = (
+# Arguments that the configuration of a BERT sets.
+BERT_ARGUMENTS = (
     "vocabulary_size",
     "num_segments",
     "hidden_dim",
@@ -51,52 +51,52 @@ OF_BERT = (
 
 @zoo_model
 class SimpleTRON(SequenceClassifier):
-    """A BERT whose attention has no softmax, and is linear in the tokens; or with one, BERT itself.
+    """Classify texts with a BERT whose attention is linear in the number of tokens.
 
-    Tokens, positions and token types are embedded, summed and normalized; post-norm blocks follow,
-    and a pooler and a head read token 0. With `variant="softmax"` and the defaults this is BERT to
-    the letter; its weights are those of "simple_l" and "simple_resl".
+    Embeddings of tokens, positions and token types are summed and normalized. Post-norm blocks
+    follow, and a pooler and a head read token 0. With `variant="softmax"` and the defaults this is
+    BERT, with the same weights as "simple_l" and "simple_resl".
 
-    Inputs are a dict of "tokens" and "mask", `(batch, tokens)`, or texts (see `encode`). Padding is
-    never attended to. With softmax it does not change the logits; without, `scale` says
-    whether they depend on its length: texts are always padded to `max_sequence_length`.
+    The input is a dict of "tokens" and "mask", `(batch, tokens)`, or texts, which `encode` pads to
+    `max_sequence_length`. Padding is never attended to. With softmax, padding does not change the
+    logits. Without softmax, `scale` selects whether the logits depend on the padded length.
 
-    A pair of texts is either two sequences that never meet (`pairs`), as for matching documents, or
-    one (`use_segments`), as BERT reads a sentence and the next; elsewhere all tokens are of
-    type 0.
+    With `pairs`, the two texts of a pair are separate sequences, as for matching documents. With
+    `use_segments`, they are one sequence, as BERT reads two sentences.
 
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
-        max_sequence_length: Largest number of tokens of a sequence, the class token not counted.
+        max_sequence_length: Largest number of tokens of a sequence, without the class token.
         num_classes: Number of logits.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
-        num_heads: Number of heads, which divides `hidden_dim`.
+        num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        variant: "softmax" for BERT's attention, or a row of the table in `SimpleAttentionBlock`:
-            "simple", "simple_l", "simple_res" or "simple_resl".
-        mixer: Another token mixer in place of the attention, a name of
-            `keras_permix.layers.mixers.MIXERS` or a dict with that `"name"` and arguments of its
-            layer; or a list of these, one per block, `None` where there is the attention.
-        scale: What simple attention divides by: "length", the root of the padded length; "valid",
-            that of the number of real tokens, so that padding does not matter; or `None`.
-        num_segments: Rows of the table of token types; `None`: there is none.
-        use_segments: Whether pairs of texts are joined in one sequence, and a third input
-            "segment_ids" tells them apart.
-        pairs: Whether inputs are pairs `(batch, 2, tokens)` of sequences, each read for itself.
-            The head has both vectors, their difference without its sign, and their product.
-        use_class_token: Whether a learned class token is put before the others, for vocabularies
-            without one, such as bytes.
+        variant: "softmax" for the attention of BERT, or "simple", "simple_l", "simple_res" or
+            "simple_resl"; see `SimpleAttentionBlock`.
+        mixer: A token mixer to replace attention: a name of `keras_permix.layers.mixers.MIXERS`, a
+            dict with that `"name"` and arguments of its layer, or a list of these, one per block.
+            `None`: attention.
+        scale: Divisor of simple attention: "length", the square root of the padded length; "valid",
+            the square root of the number of real tokens, so that padding does not matter; or
+            `None`.
+        num_segments: Number of token types. `None`: no token types.
+        use_segments: Whether to join pairs of texts in one sequence, with a third input
+            "segment_ids".
+        pairs: Whether inputs are pairs `(batch, 2, tokens)` of separate sequences. The head reads
+            both vectors, their absolute difference and their product.
+        use_class_token: Whether to prepend a learned class token, for vocabularies without one,
+            such as bytes.
         pooler: Activation of a dense layer on token 0, before the head: "tanh", or "relu" as in the
-            Long Range Arena; `None`: there is no such layer.
+            Long Range Arena. `None`: no pooler.
         dropout: Rate of every dropout.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        tokenizer: Path of a `tokenizer.json`, or its text. A `.keras` file holds the text, a preset
-            the file. `None`: texts are bytes, where the vocabulary is theirs.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
+            needs a `vocabulary_size` of 257.
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument, or one out of range.
+        ValueError: for an unknown argument or a value out of range.
 
     Example:
 
@@ -105,8 +105,11 @@ class SimpleTRON(SequenceClassifier):
     >>> model.predict(["a text", "another"], verbose=0).shape
     (2, 2)
 
-    Source: Yorsh et al., "SimpleTRON", 2022; Devlin et al., "BERT", 2018; the head for pairs:
-    Conneau et al., "Supervised Learning of Universal Sentence Representations", 2017.
+    Reference:
+        Yorsh et al., "SimpleTRON", 2022.
+        Devlin et al., "BERT", 2018.
+        Conneau et al., "Supervised Learning of Universal Sentence Representations", 2017 (the head
+        for pairs).
     """
 
     def __init__(
@@ -132,24 +135,14 @@ class SimpleTRON(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "max_sequence_length": max_sequence_length,
-            "num_classes": num_classes,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "variant": check_choice("variant", variant, VARIANTS),
             "mixer": check_mixers(
                 mixer, check_integer("num_layers", num_layers), check_mixer_or_none
             ),
             "scale": check_choice("scale", scale, SCALES),
             "num_segments": check_positive_or_none("num_segments", num_segments),
-            "use_segments": use_segments,
-            "pairs": pairs,
-            "use_class_token": use_class_token,
             "pooler": check_choice("pooler", pooler, POOLERS),
             "dropout": check_rate("dropout", dropout),
             "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
@@ -175,22 +168,22 @@ class SimpleTRON(SequenceClassifier):
         max_sequence_length: int | None = None,
         **arguments: Any,
     ) -> Self:
-        """A model with the weights of a BERT that somebody has trained.
+        """Build a model with the weights of a trained BERT.
 
-        All that BERT has is taken as it is: embeddings, blocks, and the pooler where it has one.
-        The head is fresh. With `variant="softmax"` the model is this BERT; a variant without an
-        output projection leaves BERT's out. Heads of BERT in the file are left out.
+        The model takes the embeddings, the blocks and the pooler, if there is one. Its head is new.
+        A variant without an output projection omits that of BERT. To replace attention afterwards,
+        use `swap_mixer`.
 
         Args:
-            folder: With `config.json`, `model.safetensors` (names as in PyTorch's BERT) and, for
-                texts, `tokenizer.json` or `vocab.txt`. What `tokenizer_config.json`,
-                `special_tokens_map.json` and `added_tokens.json` say of these is followed.
+            folder: Folder with `config.json`, `model.safetensors` (names as in PyTorch's BERT) and,
+                for texts, `tokenizer.json` or `vocab.txt`. The settings in `tokenizer_config.json`,
+                `special_tokens_map.json` and `added_tokens.json` are applied.
             num_classes: Number of logits.
             variant: See the class.
-            num_layers: Number of layers, the first ones. `None`: all.
+            num_layers: Number of layers to keep, from the first. `None`: all.
             max_sequence_length: Largest number of tokens. `None`: all positions.
-            **arguments: Others of the class, but for the sizes of BERT, its class token and the
-                mixer, which `swap_mixer` exchanges afterwards.
+            **arguments: Other arguments of the class, except the sizes of BERT, `use_class_token`
+                and `mixer`.
 
         Returns:
             A model of this class.
@@ -201,10 +194,10 @@ class SimpleTRON(SequenceClassifier):
             ValueError: for a damaged file, tensors that are missing, unknown or of another shape,
                 or a wrong argument.
         """
-        if wrong := {"use_class_token", "mixer", *OF_BERT} & arguments.keys():
+        if wrong := {"use_class_token", "mixer", *BERT_ARGUMENTS} & arguments.keys():
             raise ValueError(
-                f"`folder` says {', '.join(OF_BERT)}, BERT's class token is in its vocabulary, and "
-                "its mixer is attention, in whose place `swap_mixer` puts another. "
+                f"The files in `folder` set {', '.join(BERT_ARGUMENTS)}. BERT's vocabulary has a "
+                "class token, and `swap_mixer` replaces its attention. "
                 f"Received: {sorted(wrong)}"
             )
         from keras_permix.zoo.convert.bert import read_bert
@@ -221,17 +214,15 @@ class SimpleTRON(SequenceClassifier):
         """Return a model of another variant with the weights of this one.
 
         Args:
-            variant: See the class. An output projection that this model lacks has fresh weights.
-            freeze: Whether the projections to queries, keys and values are not to be trained.
+            variant: See the class. An output projection that this model lacks gets new weights.
+            freeze: Whether to freeze the projections to queries, keys and values.
 
         Returns:
-            A new model of this class. Layers that are frozen here are frozen there, but for the
-            head.
+            A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
-            ValueError: for an unknown name, a model whose blocks all have another `mixer`, or one
-                with weights that the new one has not, such as those of LoRA, or of an output
-                projection.
+            ValueError: for an unknown name, a model without attention in any block, or a model with
+                weights that the new one lacks, such as those of LoRA or of an output projection.
 
         Example:
 
@@ -240,13 +231,13 @@ class SimpleTRON(SequenceClassifier):
         >>> [weight.path for weight in model.non_trainable_weights]
         ['block_0/attention/qkv/kernel', 'block_0/attention/qkv/bias']
 
-        Source: Yorsh et al., "SimpleTRON", 2022, who so train softmax attention in fewer epochs.
+        Reference:
+            Yorsh et al., "SimpleTRON", 2022.
         """
         config = {**self.get_config(), "variant": variant}
         if all(mixer_at(config["mixer"], index) for index in range(config["num_layers"])):
             raise ValueError(
-                "A block or more must have attention and no other `mixer`, in whose place "
-                "`swap_mixer` puts attention. "
+                "At least one block must have attention. Replace other mixers with `swap_mixer`. "
                 f"Received: variant={variant!r}, a model with mixer={config['mixer']}"
             )
         del config["name"], config["trainable"]
@@ -266,8 +257,8 @@ class SimpleTRON(SequenceClassifier):
                 layer.mixer.qkv_dense.trainable = False
         return model
 
-    def check_arrays(self, x: Any) -> None:
-        super().check_arrays(x)
+    def check_inputs(self, x: Any) -> None:
+        super().check_inputs(x)
         types = x.get("segment_ids") if isinstance(x, dict) else None
         if isinstance(types, np.ndarray):
             _check_types(types, x["tokens"], self._zoo_config["num_segments"])
@@ -278,8 +269,8 @@ def _check_config(config):
         check_integer(key, config[key])
     if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
         raise ValueError(
-            "`use_segments` is for pairs in one sequence, and needs `num_segments` and no "
-            f"`pairs`. Received: use_segments=True, num_segments={config['num_segments']}, "
+            "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "
+            f"Received: use_segments=True, num_segments={config['num_segments']}, "
             f"pairs={config['pairs']}"
         )
 
@@ -287,7 +278,7 @@ def _check_config(config):
 def _check_types(types, tokens, count):
     if types.shape != tokens.shape or (types.size and not 0 <= types.min() <= types.max() < count):
         raise ValueError(
-            f"`segment_ids` must be of the shape of `tokens`, and from 0 to below {count}. "
+            f"`segment_ids` must have the shape of `tokens` and values from 0 to {count - 1}. "
             f"Received: segment_ids.shape={types.shape}, tokens.shape={tokens.shape}, "
             f"largest={types.max(initial=0)}"
         )

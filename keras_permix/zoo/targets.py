@@ -1,4 +1,4 @@
-"""A look at targets where they come in: what is no class costs a run, on JAX without a word."""
+"""Check targets before Keras takes them: on JAX, classes out of range raise no error."""
 
 import numbers
 import warnings
@@ -7,9 +7,11 @@ from typing import Any
 import keras
 import numpy as np
 
-SPARSE = keras.losses.SparseCategoricalCrossentropy  # whose targets are the numbers of classes
-DENSE = keras.losses.CategoricalCrossentropy  # whose targets are a probability per class
-NUMBERS = {  # whose targets are a number per output
+from keras_permix.zoo.arrays import are_arrays
+
+SPARSE = keras.losses.SparseCategoricalCrossentropy  # targets: class indices
+DENSE = keras.losses.CategoricalCrossentropy  # targets: a probability per class
+NUMBERS = {  # targets: a number per output
     keras.losses.mean_absolute_error: keras.losses.MeanAbsoluteError,
     keras.losses.mean_absolute_percentage_error: keras.losses.MeanAbsolutePercentageError,
     keras.losses.mean_squared_error: keras.losses.MeanSquaredError,
@@ -24,50 +26,51 @@ FUNCTIONS = {
 }
 
 
-def needs_targets(model: Any) -> bool:
-    """Whether a model's loss compares its outputs with targets, in the way that Keras does it."""
-    own = ("compute_loss", "train_step", "test_step")
-    keras_own = all(getattr(type(model), name) is getattr(keras.Model, name) for name in own)
-    return keras_own and getattr(model, "loss", None) is not None
-
-
-def check_targets(y: Any, model: Any) -> None:
-    """Check targets for a method of Keras.
+def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
+    """Check the targets and sample weights of one call, as `to_arrays` converts them.
 
     Args:
-        y: Targets as `to_arrays` gives them; anything but an array or tensor is not checked.
+        x: Converted inputs. A data set holds its own targets, which are not checked.
+        y: Targets; anything but an array or tensor is not checked.
+        sample_weight: Sample weights, or `None`.
         model: A model of the zoo.
 
     Raises:
-        ValueError: for names instead of numbers, or rows of different lengths; where the loss is
-            a crossentropy of Keras, for another shape, or for numbers that are not classes of the
-            model; where the loss is one of Keras' distances of numbers, for another shape, NaN or
+        ValueError: for missing targets, names instead of numbers, rows of different lengths, or
+            sample weights that are not finite. With a crossentropy of Keras, also for another
+            shape or classes out of range; with a distance of Keras, also for another shape, NaN or
             infinity.
     """
+    needed = _needs_targets(model)
+    if y is None and needed and are_arrays(x):
+        raise ValueError("`y` must hold the targets of `x`. Received: y=None")
     if isinstance(y, list | tuple) and y and _begins_with_number(y):
         raise ValueError(f"`y` must have rows of one length. Received: y={str(y)[:200]}")
     if not _holds_numbers(y):
-        index = "; a class is its index in `model.labels`" if hasattr(model, "classify") else ""
+        index = "; use the index of a class in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
             f"`y` must hold numbers{index}. Received: y={str(y[:3])} of shape {np.shape(y)}"
         )
-    if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needs_targets(model):
-        found = _found(model.loss)
+    if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needed:
+        found = _loss_object(model.loss)
         loss = FUNCTIONS.get(found, type(found)) if callable(found) else None
         if loss in (SPARSE, DENSE):
             _check_classes(y, model, loss)
         elif loss in NUMBERS.values():
             _check_numbers(y, model, loss)
-
-
-def check_weights(weights: Any) -> None:
-    """Raise a ValueError unless sample weights, as `to_arrays` gives them, are finite numbers."""
-    if isinstance(weights, np.ndarray | list):
-        kind = getattr(weights, "dtype", np.dtype(object)).kind
-        if kind not in "biufV" or kind == "f" and not np.isfinite(weights).all():
+    if isinstance(sample_weight, np.ndarray | list):
+        kind = getattr(sample_weight, "dtype", np.dtype(object)).kind
+        if kind not in "biufV" or kind == "f" and not np.isfinite(sample_weight).all():
             raise ValueError(
-                f"`sample_weight` must hold finite numbers. Received: {str(weights)[:200]}"
+                f"`sample_weight` must hold finite numbers. Received: {str(sample_weight)[:200]}"
             )
+
+
+def _needs_targets(model):
+    """Return whether the loss of a model compares outputs with targets as Keras does."""
+    methods = ("compute_loss", "train_step", "test_step")
+    unchanged = all(getattr(type(model), name) is getattr(keras.Model, name) for name in methods)
+    return unchanged and getattr(model, "loss", None) is not None
 
 
 def _begins_with_number(y):
@@ -82,11 +85,11 @@ def _holds_numbers(y):
 
 
 def _check_numbers(y, model, loss):
-    """Keras would repeat targets of another width, and a step with a NaN loses all weights."""
+    """Check shape and values: Keras broadcasts other widths, and a NaN destroys all weights."""
     shape, outputs = tuple(y.shape), model.output_shape[-1]
     if shape[1:] not in ((outputs,), *[()] * (outputs == 1)):
         raise ValueError(
-            f"`y` must be (samples, {outputs}) where the loss is {loss.__name__}. "
+            f"`y` must be (samples, {outputs}) for the loss {loss.__name__}. "
             f"Received: y.shape={shape}"
         )
     values = keras.ops.convert_to_numpy(y)
@@ -95,9 +98,9 @@ def _check_numbers(y, model, loss):
     lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if lost.any():
         raise ValueError(
-            f"`y` must hold finite numbers where the loss is {loss.__name__}; leave out samples "
-            f"whose targets nobody knows. Received: y with NaN or infinity in {lost.sum()} of "
-            f"{len(lost)} samples, the first of them number {lost.argmax()}"
+            f"`y` must hold finite numbers for the loss {loss.__name__}. Leave out samples "
+            f"with unknown targets. Received: NaN or infinity in {lost.sum()} of {len(lost)} "
+            f"samples, first at index {lost.argmax()}"
         )
 
 
@@ -106,41 +109,42 @@ def _check_classes(y, model, loss):
     rows = "(samples,)" if loss is SPARSE else f"(samples, {classes})"
     if shape[1:] not in (((), (1,)) if loss is SPARSE else ((classes,),)):
         raise ValueError(
-            f"`y` must be {rows} where the loss is {loss.__name__}. Received: y.shape={shape}"
+            f"`y` must be {rows} for the loss {loss.__name__}. Received: y.shape={shape}"
         )
     _warn_of_probabilities(model, loss)
     values = keras.ops.convert_to_numpy(y)
     if loss is DENSE or values.dtype.kind not in "biuf":
         return
-    ignored = getattr(_found(model.loss), "ignore_class", None)
+    ignored = getattr(_loss_object(model.loss), "ignore_class", None)
     values = values if ignored is None else values[values != ignored]
     if values.dtype.kind == "f" and (values % 1).any():
         raise ValueError(
-            f"`y` must hold the numbers of classes where the loss is {loss.__name__}. "
+            f"`y` must hold class indices for the loss {loss.__name__}. "
             f"Received: y with {values[values % 1 != 0].flat[0]}"
         )
     if values.size and not 0 <= values.min() <= values.max() < classes:
         raise ValueError(
-            f"`y` must hold classes from 0 to {classes - 1}, since the model has {classes} and the "
-            f"loss is {loss.__name__}; its `ignore_class` may name another that does not count. "
+            f"`y` must hold classes from 0 to {classes - 1} for the loss {loss.__name__}. To skip "
+            "samples, set its `ignore_class`. "
             f"Received: y from {values.min()} to {values.max()}"
         )
 
 
-def _found(loss):
-    """A loss as Keras finds it by name, or alone in a list or dict."""
+def _loss_object(loss):
+    """Return the loss that a name, or a list or dict of one loss, stands for."""
     while isinstance(loss, list | tuple | dict) and len(loss) == 1:
         (loss,) = loss.values() if isinstance(loss, dict) else loss
     return keras.losses.get(loss) if isinstance(loss, str) else loss
 
 
 def _warn_of_probabilities(model, loss):
-    """A loss of probabilities learns badly from logits: warn once of a model that has it."""
-    if getattr(_found(model.loss), "from_logits", False) or model._warned_of_loss == id(model.loss):
+    """Warn once if the loss takes the logits of a model for probabilities."""
+    takes_logits = getattr(_loss_object(model.loss), "from_logits", False)
+    if takes_logits or model._warned_loss_id == id(model.loss):
         return
-    model._warned_of_loss = id(model.loss)
+    model._warned_loss_id = id(model.loss)
     warnings.warn(
-        "The model gives logits, and its loss takes them for probabilities: compile it with "
+        "The model outputs logits, but its loss expects probabilities. Compile it with "
         f"`keras.losses.{loss.__name__}(from_logits=True)`.",
-        stacklevel=5,
+        stacklevel=6,
     )

@@ -1,4 +1,4 @@
-"""The vision transformer of the CSP and Sliceformer papers, with any token mixer."""
+"""Vision transformers of the CSP and Sliceformer papers, with any token mixer."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -18,7 +18,7 @@ from keras_permix.utils.checks import (
     check_positive,
     check_rate,
 )
-from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
+from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
     ImageClassifier,
@@ -26,7 +26,7 @@ from keras_permix.zoo.image_classifier import (
     check_std,
     preprocess,
 )
-from keras_permix.zoo.presets.config import check_arguments
+from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
@@ -43,40 +43,40 @@ SIZES = (
 
 @zoo_model
 class ViT(ImageClassifier):
-    """A vision transformer whose token mixer is an argument.
+    """Classify images with a vision transformer and any token mixer.
 
-    Images `(batch, height, width, channels)`, integers or floats of 0–255, become logits
-    `(batch, num_classes)`. Normalization is part of the model, and images of another size are
-    resized to `image_size` first.
+    The input is images `(batch, height, width, channels)` of integers or floats of 0–255. The
+    output is logits `(batch, num_classes)`. The model resizes images to `image_size` and normalizes
+    them.
 
     Args:
-        image_size: Side of the square image in pixels that the patches are cut from.
-        patch_size: Side of a patch in pixels; it divides `image_size`.
+        image_size: Side of the square images in pixels.
+        patch_size: Side of a patch in pixels. It must divide `image_size`.
         num_classes: Number of logits.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
         mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort", or a dict with that `"name"` and arguments of its layer; or a
-            Keras layer, copied per block by its config; or a list of these, one per block, or a
-            function from the index of a block to one. `None`: the class's own.
-        pooling: "cls" (a class token is prepended and read out), "mean" or "max" over the tokens.
+            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
+            layer, copied per block through its config; a list of these, one per block; or a
+            function from the index of a block to one. `None`: the default of the class.
+        pooling: "cls" (the head reads a class token), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
-        keep_unused_params: With "mean" or "max", hold the class token and its position row all the
-            same, as the papers' models do; their parameter counts include them.
+        keep_unused_params: With "mean" or "max", keep the unused class token and its position, as
+            the papers' models do. Their parameter counts include them.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the steps of the mixers are made for. `None`:
-            that of the model. Else they are moves on the grid of patches there, and scaled to the
-            grid here as the position table is; see `layers.embedding.grids`.
+        steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
+            are scaled to the grid of patches of this model; see `layers.embedding.grids`. `None`:
+            `image_size`.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        position_resizing: How the position table is resized where weights for another `image_size`
+        position_resizing: Method to resize the position table when weights for another `image_size`
             are loaded: "bicubic", or "nearest", which repeats rows and columns.
-        dtype: Dtype or dtype policy of every layer, e.g. "mixed_bfloat16".
+        dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
-        ValueError: for an unknown argument or mixer, one out of range, a size that `patch_size`
-            does not divide, or a number of tokens that the mixer does not take.
+        ValueError: for an unknown argument or mixer, a value out of range, an `image_size` that
+            `patch_size` does not divide, or a number of tokens that the mixer does not support.
 
     Example:
 
@@ -87,7 +87,8 @@ class ViT(ImageClassifier):
     >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape)
     (1, 10)
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
+    Reference:
+        Yuan & Xu, "Channel-wise Sample Permutation", 2024, Table 3 and the released code.
     """
 
     default_mixer = "attention"
@@ -113,22 +114,13 @@ class ViT(ImageClassifier):
         dtype: DType = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(type(self), kwargs)
-        config = {
-            "image_size": image_size,
-            "patch_size": patch_size,
-            "num_classes": num_classes,
-            "channels": channels,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "mlp_dim": mlp_dim,
+        config = collect_arguments(locals())
+        config |= {
             "mixer": check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "dropout": check_rate("dropout", dropout),
-            "keep_unused_params": keep_unused_params,
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
-            "steps_image_size": steps_image_size,
             "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
         }
@@ -146,18 +138,19 @@ class ViT(ImageClassifier):
         num_classes: int | None = None,
         **arguments: Any,
     ) -> Self:
-        """A model with the weights of a vision transformer of timm.
+        """Build a model with the weights of a vision transformer of timm.
 
-        `swap_mixer` then puts another mixer in place of attention.
+        To replace attention afterwards, use `swap_mixer`.
 
         Args:
-            path: `model.safetensors` with timm's names, or a folder that holds it. A `config.json`
-                beside it gives the mean and the deviation of the images (else 0.5), the number of
-                heads and the pooling, and must describe a network that this class can build.
-            num_heads: Number of heads. `None`: that of the configuration, else that of ViT-Ti, S,
-                B or L, whose widths are 192, 384, 768 and 1024.
-            num_classes: Number of logits. `None`: the file's; with another the head is of zeros.
-            **arguments: Others of the class, but for the sizes, the mixer and the pooling.
+            path: `model.safetensors` with timm's names, or its folder. A `config.json` beside it
+                gives the mean and standard deviation of images (default 0.5), the number of heads
+                and the pooling. It must describe a network that this class can build.
+            num_heads: Number of heads. `None`: that of the configuration, or else of ViT-Ti, S, B
+                or L, by their widths 192, 384, 768 and 1024.
+            num_classes: Number of logits. `None`: as in the file. Another number gives a head of
+                zeros.
+            **arguments: Other arguments of the class, except sizes, mixer and pooling.
 
         Returns:
             A `ViT` with attention.
@@ -165,28 +158,28 @@ class ViT(ImageClassifier):
         Raises:
             ImportError: if the package `safetensors` is absent.
             FileNotFoundError: for a missing file.
-            ValueError: for a damaged file, tensors that are not those of such a model, as of one
-                with registers, layer scales or normalized queries, a configuration of another
-                network, or another class than ViT.
+            ValueError: for a damaged file, tensors or a configuration of another network (such as
+                one with registers, layer scales or normalized queries), or a class other than ViT.
 
-        Source: Wightman, PyTorch Image Models, `timm/models/vision_transformer.py`.
+        Reference:
+            Wightman, PyTorch Image Models, `timm/models/vision_transformer.py`.
         """
         from keras_permix.zoo.convert.timm import make_model, read_vit
 
         if cls is not ViT:
             raise ValueError(
-                "timm's vision transformers attend: make a `ViT`, and have `swap_mixer` exchange "
-                f"the mixers. Received: {cls.__name__}.from_timm"
+                "timm's vision transformers use attention. Load them with `ViT.from_timm` and "
+                f"replace the mixers with `swap_mixer`. Received: {cls.__name__}.from_timm"
             )
         return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
     @classmethod
-    def kept(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """The steps of the image size that the weights were trained with."""
-        return kept_steps(config, changes)
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Keep the shift steps of the image size that the weights were trained on."""
+        return keep_steps(config, changes)
 
-    def transferred(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Positions of another number of patches are resized as an image is."""
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize the position table to another number of patches, as an image is."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
         if weight is not here.table:
             return value
@@ -195,7 +188,7 @@ class ViT(ImageClassifier):
 
 @zoo_model
 class CSPViT(ViT):
-    """`ViT` that mixes tokens by channel-wise sample permutation instead of attention.
+    """Classify images with a `ViT` that mixes tokens by `CSP` instead of attention.
 
     Example:
 
@@ -211,7 +204,7 @@ class CSPViT(ViT):
 
 @zoo_model
 class SliceViT(ViT):
-    """`ViT` that mixes tokens by sorting every channel instead of attention.
+    """Classify images with a `ViT` that sorts every channel instead of attention.
 
     Example:
 
@@ -227,7 +220,7 @@ class SliceViT(ViT):
 
 
 def _embed(images, config, dtype):
-    """From images to tokens that know their positions."""
+    """Embed images as tokens with positions."""
     x = preprocess(images, config, dtype)
     embedding = PatchEmbedding(
         config["patch_size"], config["hidden_dim"], dtype=dtype, name="patch_embedding"
@@ -243,7 +236,7 @@ def _embed(images, config, dtype):
 
 
 def _encode(x, config, dtype):
-    """The tokens after each block."""
+    """Return the tokens after each block."""
     dropout, feature_maps = config["dropout"], []
     for index in range(config["num_layers"]):
         block = MixerBlock(
@@ -269,7 +262,7 @@ def _make_mixer(config, index, dtype):
 
 
 def _classify(tokens, config, dtype):
-    """From tokens to logits in float32."""
+    """Map tokens to logits in float32."""
     x = pool_tokens(tokens, config["pooling"])
     norm = dict(epsilon=config["layer_norm_epsilon"], dtype=dtype, name="head_norm")
     x = keras.layers.LayerNormalization(**norm)(x)

@@ -73,7 +73,7 @@ def test_images_and_targets(kind):
     ("y", "message"),
     [
         (LABELS + 1, "`y` must hold classes from 0 to 2"),
-        (LABELS - 0.5, "`y` must hold the numbers of classes"),
+        (LABELS - 0.5, "`y` must hold class indices"),
     ],
 )
 def test_classes_are_checked(kind, y, message):
@@ -82,7 +82,6 @@ def test_classes_are_checked(kind, y, message):
         lambda: model.fit(IMAGES, make(y), verbose=0),
         lambda: model.evaluate(IMAGES, make(y), verbose=0),
         lambda: model.fit(IMAGES, LABELS, validation_data=(IMAGES, make(y)), verbose=0),
-        lambda: model.fit(((IMAGES, make(y)) for _ in range(2)), steps_per_epoch=1, verbose=0),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -103,7 +102,7 @@ def test_numbers_and_weights_are_checked(kind):
 def test_missing_values_and_names_of_a_table():
     table = pytest.importorskip("pandas")
     for y in (table.Series([0, 1, None, 2], dtype="Int64"), pandas(["a", "b", "a", "b"])):
-        with pytest.raises(ValueError, match="`y` must hold (the )?numbers"):
+        with pytest.raises(ValueError, match="`y` must hold (numbers|class indices)"):
             compiled(num_classes=3).fit(IMAGES, y, verbose=0)
     compiled(num_classes=3).fit(IMAGES, table.Series([0, 1, 2, 0], dtype="Int64"), verbose=0)
     with pytest.raises(ValueError, match="`texts` must be a list of str"):

@@ -190,7 +190,7 @@ def test_patches_of_another_size_of_image_with_a_new_head():
         ),
         ("ButterflyMixer", dict(mlp="butterfly_linear"), "takes a square number of channels.*8"),
         ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
-        ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be integers.*\[\]"),
+        ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be .*integers.*\[\]"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 4)), r"divide `image_size`.*\(2, 4\)"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 1.5)), "`patch_sizes` must be a pos.*1.5"),
         ("PatchOnlyMLPMixer", dict(image_size=0), "`image_size` must be a positive.*=0"),

@@ -107,7 +107,9 @@ def test_segments_tell_the_texts_of_a_pair_apart():
     found = to_numpy(without(none))
     assert_close(found, to_numpy(model({**none, "segment_ids": 0 * inputs["tokens"]})))
     assert model.task == "pair_classification" and without.task == "text_classification"
-    with pytest.raises(ValueError, match="`segment_ids` must be .* below 2. Received: .*largest=2"):
+    with pytest.raises(
+        ValueError, match="`segment_ids` must .* from 0 to 1. Received: .*largest=2"
+    ):
         model.predict({**inputs, "segment_ids": inputs["segment_ids"] + 1}, verbose=0)
 
 
@@ -180,8 +182,8 @@ def test_a_projection_that_is_new_and_one_without_a_place():
         (dict(num_segments=0), "`num_segments` must be .*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
-        (dict(use_segments=True, pairs=True), "`use_segments` is for pairs in one sequence"),
-        (dict(use_segments=True, num_segments=None), "needs `num_segments`.*num_segments=None"),
+        (dict(use_segments=True, pairs=True), "`use_segments` requires .*pairs=True"),
+        (dict(use_segments=True, num_segments=None), "requires `num_segments`.*num_segments=None"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):

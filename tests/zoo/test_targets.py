@@ -37,10 +37,6 @@ WAYS = {
     "validation": lambda model, y: model.fit(
         IMAGES, LABELS, validation_data=(IMAGES, y), verbose=0
     ),
-    "generator": lambda model, y: model.fit(
-        ((IMAGES, y) for _ in range(2)), steps_per_epoch=1, verbose=0
-    ),
-    "data set": lambda model, y: model.fit(Batch(y), verbose=0),
 }
 
 
@@ -65,7 +61,7 @@ def test_what_is_no_class(way, y, compiled):
 @pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
 def test_a_list_is_an_array(way, compiled):
     WAYS[way](compiled, LABELS.tolist())
-    with pytest.raises(ValueError, match="`y` must hold numbers; a class is its index in"):
+    with pytest.raises(ValueError, match="`y` must hold numbers.*`model.labels`"):
         WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
 
 
@@ -99,7 +95,7 @@ def test_one_hot_is_for_another_loss(way, compiled):
 def test_a_loss_of_probabilities_warns_once(loss, y):
     model = tiny(num_classes=3)
     model.compile("sgd", loss)
-    message = r"gives logits.*`keras.losses.\w*CategoricalCrossentropy\(from_logits=True\)`"
+    message = r"outputs logits.*`keras.losses.\w*CategoricalCrossentropy\(from_logits=True\)`"
     with pytest.warns(UserWarning, match=message) as caught:
         model.fit(IMAGES, y, verbose=0)
     assert [w.filename for w in caught if "logits" in str(w.message)] == [__file__]
@@ -109,7 +105,7 @@ def test_a_loss_of_probabilities_warns_once(loss, y):
 def test_what_else_is_refused_before_a_step(compiled):
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer.*=0"):
         compiled.fit(IMAGES, LABELS, batch_size=0)
-    with pytest.raises(ValueError, match="`y` must be the targets of `x`. Received: fit of x"):
+    with pytest.raises(ValueError, match="`y` must hold the targets.* y=None"):
         compiled.fit(IMAGES)
 
 
@@ -137,10 +133,10 @@ def test_a_number_per_target(way, name):
         "validation": lambda y: model.fit(x, NUMBERS, validation_data=(x, y), verbose=0),
     }
     for wrong in (NUMBERS[:, :1], NUMBERS[:, 0], NUMBERS[:, :, None], np.ones((4, 4), "float32")):
-        with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) where.*y.shape=\(4"):
+        with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) .*y.shape=\(4"):
             ways[way](wrong)
     for value in (np.nan, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="`y` must hold finite .* in 1 of 4 .* number 2$"):
+        with pytest.raises(ValueError, match="`y` must hold finite .* in 1 of 4 .* 2$"):
             ways[way](changed((2, 1), value))
     for weight, old in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
@@ -192,16 +188,6 @@ def test_pipelines_and_models_without_a_loss_are_taken(compiled):
     model.predict(IMAGES, verbose=0)
 
 
-def test_strings_of_a_tensorflow_data_set():
-    tensorflow = pytest.importorskip("tensorflow")
-    data = tensorflow.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])).batch(2)
-    for name, way in {"CSPViT": "read_image` reads of files", "SimpleTRON": "`encode`"}.items():
-        with pytest.raises(ValueError, match=f"{name} reads no strings of .*arrays that .*{way}"):
-            tiny(name).fit(data)
-    with pytest.raises(ValueError, match="reads no strings"):
-        tiny().predict(data.map(lambda x, y: x))
-
-
 def test_targets_that_nobody_uses_are_not_looked_at(compiled):
     answers = compiled.predict(IMAGES, verbose=0)
     unknown = np.full(4, -1)
@@ -226,7 +212,7 @@ def test_a_loss_of_ones_own_needs_no_targets():
     [
         (np.array(["cat", "dog", "cat", "cat"], object), "`y` must hold numbers"),
         ([[0], [1, 2], [0], [1]], "`y` must have rows of one length"),
-        ([0, 0.5, 2, 1], "`y` must hold the numbers of classes.*Received: y with 0.5"),
+        ([0, 0.5, 2, 1], "`y` must hold class indices.*Received: y with 0.5"),
     ],
 )
 def test_what_holds_no_numbers(y, message, compiled):
@@ -243,7 +229,7 @@ def test_what_holds_no_numbers(y, message, compiled):
         "SparseCategoricalCrossentropy",
     ],
 )
-@pytest.mark.filterwarnings("ignore:The model gives logits")
+@pytest.mark.filterwarnings("ignore:The model outputs logits")
 def test_a_loss_by_any_name(loss):
     model = tiny(num_classes=3)
     model.compile("sgd", loss)

@@ -137,11 +137,6 @@ def tensorflow_datasets():
     return import_module("keras_permix.ops.backend.tensorflow.datasets")
 
 
-def loader_tensors(batch):
-    """A batch as tensors of PyTorch: Keras takes no others of a `DataLoader`, on any backend."""
-    return keras.tree.map_structure(import_module("torch").as_tensor, batch)
-
-
 def has_data(x):
     """Whether numbers can be read from a tensor now: not while a step is compiled or exported."""
     return module("runtime").has_data(x)

@@ -77,6 +77,23 @@ def arguments(cls: type[Any]) -> list[str]:
     return [*own, "labels", "name", "trainable"]
 
 
+def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
+    """Collect the arguments that the constructor of a model was called with.
+
+    Args:
+        variables: The `locals()` of its first line.
+
+    Returns:
+        A dict of the model's configuration, without `self`, `dtype` and `kwargs`.
+
+    Raises:
+        ValueError: for `kwargs` that the model does not take.
+    """
+    check_arguments(type(variables["self"]), variables["kwargs"])
+    others = ("self", "dtype", "kwargs", "__class__")
+    return {name: value for name, value in variables.items() if name not in others}
+
+
 def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
     """Refuse names that are no arguments of a model of the zoo, nor to be given to its mixer."""
     known, given = arguments(cls), list(given)

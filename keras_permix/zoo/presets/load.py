@@ -74,7 +74,7 @@ def load_preset(
         model = stored = _stored_model(info, found, config, overrides, load_weights)
     else:
         stored = _stored_model(info, found, config) if load_weights else None
-        kept = found.kept(stored.get_config(), overrides) if stored else {}
+        kept = found.keep_arguments(stored.get_config(), overrides) if stored else {}
         model = found.from_config({**config, **kept, **overrides})
     if labels is not None:
         model.labels = labels

@@ -21,7 +21,7 @@ def transfer_weights(
 
     A head for another number of outputs is of zeros, so that all classes begin alike: random
     weights on tokens that mean something would say much, and wrongly. The model fits what else
-    depends on its size; see `ZooModel.transferred`.
+    depends on its size; see `ZooModel.transfer_weight`.
 
     Args:
         source: The model with the weights.
@@ -48,7 +48,7 @@ def transfer_weights(
             continue
         value = weights.get(weight.path)
         if value is not None:
-            value = target.transferred(weight, value, source)
+            value = target.transfer_weight(weight, value, source)
         if value is None or tuple(value.shape) != tuple(weight.shape):
             raise ValueError(
                 f"{RULE} Received: {overrides}, with which `{weight.path}` is "
