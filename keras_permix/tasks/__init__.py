@@ -1,7 +1,4 @@
-"""Tasks: what a model is for, and all that training, measuring and predicting must know of it.
-
-A model of the zoo says its task by name (`ZooModel.task`); everything above asks the task.
-"""
+"""Define how models of a task load data, train, score and predict."""
 
 from keras_permix._typing import Model
 from keras_permix.tasks.graph_regression import GraphRegression
@@ -18,16 +15,16 @@ TASKS = {
 
 
 def task_of(model: Model) -> Task:
-    """The task of a model of the zoo.
+    """Return the task of a model of the zoo.
 
     Args:
         model: A `ZooModel`.
 
     Returns:
-        A `Task` for this model.
+        A `Task` of this model.
 
     Raises:
-        ValueError: if its class names no task.
+        ValueError: if its class has no task.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What tasks whose answer is one of several classes share."""
+"""Define the base class of classification tasks."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from keras_permix.tasks.task import Task
 
 
 class Classification(Task):
-    """A task of models that give a logit for each of `num_classes` classes."""
+    """Train and score models that output a logit per class."""
 
     @property
     def num_classes(self) -> int:
@@ -21,7 +21,7 @@ class Classification(Task):
         return OneHot(self.augment(augmentation, seed), self.num_classes)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """The function of `Pipeline` that a recipe's dict describes, or `None`."""
+        """Return the function that augments a batch, or `None`."""
         self.refuse_augmentation(augmentation)
         return None
 
@@ -36,7 +36,7 @@ class Classification(Task):
     def predictions(
         self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the labels of a part of a data set, as integers, and the model's logits."""
+        """Return the labels of a part of a data set as integers, and the logits of the model."""
         batches = self.batches(part, batch_size)
         progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
         labels, logits = [], []
@@ -48,7 +48,7 @@ class Classification(Task):
         return np.concatenate(labels), np.concatenate(logits)
 
     def measure(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-        """Return the scores of predictions; with two classes also F1 and AUC of the second."""
+        """Return the scores of predictions, with F1 and AUC of the second of two classes."""
         scores = {}
         targets = np.eye(self.num_classes, dtype="float32")[labels]
         for metric in self.metrics():
@@ -73,7 +73,7 @@ class Classification(Task):
 
 
 class OneHot:
-    """Augment a batch, then make its labels one-hot where the augmentation has not."""
+    """Augment a batch, and make its labels one-hot unless the augmentation did."""
 
     def __init__(self, augment, num_classes):
         self.augment = augment

@@ -1,4 +1,4 @@
-"""Scores that compare predicted classes with labels."""
+"""Compute scores from predicted classes and labels."""
 
 import numpy as np
 
@@ -28,11 +28,11 @@ def f1_score(confusion: np.ndarray) -> float:
 
 
 def auc_score(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Return the area under the ROC curve of two classes, NaN where one has no samples.
+    """Return the area under the ROC curve of two classes, NaN if one has no samples.
 
     Args:
         labels: 0 or 1 per sample.
-        scores: A number per sample, larger for class 1. Ties count half.
+        scores: Number per sample, larger for class 1. Ties count half.
 
     Example:
 

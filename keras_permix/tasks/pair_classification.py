@@ -1,4 +1,4 @@
-"""Which of several classes a pair of texts is of."""
+"""Classify pairs of texts."""
 
 from typing import Any
 
@@ -10,11 +10,14 @@ from keras_permix.utils.checks import check_choice
 
 
 class PairClassification(TextClassification):
-    """Pairs of texts to logits, such as whether one cites the other.
+    """Classify pairs of texts, such as whether one cites the other.
 
-    Like `TextClassification`, with "tokens" and "mask" `(batch, 2, tokens)`, or with both texts
-    in one sequence, as the model encodes them. A row of a data file says "text" and "text2", and a
-    command line names two texts for each answer.
+    "tokens" and "mask" have shape `(batch, 2, tokens)`, or contain both texts in one sequence,
+    depending on the model. A data file has the columns "text" and "text2", and the command line
+    takes two texts per prediction.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
 
     Example:
 
@@ -43,7 +46,7 @@ class PairClassification(TextClassification):
         return spec["name"] == "retrieval" and not set(FILES) & set(spec)
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
-        """Load a data set: "retrieval" as `load_retrieval` does, others as `load_texts`."""
+        """Load "retrieval" by `load_retrieval`, or another set by `load_texts`."""
         if not self._is_retrieval(spec):
             return super().load(spec, data_dir, seed)
         spec = {key: value for key, value in spec.items() if key != "name"}
