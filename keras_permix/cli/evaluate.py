@@ -113,7 +113,7 @@ def check_out(out):
 
 def class_lines(names, labels, logits):
     """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
-    from keras_permix.tasks.confusion import class_accuracies, confusion_matrix
+    from keras_permix.tasks.classification import class_accuracies, confusion_matrix
 
     confusion = confusion_matrix(labels, logits.argmax(-1), len(names))
     accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
@@ -134,7 +134,7 @@ def write_predictions(out, dataset, labels, logits):
     import keras
     from matplotlib.figure import Figure
 
-    from keras_permix.tasks.confusion import confusion_matrix
+    from keras_permix.tasks.classification import confusion_matrix
 
     names, predicted = list(dataset.labels), logits.argmax(-1)
     shares = keras.ops.convert_to_numpy(keras.ops.softmax(logits))

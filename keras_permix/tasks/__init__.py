@@ -3,9 +3,8 @@
 from keras_permix._typing import Model
 from keras_permix.tasks.graph_regression import GraphRegression
 from keras_permix.tasks.image_classification import ImageClassification
-from keras_permix.tasks.pair_classification import PairClassification
 from keras_permix.tasks.task import Task
-from keras_permix.tasks.text_classification import TextClassification
+from keras_permix.tasks.text_classification import PairClassification, TextClassification
 from keras_permix.utils.checks import check_choice
 
 TASKS = {

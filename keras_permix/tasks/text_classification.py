@@ -1,4 +1,4 @@
-"""Classify texts."""
+"""Classify texts, and pairs of texts."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from keras_permix.data import (
     generated_listops,
     listops_tokenizer,
     load_listops,
+    load_retrieval,
     load_texts,
 )
 from keras_permix.data.text.sets import FILES as TEXT_SETS
@@ -127,6 +128,50 @@ class TextClassification(Classification):
         """Read a text, or the whole file of `@FILE` as one text."""
         texts = tuple(_text(argument) for argument in arguments)
         return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
+
+
+class PairClassification(TextClassification):
+    """Classify pairs of texts, such as whether one cites the other.
+
+    "tokens" and "mask" have shape `(batch, 2, tokens)`, or contain both texts in one sequence,
+    depending on the model. A data file has the columns "text" and "text2", and the command line
+    takes two texts per prediction.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
+
+    Example:
+
+    >>> from keras_permix.tasks import PairClassification
+    >>> from keras_permix.zoo import MEGA
+    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
+    ...     num_layers=1))
+    >>> task.read(["one text", "another"])["tokens"].shape
+    (1, 2, 16)
+    """
+
+    name = "pair_classification"
+    fields = ("text", "text2")
+    arguments_per_input = 2
+
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls._is_retrieval(spec):
+            check_options(spec, load_retrieval, "tokenizer")
+            check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
+            return
+        super().check_data(spec)
+
+    @classmethod
+    def _is_retrieval(cls, spec):
+        return spec["name"] == "retrieval" and not set(FILES) & set(spec)
+
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
+        """Load "retrieval" by `load_retrieval`, or another set by `load_texts`."""
+        if not self._is_retrieval(spec):
+            return super().load(spec, data_dir, seed)
+        spec = {key: value for key, value in spec.items() if key != "name"}
+        return self._load_texts(load_retrieval, data_dir, **spec)
 
 
 def _each(texts):

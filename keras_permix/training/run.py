@@ -61,7 +61,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The default folder of the run."""
+        """Default folder of the run."""
         return Path("runs", self.name + "_smoke" * self.smoke)
 
 

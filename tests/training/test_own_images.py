@@ -348,7 +348,7 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
     promised, said = capsys.readouterr()
     assert promised == "" and said.endswith(
         "`init` must be a preset of the recipe's class LRATransformer. "
-        "Received: init='cspvit/test', of CSPViT\n"
+        "Received: init='cspvit/test' of class CSPViT\n"
     )
 
 
@@ -421,7 +421,7 @@ def test_texts_and_graphs_check_their_data_as_well(name):
 def test_a_field_for_each_text(pairs, fields):
     task = TASKS[MODELS["LRATransformer"].task_for(dict(pairs=pairs))]
     spec = dict(name="mine", train="a.csv", test="b.csv")
-    with pytest.raises(ValueError, match=rf"of the length {1 + pairs}, .*: data.fields=\('a'"):
+    with pytest.raises(ValueError, match=rf"length {1 + pairs}, .*: data.fields=\('a'"):
         task.check_data({**spec, "fields": fields})
     task.check_data({**spec, "fields": [*"ab"][: 1 + pairs]})
 

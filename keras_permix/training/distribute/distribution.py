@@ -28,8 +28,8 @@ class Distribution:
     Example:
 
     >>> from keras_permix.training.distribute import Distribution
-    >>> alone = Distribution()
-    >>> alone.is_chief, alone.shard, alone.from_chief(max, [3, 5])
+    >>> single = Distribution()
+    >>> single.is_chief, single.shard, single.from_chief(max, [3, 5])
     (True, (0, 1), 5)
     """
 
