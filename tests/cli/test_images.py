@@ -333,7 +333,7 @@ def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pix
 
 def test_evaluate_on_an_unknown_set(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
-    assert "`--data` must name a set" in (error := capsys.readouterr().err)
+    assert "`--data` must name a data set" in (error := capsys.readouterr().err)
     assert "Received: nonsense (" in error
     assert main(["evaluate", "cspvit/test", "--data-path", "nonsense"]) == 2
     error = capsys.readouterr().err
@@ -355,7 +355,7 @@ def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
         Image.fromarray(pixels[0]).save(tmp_path / "photos" / name / "a.png")
     assert main(["evaluate", "cspvit/test", *data]) == 2
     error = capsys.readouterr().err
-    assert error.endswith("photos without [], and with ['pink'] that the model lacks\n")
+    assert error.endswith("photos with missing [] and others ['pink']\n")
 
 
 def test_data_in_a_folder_that_does_not_exist(tmp_path, monkeypatch, capsys):

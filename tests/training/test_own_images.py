@@ -158,7 +158,7 @@ def test_layers_are_frozen_by_name():
 
 @pytest.mark.parametrize(
     ("parts", "rule"),
-    [("neck", "`freeze` must be .*head.*freeze='neck'"), ("*", "must leave something to train")],
+    [("neck", "`freeze` must be .*head.*freeze='neck'"), ("*", "leaves no trainable weights")],
 )
 def test_what_cannot_be_frozen(parts, rule):
     with pytest.raises(ValueError, match=rule):
@@ -359,14 +359,14 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
         (
             ("train/cats/a.png", "train/dogs/b.png"),
             "cspvit/test",
-            "Give the folder .*'train'. alone",
+            "Pass the folder .*'train'. only",
         ),
-        (("val/cats/a.png",), "cspvit/test", "or add the other part.*photos with .'val'. alone"),
+        (("val/cats/a.png",), "cspvit/test", "or add the missing part.*photos with .'val'. only"),
         (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
-        (("cats/a.png", "dogs/b.png"), None, "name a preset .* --init cspvit/cifar10_small"),
+        (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
     ],
 )
 def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, init, rule):
@@ -435,7 +435,7 @@ def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
     recipe, out = write(tmp_path), tmp_path / "out"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("mine", encoding="utf-8")
-    rule = f"must be new, hold a run, or none of the names .*: {out} with {name.split('/')[0]} of"
+    rule = f"`out` folder .*Received: {out} with {name.split('/')[0]}"
     with pytest.raises(ValueError, match=rule):
         train(recipe, data_dir=tmp_path / "no data", out=out)
     assert [path for path in out.rglob("*") if path.is_file()] == [out / name]

@@ -207,7 +207,7 @@ def test_a_card_names_the_callbacks_of_any_epoch(recipe, made, tmp_path):
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=iter(more))
     train(recipe, out=tmp_path / "run", verbose=0)
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    assert "as the run ended, with callbacks beyond the recipe: Stop, EarlyStopping." in card
+    assert "at the end of a run with additional callbacks: Stop, EarlyStopping." in card
     assert "no epoch was chosen" not in card
 
 
@@ -360,7 +360,7 @@ def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path)
               batch_size=2, epochs=3)  # fmt: skip
     message = str(caught.value)
     assert "a loss of nan in epoch 2, batch" in message and str(tmp_path / "run") in message
-    assert "Epoch 1, the last good one" in message
+    assert "Epoch 1, the last finite one" in message
     assert breaker.seen < 16, "not to the end of the epoch"
     assert not (tmp_path / "run" / "preset").exists()
     assert not (tmp_path / "run" / "README.md").exists()
