@@ -152,8 +152,8 @@ def _compiled_once(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="session")
 def _products_are_exact():
     """On a GPU or TPU float32 is multiplied as float32, or a hundred comparisons fail."""
-    if running.module("device").chip():
-        with running.module("device").full_precision():
+    if running.module("runtime").chip():
+        with running.module("runtime").full_precision():
             yield
     else:
         yield

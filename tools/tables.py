@@ -10,43 +10,134 @@ import csv
 import json
 import re
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
-from keras_permix.lra.published import TASKS
+from keras_permix.lra.published import (
+    CSP_PAPER,
+    DM_PAPER,
+    PUBLISHED,
+    ROWS,
+    SLICE_PAPER,
+    TASKS,
+    TRON_PAPER,
+)
 from keras_permix.lra.recipes import MODELS
 from keras_permix.lra.results import in_words, means, read_results
 from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
-PAGES += (ROOT / "docs" / "export.md",)
+PAGES += (ROOT / "docs" / "guides" / "export.md", ROOT / "docs" / "reproduce.md")
+# Page of `docs/models` -> classes.
+FAMILIES = {
+    "vit": ("cspvit", "slicevit", "vit"),
+    "butterfly_vit": ("butterflyvit",),
+    "mlp_mixer": ("butterflymixer",),
+    "patch_only_mlp_mixer": ("patchonlymlpmixer",),
+    "lra_transformer": ("lratransformer",),
+    "mega": ("cspmega",),
+    "simpletron": ("simpletron",),
+    "graphormer": ("graphormer", "slicegraphormer"),
+}
+PAGES += tuple(ROOT / "docs" / "models" / f"{name}.md" for name in FAMILIES)
+BASELINES = {
+    "cspvit/cifar10_small": "vit/cifar10_small",
+    "slicevit/cifar10_small": "vit/cifar10_small",
+    "lratransformer/imdb": "lratransformer/imdb_attention",
+    "simpletron/sst2": "simpletron/sst2_softmax",
+    "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
+}
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
-# What a layer costs for N tokens; and what the table calls it, where that is not what is measured.
-COSTS = {
-    "CSP": "O(N)",
-    "SliceSort": "O(N log² N)",
-    "SimpleAttention": "O(N)",
-    "ButterflyBlock": "O(N √N)",
-    "DampedEMA": "O(N)",
-    "SoftmaxAttention": "O(N²)",
-}
+# By mixer: cost for N tokens, parameters besides projections, causal form, what mixing depends on,
+# and the paper.
+FACTS = {
+    "CSP": (
+        "N", "none", "`CausalCSP`", "order of values", "[2024](https://arxiv.org/abs/2410.10914)",
+    ),
+    "SliceSort": (
+        "N log² N", "none", "–", "order of values", "[2023](https://arxiv.org/abs/2310.17683)",
+    ),
+    "SimpleAttention": (
+        "N", "queries, keys", "yes", "all values", "[2022](https://arxiv.org/abs/2111.15588)",
+    ),
+    "ButterflyBlock": (
+        "N √N", "of its layer", "–", "its layer", "[2023](https://arxiv.org/abs/2311.18735)",
+    ),
+    "DampedEMA": ("N", "decay rates", "yes", "positions", "[2022](https://arxiv.org/abs/2209.10655)"),
+    "SoftmaxAttention": (
+        "N²", "queries, keys", "yes", "all values", "[2017](https://arxiv.org/abs/1706.03762)",
+    ),
+}  # fmt: skip
 NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
+# By preset on the README: its task, its attention baseline, and the case of `permix bench models`.
+PRETRAINED = {
+    "cspvit/cifar10_small": ("CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "CSPViT")),
+    "slicevit/cifar10_small": (
+        "CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "SliceViT"),
+    ),
+    "patchonlymlpmixer/cifar10": (
+        "CIFAR-10, top-1", None, ("cifar10, mixers", "PatchOnlyMLPMixer"),
+    ),
+    "butterflymixer/cifar10": ("CIFAR-10, top-1", None, ("cifar10, mixers", "ButterflyMixer")),
+    "cspvit/tiny_imagenet": ("Tiny ImageNet, top-1", None, None),
+    "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
+    "simpletron/sst2": (
+        "SST-2, accuracy", "simpletron/sst2_softmax", ("BERT, 128 tokens", "simple"),
+    ),
+    "cspmega/listops_small": ("small ListOps, accuracy", None, ("MEGA, 1024 tokens", "CSPMEGA")),
+    "slicegraphormer/qm9_gap": (
+        "QM9 gap, MAE", "graphormer/qm9_gap", ("molecules", "SliceGraphormer"),
+    ),
+}  # fmt: skip
 
 
 def summary():
-    """One row per mixer: its cost, and how often as fast as attention at 1,024 tokens."""
-    yield ("mixer", "cost for N tokens", *(f"{name}: times as fast" for name in BACKENDS))
+    """One row per mixer: its cost and properties, and its speed relative to attention."""
+    yield ("mixer", "cost in N tokens", "parameters", "causal", "depends on", "paper", *BACKENDS)
     measured = [
         {row["layer"]: row["vs_attention"] for row in read("epyc", f"layers_1024_{backend}")}
         for backend in BACKENDS
     ]
-    for layer, cost in COSTS.items():
+    for layer, facts in FACTS.items():
         name = NAMES.get(layer, f"`{layer}`")
-        yield (name, cost, *(f"{ratios[layer]}×" for ratios in measured))
+        yield (name, *facts, *(f"{ratios[layer]}×" for ratios in measured))
+
+
+def pretrained():
+    """One row per preset of `PRETRAINED`: parameters, scores and the ratio of training steps."""
+    yield ("preset", "task", "parameters", "score", "attention", "paper", "step, times as fast")
+    ratios = {
+        backend: {
+            (row["case"], row["model"]): row["vs_attention"]
+            for row in read("epyc", f"models_{backend}")
+        }
+        for backend in BACKENDS
+    }
+    papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
+    for name, (task, baseline, case) in PRETRAINED.items():
+        parameters, score = best_score(name)
+        yield (
+            f"`{name}`",
+            task,
+            f"{parameters / 1e6:.2f} M",
+            score,
+            best_score(baseline)[1] if baseline else "–",
+            papers[name].split(",")[0].split(" ", 1)[-1],
+            " / ".join(f"{ratios[backend][case]}×" for backend in BACKENDS) if case else "–",
+        )
+
+
+def best_score(name):
+    """The number of parameters of a preset, and its first score in words."""
+    text = (ROOT / "weights" / name / "metadata.json").read_text(encoding="utf-8")
+    metadata = json.loads(text)
+    key, value = next(iter(metadata["scores"].items()))
+    return metadata["parameter_count"], format_score(key, value)
 
 
 def presets():
@@ -73,6 +164,17 @@ def presets():
             f"{day}, {seed}",
             f"[card]({name}/README.md)",
         )
+
+
+def family(classes):
+    """One row per trained preset of the classes: scores beside attention's and the paper's."""
+    rows = {row[0].strip("`"): row for row in list(presets())[1:]}
+    yield ("preset", "parameters", "score", "attention baseline", "paper", "card")
+    for name, (shown, parameters, _, score, paper, *_) in rows.items():
+        if name.split("/")[0] in classes:
+            baseline = rows[BASELINES[name]][3] if name in BASELINES else "–"
+            card = f"[card](../../zoo/{name}/README.md)"
+            yield (shown, parameters, score, baseline, paper, card)
 
 
 def ops():
@@ -216,17 +318,6 @@ def lra():
             yield (f"`{model}`", *(in_words(*cell) if cell else "–" for cell in cells))
 
 
-def arena():
-    """The same with one row per task that was measured, for the README."""
-    found, tasks = arena_results()
-    models = [model for model in MODELS if any(found.get((task, model)) for task in tasks)]
-    yield ("small task, accuracy in %", *(f"`{model}`" for model in models))
-    for task in tasks:
-        cells = [found.get((task, model)) for model in models]
-        if any(cells):
-            yield (task, *(in_words(*cell) if cell else "–" for cell in cells))
-
-
 def arena_results():
     """Means and spreads of the small tasks by task and model, and the tasks."""
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
@@ -268,29 +359,6 @@ def exports():
     return by_way(lambda name: "/" not in name, lambda row: row["found"])
 
 
-def formats():
-    """One row per backend: of how many families each format answers as the model does."""
-    works = {}
-    for row in read("epyc", "exports"):
-        if "/" not in row["model"]:
-            families = works.setdefault((row["way"].split(",")[0], row["backend"]), {})
-            families[row["model"]] = families.get(row["model"]) or row["found"] == "works"
-    names = sorted({name for name, _ in works})
-    yield ("from", *names)
-    for backend in BACKENDS:
-        yield (backend, *(in_all(works.get((name, backend))) for name in names))
-
-
-def in_all(families):
-    """How many of the families work, in words."""
-    if families is None:
-        return "–"
-    lacking = [name for name, found in families.items() if not found]
-    if len(lacking) > 3:
-        return f"{len(families) - len(lacking)} of {len(families)} families"
-    return f"all but {', '.join(lacking)}" if lacking else "all"
-
-
 def exported():
     """One row per preset: its own time and that of what each way makes of it."""
 
@@ -313,6 +381,68 @@ def by_way(chosen, cell):
         yield (f"`{name}`", *(found.get((*way, name), "–") for way in ways))
 
 
+def published():
+    """Every table of the papers but the Arena's, as Markdown: published, ours, command, reason."""
+    data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
+    parts = []
+    for table in data["tables"]:
+        rows = [(*table["columns"], "ours", "command", "reason for the gap")]
+        rows += [
+            (what, paper, ours(preset), f"`{command}`" if command else "–", data["reasons"][reason])
+            for what, paper, preset, command, reason in table["rows"]
+        ]
+        parts.append(f"### {table['title']}\n\n{markdown(rows)}\n")
+    return "\n".join(parts)
+
+
+def ours(preset):
+    """The top-1 (and top-5) score or accuracy of a preset, and its name."""
+    if not preset:
+        return "–"
+    file = ROOT / "weights" / preset / "metadata.json"
+    scores = json.loads(file.read_text(encoding="utf-8"))["scores"].values()
+    return f"{' / '.join(f'{100 * score:.2f}' for score in scores)} (`{preset}`)"
+
+
+def efficiency():
+    """Table 3 of Sliceformer, and steps per second of `permix bench lra`."""
+    data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
+    found, tokens = by_mixer_and_length("torch")
+    head = ("training, steps/s", "ours", "inference, steps/s", "ours", "memory, GB")
+    yield ("model", *head, "reason for the gap")
+    for model, (mixer, train, infer, memory) in data["efficiency"].items():
+        rows = [found[mixer, number] for number in tokens] if mixer else []
+        steps, answers = (
+            " / ".join(row[f"{kind}_steps_per_s"] for row in rows) or "–"
+            for kind in ("train", "infer")
+        )
+        reason = "our times are of two CPU cores" if mixer else "not in the package"
+        yield (model, train, steps, infer, answers, memory, reason)
+
+
+def published_lra():
+    """The Arena's tables of the papers, as Markdown: published, ours at small scale, command."""
+    measured, _ = arena_results()
+    names = {row: model for model, row in ROWS.items()}
+    parts = []
+    for paper in (CSP_PAPER, SLICE_PAPER, TRON_PAPER, DM_PAPER):
+        rows = [("model", *TASKS, "command", "reason for the gap")]
+        for name, scores in PUBLISHED[paper].items():
+            model = names.get((paper, name))
+            cells = [
+                f"{f'{score:.2f}' if score else '–'}{f' ({found[0]:.1f})' if found else ''}"
+                for score, found in (
+                    (s, measured.get((task, model))) for s, task in zip(scores, TASKS, strict=True)
+                )
+            ]
+            command = f"`permix lra all --model {model} --scale paper`" if model else "–"
+            small = any(measured.get((task, model)) for task in TASKS)
+            reason = "no recipe" if not model else "small scale only" if small else "not run yet"
+            rows.append((name, *cells, command, reason))
+        parts.append(f"### {paper}\n\n{markdown(rows)}\n")
+    return "\n".join(parts)
+
+
 def read(machine, name):
     """Rows of a file of measurements."""
     with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
@@ -328,15 +458,19 @@ def markdown(rows):
 
 def fill(table, match):
     """What stands where a table was."""
-    return f"{match[1]}{markdown(table())}\n{match[2]}"
+    made = table()
+    return f"{match[1]}{made if isinstance(made, str) else markdown(made)}\n{match[2]}"
 
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
-    measured += (gpu_layers, gpu_ops)
-    for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
-        name, count = table.__name__, 0
+    measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
+    tables = (summary, pretrained, presets, *measured, lra, exports, exported)
+    named = {table.__name__: table for table in tables}
+    named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
+    for name, table in named.items():
+        count = 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():
             pages[path], found = pattern.subn(partial(fill, table), text)

@@ -24,9 +24,9 @@ def runners(
         the weights of a layer: all, since a compiler leaves out what nobody asks for.
     """
     weights = [weight.value for weight in getattr(function, "trainable_variables", [])]
-    return running.module("runners").make(function, keras.ops.convert_to_tensor(x), weights)
+    return running.module("runtime").make_runners(function, keras.ops.convert_to_tensor(x), weights)
 
 
 def seconds(call: Callable[[], Any]) -> float:
     """How long a call of `runners` takes: on PyTorch by the events of a GPU, else by the clock."""
-    return running.module("device").seconds(call)
+    return running.module("runtime").seconds(call)

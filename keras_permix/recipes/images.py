@@ -63,7 +63,7 @@ def check_start(path: Path) -> None:
     if rows and "path" not in rows[0]:
         raise ValueError(
             "Without a recipe, a list must contain images, with columns `path` and `label`; texts "
-            "and molecules need a recipe that names the file (docs/training.md). "
+            "and molecules need a recipe that names the file (docs/guides/fine_tune.md). "
             f"Received: {path} with {', '.join(rows[0])}"
         )
     raise ValueError(

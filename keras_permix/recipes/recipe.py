@@ -101,7 +101,7 @@ class Recipe:
     """Hold the values that `permix train` trains a model by.
 
     `load_recipe` reads a recipe from a file, `make_recipe` makes one from a dict. Both check all
-    values. `docs/training.md` describes every field.
+    values. `docs/reference/recipe_keys.md` describes every field.
 
     Example:
 

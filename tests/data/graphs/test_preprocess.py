@@ -9,7 +9,7 @@ from keras_permix.data import Pipeline, load_graphs, pad_graphs, preprocess_grap
 from keras_permix.data.graphs import preprocess
 from keras_permix.data.graphs.paths import shortest_paths
 from keras_permix.data.graphs.preprocess import batch_graphs
-from keras_permix.layers.graph import graphormer_bias
+from keras_permix.layers.graph import graph_embedding
 from tests.data.graphs.graphs import GRAPHS
 from tests.harness import load_golden
 from tests.oracle import graph as oracle
@@ -26,7 +26,7 @@ def golden_edges(index):
 
 
 def test_tables_hold_what_is_preprocessed():
-    assert preprocess.ROWS == graphormer_bias.ROWS
+    assert preprocess.ROWS == graph_embedding.ROWS
 
 
 @pytest.mark.parametrize("index", [0, 1])
