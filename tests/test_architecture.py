@@ -40,7 +40,7 @@ ALLOWED = {
     "data.graphs.pcqm4m": {"torch", "torch.serialization.safe_globals"},  # reads its split
     # Records say what computed.
     "cli.bench": {"running.name", "running.version"},
-    "training.record": {"running.name", "running.version"},
+    "training.run": {"running.name", "running.version"},
 }
 
 pytestmark = pytest.mark.once

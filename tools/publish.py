@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keras_permix.training.record import read_record
+from keras_permix.training.run import read_record
 from keras_permix.utils.files import write_text
 from keras_permix.zoo import preset_info
 

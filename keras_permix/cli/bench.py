@@ -59,7 +59,7 @@ def run(arguments):
 
     from keras_permix._version import __version__
     from keras_permix.ops.backend import running
-    from keras_permix.training.record import current_commit
+    from keras_permix.training.run import current_commit
     from keras_permix.utils.checks import check_integer, check_positive_or_none
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
 

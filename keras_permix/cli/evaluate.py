@@ -1,8 +1,8 @@
-"""`permix evaluate`: scores of a preset on a test set.
+"""Score a preset on a test set.
 
-For classes, the accuracy per class is printed, and with two classes F1 and AUC. `--out FILE.json`
-writes the scores. `--out FILE.csv` writes the predictions, and the confusion matrix beside them, as
-`FILE_confusion.csv` and `FILE_confusion.png`.
+For classification, the accuracy per class is printed, and for two classes also F1 and AUC.
+`--out FILE.json` writes the scores. `--out FILE.csv` writes the predictions, and the confusion
+matrix to `FILE_confusion.csv` and `FILE_confusion.png`.
 """
 
 import csv
@@ -12,36 +12,39 @@ from pathlib import Path
 from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
 from keras_permix.utils.formatting import counted
 
-MOST_CLASSES = 20  # that are printed
+MOST_CLASSES = 20  # printed
 
 
 def add_arguments(parser):
     parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
     data = parser.add_mutually_exclusive_group()
     data.add_argument(
-        "--data", type=given, metavar="NAME", help="name of a data set (default: the preset's own)"
+        "--data",
+        type=given,
+        metavar="NAME",
+        help="name of a data set (default: the data set of the preset)",
     )
     data.add_argument(
         "--data-path", type=given_path, metavar="PATH",
-        help="folder of images (scores test/ or val/, else all of them), or a file of samples",
+        help="folder of images (scores test/ or val/ if present, else all), or file of samples",
     )  # fmt: skip
     add_data_dir(parser)
-    add_overrides(parser, "change an argument of the model, e.g. --set image_size=48")
+    add_overrides(parser, "set an argument of the model, e.g. --set image_size=48")
     parser.add_argument(
         "--by-order",
         action="store_true",
-        help="match the classes of data and model by their order, whatever their names",
+        help="match classes of data and model by position instead of name",
     )
-    parser.add_argument("--batch-size", type=int, default=250)
+    parser.add_argument("--batch-size", type=int, default=250, help="samples per batch")
     parser.add_argument(
         "--out", type=given_path, metavar="FILE",
-        help="scores (.json), or predictions and confusion matrix (.csv); the folder is made",
+        help="write scores (.json), or predictions and confusion matrix (.csv)",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print the scores. Returns the exit code."""
+    """Print the scores, and return the exit code."""
     from keras_permix.cli.common import trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
@@ -93,7 +96,7 @@ def run(arguments):
 
 
 def check_out(out):
-    """Check that the result can be written, before any work is done."""
+    """Check the ending of `--out`, that it is writable, and that matplotlib is installed."""
     from keras_permix.cli.common import check_file
 
     if out.suffix not in (".json", ".csv"):
@@ -104,20 +107,20 @@ def check_out(out):
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                'The confusion matrix needs matplotlib: pip install "keras_permix[train]".'
+                'The confusion matrix requires matplotlib: pip install "keras_permix[train]".'
             ) from error
 
 
 def class_lines(names, labels, logits):
-    """Return lines with the accuracy per class; of many classes, those with the lowest."""
-    from keras_permix.tasks.confusion import class_accuracies, confusion_matrix
+    """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
+    from keras_permix.tasks.classification import class_accuracies, confusion_matrix
 
     confusion = confusion_matrix(labels, logits.argmax(-1), len(names))
     accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
     order = list(range(len(names)))
     if len(names) > MOST_CLASSES:
         order = sorted((n for n in order if totals[n]), key=lambda n: accuracies[n])[:MOST_CLASSES]
-        yield f"accuracy of the {len(order)} classes with the lowest:"
+        yield f"the {len(order)} classes with the lowest accuracy:"
     else:
         yield "accuracy per class:"
     width = max(len(names[number]) for number in order)
@@ -127,11 +130,11 @@ def class_lines(names, labels, logits):
 
 
 def write_predictions(out, dataset, labels, logits):
-    """Write a row per sample, and the confusion matrix beside it as CSV and PNG."""
+    """Write a row per sample, and the confusion matrix as CSV and PNG."""
     import keras
     from matplotlib.figure import Figure
 
-    from keras_permix.tasks.confusion import confusion_matrix
+    from keras_permix.tasks.classification import confusion_matrix
 
     names, predicted = list(dataset.labels), logits.argmax(-1)
     shares = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
@@ -163,16 +166,19 @@ def _write_rows(path, header, rows):
 
 
 def data_of(info, name=None, path=None):
-    """Return the data to score, as a recipe's `data`.
+    """Return the data to score, in the form of a recipe's `data`.
 
     Args:
         info: The `PresetInfo` of a preset.
-        name: Name of a set; `None`: the one that the preset was trained on.
-        path: A folder of images or a file of samples. Of the preset's own data, only the part is
-            scored that training held out.
+        name: Name of a data set. Defaults to that of the preset.
+        path: Folder of images or file of samples. If the preset was trained on it, only the
+            held-out part is scored. Defaults to `None`.
+
+    Returns:
+        A dict.
 
     Raises:
-        ValueError: for unknown data, or a preset that does not say its own, such as of a smoke run.
+        ValueError: for unknown data, or a preset that names no data set, as from a smoke run.
     """
     from keras_permix.tasks import TASKS
     from keras_permix.zoo import MODELS
@@ -196,17 +202,17 @@ def data_of(info, name=None, path=None):
         task.check_data(spec)
     except ValueError as error:
         raise ValueError(
-            "`--data` must name a set, or `--data-path` a folder or file, to score "
-            f"{info.name} on. Received: {name or 'neither'} ({error})"
+            "`--data` must name a data set, or `--data-path` a folder or file, to score "
+            f"{info.name}. Received: {name or 'neither'} ({error})"
         ) from error
     return spec
 
 
 def _names_files(spec):
-    """Whether the data are files of the user's, and not a named set."""
+    """Return whether the data are files and not a named data set."""
     return bool({"source", "train"} & set(spec))
 
 
 def _is_one_part(spec):
-    """Whether all data are scored, so that there is no training part to compare with."""
+    """Return whether all data are scored, without a training part for the baseline."""
     return "train" in spec and spec["train"] == spec.get("test") and "splits" not in spec

@@ -1,9 +1,8 @@
-"""`permix info`: what is known of a preset or a model.
+"""Show a preset, a model class with the arguments given by `--set`, or a `.keras` file.
 
-A model is a class of the zoo with the arguments that `--set` gives, or a `.keras` file. MACs are
-the multiply-adds of one sample, as `keras_permix.analysis.count_macs` counts them: those of matrix
-products and attention, and one for each output of a normalization or activation. Layers that it has
-no rule for are named.
+MACs are the multiply-adds of one sample, counted by `keras_permix.analysis.count_macs`: those of
+matrix products and attention, and one per output of a normalization or activation. Layers without
+a rule are listed.
 """
 
 import json
@@ -13,22 +12,22 @@ from keras_permix.cli.parser import add_overrides
 from keras_permix.recipes.find import recipe_folders
 from keras_permix.recipes.load import parse_overrides
 
-SAID = ("data", "data_options", "command", "commit", "license")
-PLANNED = ("epochs", "batch_size", "precision")  # what a recipe says, too
+METADATA_KEYS = ("data", "data_options", "command", "commit", "license")
+RECIPE_KEYS = ("epochs", "batch_size", "precision")
 
 
 def add_arguments(parser):
     parser.add_argument(
         "model",
-        help="preset: name (cspvit/cifar10_small), folder, or handle; "
-        "class of the zoo (CSPViT); or .keras file",
+        help="name (cspvit/cifar10_small), folder or handle of a preset; class (CSPViT); or "
+        ".keras file",
     )
-    add_overrides(parser, "give an argument of the model, e.g. --set image_size=48")
+    add_overrides(parser, "set an argument of the model, e.g. --set image_size=48")
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print what is known. Returns the exit code."""
+    """Print a table, and return the exit code."""
     from keras_permix.cli.common import format_table
     from keras_permix.zoo import MODELS
 
@@ -46,7 +45,7 @@ def run(arguments):
 
 
 def _of_preset(name, changes):
-    """Name and record of a preset."""
+    """Return the name of a preset and its rows."""
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.model import ZooModel
 
@@ -64,7 +63,7 @@ def _of_preset(name, changes):
 
 
 def _of_class(cls, changes):
-    """What a class of the zoo makes of some arguments."""
+    """Return the rows of a model class with arguments."""
     from keras_permix.recipes.find import known_presets
     from keras_permix.zoo.presets.config import check_arguments
 
@@ -79,22 +78,20 @@ def _of_class(cls, changes):
 
 
 def _of_file(path, changes):
-    """What is in a file that Keras has saved."""
+    """Return the rows of a `.keras` file."""
     import keras
 
     from keras_permix.zoo.model import ZooModel
 
     if changes:
-        raise ValueError(
-            f"`--set` must go with a preset or a class. Received: {path} with {changes}"
-        )
+        raise ValueError(f"`--set` requires a preset or a class. Received: {path} with {changes}")
     if not path.is_file():
         raise ValueError(f"The `.keras` file must exist. Received: {path}")
     try:
         model = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # of classes that are not here, of files that are something else
+    except Exception as error:  # Unknown classes and other files raise many types.
         raise ValueError(
-            "A `.keras` file must hold a model of Keras' layers and this package's. "
+            "A `.keras` file must contain a model of layers of Keras and this package. "
             f"Received: {path} ({type(error).__name__}: {error})"
         ) from error
     if isinstance(model, ZooModel):
@@ -108,7 +105,7 @@ def _of_file(path, changes):
 
 
 def _macs_of_own(model):
-    """The multiply-adds of a model that is not of the zoo, where its inputs have sizes."""
+    """Return the MACs of a model outside the zoo, if its inputs have fixed sizes."""
     import keras
     import numpy as np
 
@@ -122,7 +119,7 @@ def _macs_of_own(model):
 
 
 def _of_model(model):
-    """What any model of the zoo can be asked."""
+    """Return the rows of a model of the zoo."""
     taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
     return [
         ("class", type(model).__name__),
@@ -134,12 +131,12 @@ def _of_model(model):
 
 
 def _arguments(config):
-    """The arguments that would make a model of the zoo anew."""
+    """Return rows of the arguments that make a model of the zoo."""
     return [(f"  {key}", _plain(key, value)) for key, value in config.items()]
 
 
 def _macs(model, inputs=None):
-    """The multiply-adds of one sample, and what they leave out."""
+    """Return the MACs of one sample, and the layers that are not counted."""
     from keras_permix.analysis.macs import count_macs
 
     macs = count_macs(model, inputs)
@@ -148,12 +145,12 @@ def _macs(model, inputs=None):
 
 
 def _stored(info, labels, of):
-    """What the files of a preset say of it, beside the labels of the model.
+    """Return the rows of a preset's metadata.
 
     Args:
         info: The `PresetInfo`.
         labels: Names of the model's outputs, or `None`.
-        of: What to add to what is not of the model, where this is another than the preset's.
+        of: Note on values that `--set` does not change; empty without `--set`.
     """
     from keras_permix.cli.common import format_scores
 
@@ -164,13 +161,13 @@ def _stored(info, labels, of):
         ("measured", format_scores(info.scores) + of),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
         ("recipe", _file(metadata.get("recipe"))),
-        *((key, str(metadata.get(key) or "–")) for key in SAID),
+        *((key, str(metadata.get(key) or "–")) for key in METADATA_KEYS),
         ("saved", f"{metadata.get('date_saved', '–')}, Keras {metadata.get('keras_version', '–')}"),
     ]
 
 
 def _planned(name, of):
-    """What the recipe says of a preset that nobody has trained yet, with `of` as in `_stored`."""
+    """Return the rows of an untrained preset's recipe; for `of`, see `_stored`."""
     from keras_permix.training import plan_run
 
     run = plan_run(name)
@@ -183,12 +180,12 @@ def _planned(name, of):
         ("data", data.pop("name")),
         ("data_options", str(data or "–")),
         ("recipe", _file(run.source)),
-        *((key, str(getattr(run.recipe, key))) for key in PLANNED),
+        *((key, str(getattr(run.recipe, key))) for key in RECIPE_KEYS),
     ]
 
 
 def _file(source):
-    """Where the recipe of a record lies on this machine; else what the record says of it."""
+    """Return the path of a recipe on this machine if it exists, else its name in the metadata."""
     known = [folder.parent / source for folder in recipe_folders()] if source else []
     return next((str(path) for path in known if path.is_file()), str(source or "–"))
 

@@ -1,4 +1,4 @@
-"""`permix list`: the presets that the package knows."""
+"""List the presets of the package."""
 
 import json
 
@@ -8,7 +8,7 @@ def add_arguments(parser):
 
 
 def run(arguments):
-    """Print a table of presets, without Keras. Returns the exit code."""
+    """Print a table of presets without importing Keras, and return the exit code."""
     from keras_permix.cli.common import format_table
     from keras_permix.recipes.find import known_presets
 
@@ -38,7 +38,7 @@ def _read(path):
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`{path}` must be JSON. Received: {error}") from error
+        raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
     if not isinstance(read, dict):
         raise ValueError(f"`{path}` must hold a JSON object. Received: {read!r}")
     return read

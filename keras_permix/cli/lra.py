@@ -1,7 +1,7 @@
-"""`permix lra`: train and test models on tasks of the Long Range Arena, beside the papers' rows.
+"""Train and score models on the Long Range Arena, and compare them with published scores.
 
-Runs of all combinations follow each other. Each is kept in a folder of its own and goes on after a
-kill; a run whose row stands in the results already is not done again.
+All combinations of task, model and seed are trained one after another, each in a separate folder.
+To resume, run the same command again. Runs that are in the file of results are skipped.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from keras_permix.utils.formatting import counted
 
 ALL = ("listops", "text", "retrieval", "image", "pathfinder")
 GUESSING = {
-    "listops": "Of 10 classes, the most frequent is the answer of about 15 %.",
+    "listops": "The most frequent of 10 classes has about 15 %.",
     "image": "Chance gives 10 %.",
 }
 
@@ -22,7 +22,7 @@ GUESSING = {
 def add_arguments(parser):
     parser.add_argument(
         "tasks", nargs="+", choices=(*TASKS, "all"), metavar="TASK",
-        help=f"{', '.join(TASKS)}; or all, which is all but pathx",
+        help=f"{', '.join(TASKS)}; or all, which excludes pathx",
     )  # fmt: skip
     parser.add_argument(
         "--model", nargs="+", choices=MODELS, required=True, metavar="MODEL", dest="models",
@@ -30,25 +30,27 @@ def add_arguments(parser):
     )  # fmt: skip
     parser.add_argument(
         "--scale", choices=SCALES, default="small",
-        help="paper: what the papers train; small: a reduction for two cores",
+        help="paper: sizes of the papers; small: reduced tasks for two CPU cores",
     )  # fmt: skip
     parser.add_argument("--seed", nargs="+", type=int, default=[0], metavar="N", dest="seeds",
-                        help="a run for each")  # fmt: skip
-    add_overrides(parser, "change a value of the recipes, e.g. --set batch_size=16")
+                        help="one run per seed")  # fmt: skip
+    add_overrides(parser, "set a value of the recipes, e.g. --set batch_size=16")
     parser.add_argument("--runs", type=given_path, default=Path("runs"), help="folder of the runs")
     parser.add_argument(
         "--out", type=given_path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
     )
     add_data_dir(parser)
     parser.add_argument(
-        "--smoke", action="store_true", help="a few steps of generated data, and no result"
+        "--smoke",
+        action="store_true",
+        help="train for a few steps of generated data, without a result",
     )
     add_verbose(parser, default=2)
     parser.set_defaults(run=run, keep_memory=True)
 
 
 def run(arguments):
-    """Train what has no result yet, and print what there is. Returns the exit code."""
+    """Train runs without a result, print all results, and return the exit code."""
     from keras_permix.cli.common import check_file, check_folder
     from keras_permix.lra.results import read_results
     from keras_permix.lra.run import lra_run
@@ -77,12 +79,12 @@ def run(arguments):
 
 
 def measure_all(runs, results, arguments):
-    """Measure the runs of a task, as many as can be. Returns whether all could."""
+    """Measure the runs of a task, and return whether all succeeded."""
     whole = True
     for run in runs:
         try:
             measure(run, results, arguments)
-        except (FileNotFoundError, ConnectionError) as error:  # No model of this task has its data.
+        except (FileNotFoundError, ConnectionError) as error:  # The data of the task are missing.
             say_error(f"{run.task}: {error}")
             return False
         except FloatingPointError as error:
@@ -92,17 +94,17 @@ def measure_all(runs, results, arguments):
 
 
 def measure(run, results, arguments):
-    """Train a run, or go on with it, and write its row; nothing where the row is there."""
+    """Train or resume a run, and write its row, unless the row exists."""
     from keras_permix.lra.results import append_result, holds, read_results, result_of
     from keras_permix.training import train
     from keras_permix.training.finish import finished_scores
 
     called = f"{run.task}, {run.model}, {run.scale}, seed {run.seed}"
     if not run.smoke and holds(read_results(results), run):
-        print(f"{called}: in {results} already", flush=True)
+        print(f"{called}: already in {results}", flush=True)
         return
     folder = arguments.runs / run.folder.relative_to("runs")
-    print(f"{called}: {run.recipe.epochs} × {run.recipe.steps_per_epoch} steps, kept in {folder}",
+    print(f"{called}: {run.recipe.epochs} × {run.recipe.steps_per_epoch} steps in {folder}",
           flush=True)  # fmt: skip
     if finished_scores(run, folder, arguments.data_dir) is None:
         train(run, out=folder, data_dir=arguments.data_dir, verbose=arguments.verbose)
@@ -118,7 +120,7 @@ def measure(run, results, arguments):
 
 
 def table(run, results):
-    """What was measured on a task, as a run measures it, above what the papers report."""
+    """Format the measured scores of a task and the published ones as a table."""
     from keras_permix.cli.common import format_table
     from keras_permix.lra.results import in_words, key_of, means
 
@@ -133,9 +135,9 @@ def table(run, results):
     chance = GUESSING.get(task, "Chance gives 50 %.")
     if scale != "paper":
         chance += (
-            f" The task is a reduction of the papers', {scale}: compare the rows from here with "
-            "each other, not with theirs."
+            f" The task is reduced (scale {scale}): compare rows measured here only with each "
+            "other."
         )
     elif changes:
-        chance += f" The rows from here are not of the papers' values, but of {changes}."
+        chance += f" Rows measured here use {changes} instead of the papers' values."
     return f"\n{format_table((task, 'accuracy, %', 'source'), [*ours, *theirs])}\n{chance}\n"

@@ -1,1 +1,1 @@
-"""The Long Range Arena: its recipes, what papers report, and what was measured: `permix lra`."""
+"""Define, run and record the Long Range Arena."""

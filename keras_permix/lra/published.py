@@ -1,4 +1,4 @@
-"""What papers report on the Long Range Arena: accuracies in percent."""
+"""List accuracies on the Long Range Arena that papers report, in percent."""
 
 CSP_PAPER = "Yuan & Xu, Channel-wise Sample Permutation, 2024, table 4"
 SLICE_PAPER = "Yuan & Xu, Sliceformer, 2023, table 2"
@@ -6,7 +6,7 @@ TRON_PAPER = "Yorsh et al., SimpleTRON, 2022, table 1"
 DM_PAPER = "Sapkota & Bhattarai, Dimension Mixer, 2023, table IV"
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
-# Paper -> model -> an accuracy per task; `None` where it reports none, or says that it fails.
+# Paper -> model -> accuracy per task; `None` if not reported, or reported as failed.
 PUBLISHED: dict[str, dict[str, tuple[float | None, ...]]] = {
     CSP_PAPER: {
         "Transformer": (36.37, 64.27, 57.46, 42.44, 71.40, None),
@@ -57,7 +57,7 @@ PUBLISHED: dict[str, dict[str, tuple[float | None, ...]]] = {
         "Butterfly attention": (37.2, 65.4, 81.51, 43.82, 71.23, 76.72),
     },
 }
-# The models of `recipes.py` that a paper reports, and by what name.
+# Model of `recipes.py` -> paper and its name there.
 ROWS = {
     "transformer": (CSP_PAPER, "Transformer"),
     "csp": (CSP_PAPER, "Transformer + CSP"),
@@ -76,7 +76,11 @@ ROWS = {
 
 
 def published_rows(task: str) -> list[tuple[str, float, str]]:
-    """What is reported on a task, the best last: rows of model, accuracy in percent, and paper."""
+    """Return rows of model, accuracy in percent and paper, in ascending order.
+
+    Args:
+        task: One of `TASKS`.
+    """
     column = TASKS.index(task)
     rows = [
         (model, scores[column], paper)
@@ -88,7 +92,14 @@ def published_rows(task: str) -> list[tuple[str, float, str]]:
 
 
 def published_score(task: str, model: str) -> tuple[float, str] | None:
-    """The accuracy of a model of ours in percent, and the paper; `None` where no paper reports it.
+    """Return the published accuracy of a model in percent, and its paper.
+
+    Args:
+        task: One of `TASKS`.
+        model: A model of `permix lra`.
+
+    Returns:
+        `(accuracy, paper)`, or `None` if no paper reports it.
 
     Example:
 

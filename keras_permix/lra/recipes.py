@@ -1,7 +1,7 @@
-"""The recipes of the Long Range Arena: a table per paper, and one of small tasks.
+"""Define the recipes of the Long Range Arena: a table per paper, and one of small tasks.
 
-What a paper's table does not say is that of the released code of Sliceformer, the Transformer
-encoder of the Long Range Arena. Weight decay is decoupled, as in that code.
+Values that a paper's table omits are those of Sliceformer's released code, the Transformer encoder
+of the Long Range Arena. Weight decay is decoupled, as in that code.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from keras_permix.recipes.recipe import merge
 from keras_permix.utils.checks import check_choice
 
 SCALES = ("small", "paper")
-# Mixers of an `LRATransformer` by what the papers call them; those with heads get their number.
+# Mixers of an `LRATransformer` by model name; mixers with heads receive `num_heads`.
 MIXERS: dict[str, dict[str, Any]] = {
     "transformer": {"name": "attention"},
     "csp": {"name": "csp", "group_size": None},
@@ -32,7 +32,7 @@ MODELS = (*MIXERS, *MEGAS)
 OF_PATH_X = (*MEGAS, "butterfly")
 TEXTS = ("listops", "text", "retrieval")
 
-# What the data of a task is, and what a model must know of it.
+# Task -> data, and arguments of the model that depend on them.
 DATA: dict[str, dict[str, Any]] = {
     "listops": dict(data=dict(name="listops"), model=dict(vocabulary_size=16, num_classes=10)),
     "text": dict(data=dict(name="imdb"), model=dict(vocabulary_size=257, num_classes=2)),
@@ -44,10 +44,10 @@ DATA: dict[str, dict[str, Any]] = {
     "pathx": dict(data=dict(name="pathfinder"), model=dict(image_size=128, num_classes=2)),
 }  # fmt: skip
 LENGTHS = {"listops": 2000, "text": 4000, "retrieval": 4000}
-MEGA_LENGTHS = {"listops": 2002, "text": 4002, "retrieval": 4002}  # as in its code
+MEGA_LENGTHS = {"listops": 2002, "text": 4002, "retrieval": 4002}  # as in the released code
 
-# Batch, epochs, steps of an epoch, learning rate, steps of the warm-up, weight decay, dropout;
-# width, inner width, width of the MLPs, depth, heads.
+# Batch size, epochs, steps per epoch, learning rate, warm-up steps, weight decay, dropout;
+# hidden_dim, inner_dim, mlp_dim, num_layers, num_heads.
 CSP = {  # table 6
     "listops": (32, 50, 100, 5e-2, 1000, 0.1, 0.1, 512, 512, 1024, 4, 8),
     "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
@@ -67,19 +67,19 @@ TRON = {  # table 3
     "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
     "retrieval": (32, 100, 150, 5e-2, 8000, 0.1, 0.1, 128, 128, 512, 4, 4),
 }
-# Batch, epochs, steps of an epoch, steps of the warm-up, tokens, block; of the released code.
+# Batch size, epochs, steps per epoch, warm-up steps, tokens, block size; from the released code.
 BUTTERFLY = {
     "listops": (32, 50, 100, 1000, 2048, 64),
     "text": (32, 100, 200, 8000, 4096, 256),
     "retrieval": (32, 150, 200, 800, 4096, 128),
     "image": (256, 200, 175, 175, 1024, 32),
     "pathfinder": (256, 200, 312, 312, 1024, 128),
-    "pathx": (64, 50, 500, 500, 16384, 128),  # table VI: the last of its stages
+    "pathx": (64, 50, 500, 500, 16384, 128),  # table VI, last stage
 }
-# Batch (with gradients that the code accumulates; of Path-X without), epochs, steps of an epoch,
-# learning rate, steps of the warm-up, weight decay, dropout; width, inner width, width of the
-# heads, depth, norm.
-MEGA = {  # table 7 of the paper of CSP, and its code
+# Batch size (including gradient accumulation, except for Path-X), epochs, steps per epoch,
+# learning rate, warm-up steps, weight decay, dropout; hidden_dim, inner_dim, shared_dim,
+# num_layers, norm.
+MEGA = {  # table 7 of the CSP paper, and its code
     "listops": (64, 60, 1500, 1e-3, 3000, 1e-2, 0.1, 80, 160, 64, 6, "layernorm"),
     "text": (50, 50, 500, 4e-3, 10000, 1e-2, 0.1, 128, 256, 64, 4, "scalenorm"),
     "retrieval": (64, 40, 500, 6e-3, 10000, 4e-2, 0.1, 128, 256, 64, 6, "scalenorm"),
@@ -92,7 +92,7 @@ CSP_IN_MEGA = {
     "pathfinder": {"name": "csp", "group_size": 2, "shift": "linear_head"},
     "pathx": {"name": "csp", "group_size": 2, "shift": "power_code"},
 }
-# Where the paper of MEGA has other values for MEGA itself.
+# Values of the MEGA paper that differ, for MEGA itself.
 OF_MEGA: dict[str, dict[str, Any]] = {
     "retrieval": dict(optimizer=dict(learning_rate=3e-3)),
     "pathfinder": dict(optimizer=dict(learning_rate=1e-2), batch_size=128, model=dict(dropout=0.0)),
@@ -101,20 +101,20 @@ OF_MEGA: dict[str, dict[str, Any]] = {
 
 
 def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> dict[str, Any]:
-    """The recipe of a model for a task, as nested dicts for `make_recipe`.
+    """Return the recipe of a model for a task, as nested dicts for `make_recipe`.
 
     Args:
         task: One of `TASKS`.
         model: One of `MODELS`.
-        scale: "paper", what the papers train; or "small", a reduction of each task, and one size
-            for all models.
-        seed: Integer ≥ 0, of weights, order and dropout.
+        scale: "paper", the sizes of the papers, or "small", reduced tasks with one size for all
+            models. Defaults to "small".
+        seed: Integer ≥ 0 for weights, order of samples and dropout. Defaults to 0.
 
     Returns:
         A dict of plain values.
 
     Raises:
-        ValueError: for a task, model or scale that there is not.
+        ValueError: for an unknown task, model or scale, or a model that does not support "pathx".
 
     Example:
 
@@ -127,8 +127,8 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
     check_choice("scale", scale, SCALES)
     if task == "pathx" and (scale == "small" or model not in OF_PATH_X):
         raise ValueError(
-            f"`pathx` is a task of {', '.join(OF_PATH_X)} at the scale of the papers: the others "
-            f"do not learn it. Received: model={model!r}, scale={scale!r}"
+            f"`pathx` requires `scale='paper'` and one of the models {', '.join(OF_PATH_X)}. "
+            f"Received: model={model!r}, scale={scale!r}"
         )
     base = merge(DATA[task], dict(seed=seed))
     if scale == "small":
@@ -151,7 +151,7 @@ def _paper(task, model):
 
 
 def _encoder(task, model, table):
-    """The encoder of the Long Range Arena."""
+    """Return the values of the Transformer encoder of the Long Range Arena."""
     *training, hidden_dim, inner, mlp_dim, num_layers, heads = table[task]
     text = task in TEXTS
     sizes = dict(
@@ -195,7 +195,7 @@ def _butterfly(task):
         mixer["num_heads"] = model["num_layers"] = 4
         training = _training((batch, epochs, steps, 3e-4, warmup, 1e-3, 0.1), "cosine")
         return dict(model=model, **training)
-    # One cycle: from a 25th of the learning rate and down again, both in a line.
+    # One cycle: a linear warm-up from 1/25 of the learning rate, then a linear decay.
     training = _training((batch, epochs, steps, 1e-4, warmup, 0, 0.1), "linear")
     return merge(dict(model=model, **training), dict(schedule=dict(warmup_start=4e-6)))
 
@@ -223,13 +223,13 @@ def _mega(task, model):
     if task == "pathx":
         schedule["warmup_power"] = 2
     if task == "retrieval":
-        schedule["total_steps"] = 91_960  # which the code stops far ahead of
+        schedule["total_steps"] = 91_960  # The released code stops long before.
     recipe = merge(recipe, dict(schedule=schedule))
     return recipe if model == "csp_mega" else merge(recipe, OF_MEGA.get(task, {}))
 
 
 def _training(row, schedule, optimizer=None):
-    """What a row of a table says of training."""
+    """Return the training values of a table's row."""
     batch, epochs, steps, rate, warmup, decay, _ = row
     optimizer = {"learning_rate": rate, **(optimizer or {})}
     optimizer |= {"name": "adamw", "weight_decay": decay} if decay else {"name": "adam"}
@@ -247,8 +247,7 @@ def _mixer(model, heads):
     return {**MIXERS[model], **({"num_heads": heads} if model in WITH_HEADS else {})}
 
 
-# The small tasks: what they change about the data, and how they are trained. All models are of one
-# size, but for what their mixers have.
+# Data and training of the small tasks. All models have the same size, except for their mixers.
 SMALL: dict[str, dict[str, Any]] = {
     "listops": dict(
         data=dict(
@@ -293,9 +292,9 @@ def _small(task, model):
     else:
         mixer = _mixer(model, heads=4)
         if model == "csp":
-            mixer["group_size"] = 2  # in one group, as in the papers, it is "slice"
+            mixer["group_size"] = 2  # A single group, as in the papers, equals "slice".
         if model == "butterfly":
-            mixer["block_size"] = 32 if task == "text" else 16  # two blocks mix all tokens
+            mixer["block_size"] = 32 if task == "text" else 16  # Two blocks mix all tokens.
         own = dict(
             class_name="LRATransformer", mixer=mixer, positions="learned", pooling="mean",
             head_dims=(64,), embedding_stddev=0.02,

@@ -1,4 +1,4 @@
-"""What runs of the Long Range Arena gave: a CSV file with a row per run."""
+"""Read and write the results of the Long Range Arena, a CSV file with a row per run."""
 
 import csv
 import json
@@ -14,12 +14,15 @@ COLUMNS = (
     "task", "model", "scale", "seed", "changes", "score", "steps", "seconds", "parameters",
     "backend", "backend_version", "keras", "keras_permix", "commit", "machine", "date",
 )  # fmt: skip
-# What a run is; the others are what it gave.
+# Columns that identify a run.
 KEYS = ("task", "model", "scale", "seed", "changes")
 
 
 def read_results(path: StrPath) -> list[dict[str, str]]:
-    """The rows of a file of results; none where there is no file.
+    """Read the rows of a file of results; an absent file has no rows.
+
+    Args:
+        path: Path of the file.
 
     Raises:
         ValueError: for a file with other columns.
@@ -38,7 +41,12 @@ def read_results(path: StrPath) -> list[dict[str, str]]:
 
 
 def append_result(path: StrPath, row: dict[str, Any]) -> None:
-    """Write one more row at the end of a file of results, which is made if absent."""
+    """Append a row to a file of results, which is created if absent.
+
+    Args:
+        path: Path of the file.
+        row: Dict of the `COLUMNS`.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="", encoding="utf-8") as file:
@@ -51,19 +59,19 @@ def append_result(path: StrPath, row: dict[str, Any]) -> None:
 
 
 def key_of(run: LRARun) -> dict[str, str]:
-    """What says which run a row is of; see `KEYS`."""
+    """Return the columns that identify a run."""
     values = (run.task, run.model, run.scale, run.seed, " ".join(run.overrides))
     return dict(zip(KEYS, map(str, values), strict=True))
 
 
 def holds(rows: list[dict[str, str]], run: LRARun) -> bool:
-    """Whether one of the rows is that of a run."""
+    """Return whether one of the rows belongs to a run."""
     key = key_of(run).items()
     return any(key <= row.items() for row in rows)
 
 
 def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
-    """The row of a run that is through, read from what it left in its folder.
+    """Make the row of a finished run from the files in its folder.
 
     Args:
         run: The run.
@@ -93,15 +101,15 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
 
 
 def score_of(scores: dict[str, float]) -> float:
-    """The accuracy among the scores of a preset, from 0 to 1."""
+    """Return the accuracy of a preset, from 0 to 1."""
     return next(value for key, value in scores.items() if key.split("/")[-1] in SHARES)
 
 
 def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, float, int]]:
-    """Scores over the seeds.
+    """Average scores over seeds.
 
     Args:
-        rows: Rows of `read_results`, of one scale and without changes.
+        rows: Rows of `read_results` with the same scale and changes.
 
     Returns:
         A dict from (task, model) to the mean in percent, the standard deviation (0 for one seed),
@@ -124,7 +132,7 @@ def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, floa
 
 
 def in_words(mean: float, spread: float, seeds: int) -> str:
-    """A score in percent as tables have it.
+    """Format a score in percent.
 
     Example:
 

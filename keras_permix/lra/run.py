@@ -1,4 +1,4 @@
-"""A run of the Long Range Arena: a task, a model, a scale and a seed."""
+"""Plan runs of the Long Range Arena."""
 
 import dataclasses
 import hashlib
@@ -12,14 +12,14 @@ from keras_permix.recipes.recipe import make_recipe, merge
 from keras_permix.training.run import Run
 
 SOURCE = "keras_permix/lra/recipes.py"
-# What a smoke run changes: a few steps of short texts or small images.
+# Values of a smoke run: a few steps of short texts or small images.
 SMOKE = dict(batch_size=2, epochs=2, steps_per_epoch=2, validation_samples=2, test_samples=2)
 SMOKE_LENGTH, SMOKE_SIDE = 256, 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LRARun(Run):
-    """What `permix lra` trains, for `keras_permix.training.train`; made by `lra_run`."""
+    """Hold a run of the Long Range Arena for `keras_permix.training.train`; see `lra_run`."""
 
     task: str
     model: str
@@ -45,9 +45,15 @@ def lra_run(
     """Plan a run of the Long Range Arena.
 
     Args:
-        task, model, scale, seed: As for `lra_recipe`.
-        overrides: Strings `"epochs=2"` that change values of the recipe.
-        smoke: Whether to only try it out: a few steps of generated data.
+        task: One of `TASKS`.
+        model: One of `MODELS`.
+        scale: "small" or "paper". Defaults to "small".
+        seed: Integer ≥ 0. Defaults to 0.
+        overrides: Strings such as `"epochs=2"` that set values of the recipe. Defaults to none.
+        smoke: Whether to train for a few steps of generated data. Defaults to `False`.
+
+    Returns:
+        An `LRARun`.
 
     Raises:
         ValueError: for an unknown task, model or scale, or a wrong value.
@@ -68,7 +74,7 @@ def lra_run(
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
     if recipe.steps_per_epoch is None:
         raise ValueError(
-            "`steps_per_epoch` must be a positive integer in the Long Range Arena, whose "
+            "`steps_per_epoch` must be a positive integer in the Long Range Arena, since its "
             "results list the number of steps. Received: steps_per_epoch=None"
         )
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]

@@ -1,1 +1,1 @@
-"""Recipes: TOML files of values that say how a preset is trained."""
+"""Define, find and read recipes, TOML files of the values that train a preset."""

@@ -1,4 +1,4 @@
-"""Find the recipes and presets that come with the package, without Keras."""
+"""Find the recipes and presets of the package, without Keras."""
 
 import difflib
 from pathlib import Path
@@ -13,19 +13,19 @@ WEIGHTS_FILE = "model.weights.h5"
 
 
 def recipe_folders() -> list[Path]:
-    """Folders of recipes: inside an installed package, and beside a checkout's."""
+    """Return the folders of recipes, of an installed package and of a checkout."""
     package = Path(__file__).resolve().parents[1]
     return [folder for folder in (package / "zoo", package.parent / "zoo") if folder.is_dir()]
 
 
 def weights_folders() -> tuple[Path, Path]:
-    """Folders of presets: beside a checkout's package, and inside an installed one."""
+    """Return the folders of presets, of a checkout and of an installed package."""
     package = Path(__file__).resolve().parents[1]
     return package.parent / "weights", package / "weights"
 
 
 def known_recipes() -> dict[str, Path]:
-    """The files of the package's recipes, by names `class/preset`."""
+    """Return a dict from `class/preset` to the file of the recipe."""
     return {
         f"{path.parts[-3]}/{path.parts[-2]}": path
         for folder in reversed(recipe_folders())
@@ -46,7 +46,7 @@ def list_recipes() -> list[str]:
 
 
 def known_presets() -> dict[str, Path | None]:
-    """The folders of the package's presets, by names `class/preset`; `None` for a mere recipe."""
+    """Return a dict from `class/preset` to the preset's folder, `None` if untrained."""
     folders: dict[str, Path | None] = dict.fromkeys(known_recipes())
     for weights in weights_folders():
         for class_folder in weights.glob("[!.]*/"):
@@ -56,7 +56,7 @@ def known_presets() -> dict[str, Path | None]:
 
 
 def find_recipe(recipe: StrPath) -> Path:
-    """Find the file of a recipe, or the images that stand for one.
+    """Find the file of a recipe, or a folder or list of images.
 
     A known name always means the package's recipe.
 

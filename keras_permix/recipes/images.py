@@ -1,39 +1,37 @@
-"""The recipe that images of one's own stand for: a folder per class, or a list of them."""
+"""Make a recipe for a folder of images, or a CSV file that lists images."""
 
 from pathlib import Path
 from typing import Any
 
 from keras_permix.utils.tables import LISTS, parse_rows
 
-IMAGE_SOURCES = ("csv", "folder")  # of a recipe's `data`, for a list and for a folder
-TRAIN = ("train", "training")  # what a folder may be called, or the rows of a list, in any case
+IMAGE_SOURCES = ("csv", "folder")  # values of `data.source`
+TRAIN = ("train", "training")  # names of folders, or values of the column "split"; any case
 TEST = ("test", "testing")
 VALIDATION = ("val", "valid", "validation", "dev")
-TEST_FRACTION = 0.2  # of each class, where nothing is held out already
+TEST_FRACTION = 0.2  # per class, if there is no split
 
 
 def is_images(path: Path) -> bool:
-    """Whether a path is a folder, or a list of files, which recipes are not."""
+    """Return whether a path is a folder, or a file that lists images, and not a recipe."""
     return path.is_dir() or path.is_file() and path.suffix.lower() in LISTS
 
 
 def images_recipe(path: Path) -> dict[str, Any]:
-    """How a preset is fine-tuned on a folder of images, or a list of them.
+    """Make a recipe that fine-tunes a preset on a folder or list of images.
 
-    Trained on is `train/` (or `training/`), and tested on `test/` (or `testing/`); training is
-    watched on `val/` (or `valid/`, `validation/`, `dev/`), which is tested on where there is no
-    other; capitals do not matter. The rows of a list say it in a column "split". Where there is no
-    such folder or column, a fifth of each class is held out, which the names of the files decide.
+    The parts are `train/` (or `training/`), `val/` (or `valid/`, `validation/`, `dev/`) and `test/`
+    (or `testing/`) in any case; a list names them in the column "split". Without a test part, the
+    validation part is scored. Without parts, 20 % per class are held out, selected by file name.
 
     Args:
-        path: A folder as `keras_permix.data.folder_images` reads it, or a list as `listed_images`.
+        path: Folder for `keras_permix.data.folder_images`, or file for `listed_images`.
 
     Returns:
-        Values of a recipe, without `init`.
+        A dict of the recipe's values, without `init`.
 
     Raises:
-        ValueError: for a folder with a part for training or for testing alone, or a list whose
-            column "split" says something else.
+        ValueError: for a folder with only one part, or an invalid column "split".
     """
     name = path.resolve().name
     if path.is_file():
@@ -51,36 +49,37 @@ def images_recipe(path: Path) -> dict[str, Any]:
 
 
 def check_start(path: Path) -> None:
-    """Raise where images, or a list, are to be trained on, and nothing says which model.
+    """Raise an error for images without `init`, or for a list of other samples.
+
+    Args:
+        path: Path given as a recipe.
 
     Raises:
-        ValueError: for a folder or a list of files; other lists than of images need a recipe.
+        ValueError: for a folder or a file that lists samples.
     """
     if not is_images(path):
         return
     rows = parse_rows(path.read_bytes(), path) if path.is_file() else []
     if rows and "path" not in rows[0]:
         raise ValueError(
-            "A list to train on without a recipe must be one of images, with columns `path` and "
-            "`label`; texts and molecules need a recipe that names it (docs/guides/fine_tune.md). "
+            "Without a recipe, a list must contain images, with columns `path` and `label`; texts "
+            "and molecules need a recipe that names the file (docs/guides/fine_tune.md). "
             f"Received: {path} with {', '.join(rows[0])}"
         )
     raise ValueError(
-        "To train on images of your own, name a preset to start from as `init` "
+        "To train on your images, set `init` to a preset to start from "
         f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
     )
 
 
 def images_to_score(path: Path) -> dict[str, Any]:
-    """Images of one's own as a recipe's `data`, of which the testing part is scored.
-
-    That is what `images_recipe` holds out by a folder or a column, and where there is none, all.
+    """Return `data` of a recipe that scores the test part of images, or all without parts.
 
     Args:
-        path: As for `images_recipe`.
+        path: Folder or file, as for `images_recipe`.
 
     Returns:
-        A dict as the recipe's `data`.
+        A dict.
     """
     data = images_recipe(path)["data"]
     if data.pop("test_fraction", None) is None:
@@ -93,10 +92,10 @@ def _folder_split(folder):
     parts = _parts(found)
     if parts is None and found and all(part_called(name) for name in found):
         raise ValueError(
-            "A folder of images must hold a folder per class; or train/ and one of "
-            f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))}, with these inside. Give "
-            "the folder that holds the classes, or add the other part. "
-            f"Received: {folder} with {sorted(found)} alone"
+            "A folder of images must contain a folder per class, or train/ and one of "
+            f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))} with a folder per class. "
+            "Pass the folder that contains the classes, or add the missing part. "
+            f"Received: {folder} with {sorted(found)} only"
         )
     return parts or {"test_fraction": TEST_FRACTION}
 
@@ -109,20 +108,20 @@ def _list_split(file):
     parts = _parts(said)
     if parts is None or not all(part_called(name) for name in said):
         raise ValueError(
-            "The column `split` of a list of images must say train, and one of "
-            f"{', '.join((*TEST, *VALIDATION))}, and nothing else. "
+            "The column `split` of a list of images must contain only train and one of "
+            f"{', '.join((*TEST, *VALIDATION))}. "
             f"Received: {sorted(said)[:8]} in {file}"
         )
     return {"test": file.as_posix(), **parts}
 
 
 def part_called(name: str) -> tuple[str, ...] | None:
-    """By which words the part goes that a folder or the rows of a list are called after, if any."""
+    """Return the names of the part that a folder or a value of "split" belongs to, or `None`."""
     return next((words for words in (TRAIN, TEST, VALIDATION) if name.lower() in words), None)
 
 
 def _parts(names):
-    """What parts are called that can be trained and tested on, as `data` says it, or `None`."""
+    """Return `splits` and `validation` of a recipe's `data`, or `None` without parts."""
     found: dict[Any, list[str]] = {}
     for name in sorted(names):
         found.setdefault(part_called(name), []).append(name)

@@ -1,4 +1,4 @@
-"""Read recipes from TOML files, and change their values."""
+"""Read recipes from TOML files, and override their values."""
 
 import json
 import tomllib
@@ -23,8 +23,8 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     another optimizer) replaces the old one.
 
     Args:
-        recipe: Name or path; a folder of images, or a file that lists images, needs `init` too.
-        option: Name of one of the recipe's options.
+        recipe: Name or path. A folder of images, or a file that lists images, requires `init`.
+        option: Named option of the recipe. Defaults to `None`.
         **changes: New values: `epochs=2`, `model={"hidden_dim": 64}`.
 
     Returns:
@@ -56,11 +56,16 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
 
 
 def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read the values of a recipe, those of its `base` included, and its `options`."""
+    """Read the values of a recipe, including its `base` and `options`.
+
+    Args:
+        path: Path of the recipe.
+        before: Recipes that lead to this one by `base`. Defaults to none.
+    """
     if is_images(path):
         return images_recipe(path)
     if path in before:
-        raise ValueError(f"`base` must not lead back to a recipe itself. Received: {path}")
+        raise ValueError(f"`base` must not lead back to the recipe. Received: {path}")
     with open(path, "rb") as file:
         try:
             values = _without_none(tomllib.load(file))
@@ -78,7 +83,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     Values are TOML; text that is not TOML is a string, and "none" is `None`.
 
     Raises:
-        ValueError: for a string that does not read so, or a key that is set twice.
+        ValueError: for a string of another form, or a key that is set twice.
 
     Example:
 
@@ -106,7 +111,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """Parse the value of an override; see `parse_overrides`."""
+    """Parse the value of an override as TOML, or return it as a string."""
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -115,7 +120,7 @@ def parse_value(text: str) -> Any:
 
 
 def format_overrides(changes: dict[str, Any], prefix: str = "") -> list[str]:
-    """Write a nested dict as strings for `parse_overrides`."""
+    """Format a nested dict as strings for `parse_overrides`."""
     words = []
     for key, value in changes.items():
         if isinstance(value, dict) and value:
@@ -134,7 +139,7 @@ def _format(value):
 
 
 def format_value(value: Any) -> str:
-    """Write a value as TOML; tables become inline tables, and `None` becomes "none"."""
+    """Format a value as TOML, with inline tables, and "none" for `None`."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key} = {format_value(part)}' for key, part in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -143,7 +148,7 @@ def format_value(value: Any) -> str:
 
 
 def _without_none(values):
-    """The values of a table with `None` for the string "none"."""
+    """Replace the string "none" by `None`."""
     if isinstance(values, dict):
         return {key: _without_none(value) for key, value in values.items()}
     return None if values == NONE else values

@@ -1,4 +1,4 @@
-"""The values of a recipe, and their types."""
+"""Define the values of a recipe, their types and their checks."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from keras_permix._typing import StrPath
 
 
 class Rule(NamedTuple):
-    """A condition on a value beyond its type."""
+    """Hold a condition on a value beyond its type."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -25,7 +25,7 @@ Amount = Annotated[float, Rule("a number, 0 or more", lambda value: 0 <= value <
 Momentum = Annotated[float, Rule("a number from 0 to 1, 1 excluded", lambda value: 0 <= value < 1)]
 Share = Annotated[float, Rule("a number between 0 and 1", lambda value: 0 < value < 1)]
 Names = list[str]
-# "rsqrt" and "cosine_cycles" are those of the Long Range Arena.
+# "rsqrt" and "cosine_cycles" are schedules of the Long Range Arena.
 ScheduleName = Literal["constant", "cosine", "cosine_epochs", "linear", "rsqrt", "cosine_cycles"]
 Precision = Literal[
     "float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16", "float64"
@@ -33,21 +33,21 @@ Precision = Literal[
 
 
 class ModelTable(TypedDict, total=False):
-    """Keys of `[model]` that are not arguments of one class only."""
+    """List keys of `[model]` that do not depend on the class."""
 
     class_name: str
     trainable: bool
-    dtype: Annotated[None, Rule("left out, since `precision` says it", lambda value: True)]
+    dtype: Annotated[None, Rule("left out; set `precision` instead", lambda value: True)]
 
 
 class DataTable(TypedDict):
-    """The key that `[data]` must have."""
+    """List the required key of `[data]`."""
 
     name: str
 
 
 class DataOptions(DataTable, total=False):
-    """Keys of `[data]` that several loaders take; `Task.check_data` checks which."""
+    """List keys of `[data]` that several loaders accept; `Task.check_data` checks which."""
 
     path: str | None
     train: str | Count | None
@@ -63,14 +63,14 @@ class DataOptions(DataTable, total=False):
 
 
 class OptimizerTable(TypedDict):
-    """Keys that `[optimizer]` must have; Keras checks the others."""
+    """List the required keys of `[optimizer]`; Keras checks the others."""
 
     name: str
     learning_rate: Amount
 
 
 class OptimizerOptions(OptimizerTable, total=False):
-    """Keys of `[optimizer]` that are checked before Keras sees them."""
+    """List keys of `[optimizer]` that are checked before Keras does."""
 
     weight_decay: Amount | None
     beta_1: Momentum
@@ -83,7 +83,10 @@ class OptimizerOptions(OptimizerTable, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The learning-rate schedule of a recipe; see `keras_permix.training.schedules.WarmupDecay`."""
+    """Hold the learning-rate schedule of a recipe.
+
+    `keras_permix.training.optimizers.WarmupDecay` describes the values.
+    """
 
     name: ScheduleName = "constant"
     warmup_epochs: Amount = 0
@@ -95,10 +98,10 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What `permix train` needs to know to train a model.
+    """Hold the values that `permix train` trains a model by.
 
-    Read one from a file by `load_recipe`, or make one from a dict by `make_recipe`, which checks
-    all values. `docs/reference/recipe_keys.md` describes every field.
+    `load_recipe` reads a recipe from a file, `make_recipe` makes one from a dict. Both check all
+    values. `docs/reference/recipe_keys.md` describes every field.
 
     Example:
 
@@ -130,14 +133,17 @@ class Recipe:
 
 
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
-    """Make a `Recipe` of nested dicts.
+    """Make a `Recipe` from nested dicts.
 
     Args:
-        values: Values by the names of `Recipe`'s fields.
-        source: The origin of the values, for errors.
+        values: Dict from the names of `Recipe`'s fields to values.
+        source: Origin of the values, for error messages.
+
+    Returns:
+        A `Recipe`.
 
     Raises:
-        ValueError: for an unknown or missing key, or a value of another type or out of range.
+        ValueError: for an unknown or missing key, or a value of a wrong type or range.
     """
     if not (values.get("model") or values.get("init")):
         raise ValueError(f"A recipe must set `model` or `init`. Received: neither, in {source}")
@@ -147,7 +153,10 @@ def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
 
 
 def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the nested dict `values` with `changes` applied key by key."""
+    """Return a copy of the nested dict `values` with `changes` applied key by key.
+
+    A dict with another `name` replaces the old one.
+    """
     merged = copy.deepcopy(values)
     for key, change in changes.items():
         old = merged.get(key)
@@ -164,7 +173,16 @@ def _same_name(old, change):
 def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath) -> None:
     """Check the keys and values of a table against the annotations of a class.
 
-    A dataclass names all keys, a `TypedDict` those that are checked.
+    A dataclass lists all allowed keys, a `TypedDict` the keys that are checked.
+
+    Args:
+        values: The table.
+        table: `Recipe`, another dataclass, or a `TypedDict`.
+        prefix: Prefix of the keys in error messages, such as "optimizer.".
+        source: Origin of the values, for error messages.
+
+    Raises:
+        ValueError: for an unknown or missing key, or a wrong value.
     """
     hints = typing.get_type_hints(table, include_extras=True)
     is_closed = dataclasses.is_dataclass(table)
@@ -235,7 +253,7 @@ def _in_words(hint):
 
 
 def _similar(key, hints, prefix):
-    """The dotted name of the known key that is meant, if there is one like it."""
+    """Return the dotted name of the most similar known key, or `None`."""
     inner: dict[str, str] = {}
     if not prefix:
         for name, table in (("optimizer", OptimizerOptions), ("schedule", Schedule)):

@@ -1,14 +1,10 @@
-"""Tasks: what a model is for, and all that training, measuring and predicting must know of it.
-
-A model of the zoo says its task by name (`ZooModel.task`); everything above asks the task.
-"""
+"""Define how models of a task load data, train, score and predict."""
 
 from keras_permix._typing import Model
 from keras_permix.tasks.graph_regression import GraphRegression
 from keras_permix.tasks.image_classification import ImageClassification
-from keras_permix.tasks.pair_classification import PairClassification
 from keras_permix.tasks.task import Task
-from keras_permix.tasks.text_classification import TextClassification
+from keras_permix.tasks.text_classification import PairClassification, TextClassification
 from keras_permix.utils.checks import check_choice
 
 TASKS = {
@@ -18,16 +14,16 @@ TASKS = {
 
 
 def task_of(model: Model) -> Task:
-    """The task of a model of the zoo.
+    """Return the task of a model of the zoo.
 
     Args:
         model: A `ZooModel`.
 
     Returns:
-        A `Task` for this model.
+        A `Task` of this model.
 
     Raises:
-        ValueError: if its class names no task.
+        ValueError: if its class has no task.
 
     Example:
 

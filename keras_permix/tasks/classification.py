@@ -1,4 +1,4 @@
-"""What tasks whose answer is one of several classes share."""
+"""Define the base class of classification tasks."""
 
 from typing import Any
 
@@ -6,12 +6,11 @@ import keras
 import numpy as np
 
 from keras_permix.data.pipeline import Augment
-from keras_permix.tasks.confusion import auc_score, confusion_matrix, f1_score
 from keras_permix.tasks.task import Task
 
 
 class Classification(Task):
-    """A task of models that give a logit for each of `num_classes` classes."""
+    """Train and score models that output a logit per class."""
 
     @property
     def num_classes(self) -> int:
@@ -21,7 +20,7 @@ class Classification(Task):
         return OneHot(self.augment(augmentation, seed), self.num_classes)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """The function of `Pipeline` that a recipe's dict describes, or `None`."""
+        """Return the function that augments a batch, or `None`."""
         self.refuse_augmentation(augmentation)
         return None
 
@@ -36,7 +35,7 @@ class Classification(Task):
     def predictions(
         self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the labels of a part of a data set, as integers, and the model's logits."""
+        """Return the labels of a part of a data set as integers, and the logits of the model."""
         batches = self.batches(part, batch_size)
         progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
         labels, logits = [], []
@@ -48,7 +47,7 @@ class Classification(Task):
         return np.concatenate(labels), np.concatenate(logits)
 
     def measure(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-        """Return the scores of predictions; with two classes also F1 and AUC of the second."""
+        """Return the scores of predictions, with F1 and AUC of the second of two classes."""
         scores = {}
         targets = np.eye(self.num_classes, dtype="float32")[labels]
         for metric in self.metrics():
@@ -73,7 +72,7 @@ class Classification(Task):
 
 
 class OneHot:
-    """Augment a batch, then make its labels one-hot where the augmentation has not."""
+    """Augment a batch, and make its labels one-hot unless the augmentation did."""
 
     def __init__(self, augment, num_classes):
         self.augment = augment
@@ -85,3 +84,52 @@ class OneHot:
         if labels.ndim == 1:
             labels = np.eye(self.num_classes, dtype="float32")[labels]
         return inputs, labels
+
+
+def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """Count samples by label (rows) and predicted class (columns).
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.tasks.classification import confusion_matrix
+    >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    counts = np.bincount(labels * num_classes + predicted, minlength=num_classes**2)
+    return counts.reshape(num_classes, num_classes)
+
+
+def class_accuracies(confusion: np.ndarray) -> np.ndarray:
+    """Return the accuracy per class, NaN for a class without samples."""
+    totals = confusion.sum(axis=1)
+    return np.where(totals > 0, np.diag(confusion) / np.maximum(totals, 1), np.nan)
+
+
+def f1_score(confusion: np.ndarray) -> float:
+    """Return the F1 score of the second of two classes, 0 without a correct prediction of it."""
+    hits = confusion[1, 1]
+    return float(2 * hits / max(confusion[1].sum() + confusion[:, 1].sum(), 1))
+
+
+def auc_score(labels: np.ndarray, scores: np.ndarray) -> float:
+    """Return the area under the ROC curve of two classes, NaN if one has no samples.
+
+    Args:
+        labels: 0 or 1 per sample.
+        scores: Number per sample, larger for class 1. Ties count half.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.tasks.classification import auc_score
+    >>> auc_score(np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.4, 0.8]))
+    0.875
+    """
+    _, at, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[at]  # from 1; tied scores share their mean rank
+    positives, negatives = int((labels == 1).sum()), int((labels == 0).sum())
+    if not positives or not negatives:
+        return float("nan")
+    above = ranks[labels == 1].sum() - positives * (positives + 1) / 2
+    return float(above / (positives * negatives))

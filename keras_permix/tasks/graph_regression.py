@@ -1,4 +1,4 @@
-"""Numbers that belong to a graph, such as a molecule's properties."""
+"""Predict numbers from graphs, such as properties of molecules."""
 
 import json
 import math
@@ -22,10 +22,13 @@ from keras_permix.tasks.task import FILES, Task, check_options, check_set
 
 
 class GraphRegression(Task):
-    """Graphs to `(batch, targets)`.
+    """Predict targets of shape `(batch, targets)` from graphs.
 
-    A model takes a dict of arrays of `keras_permix.data.pad_graphs`: "x", and any of the others.
-    The loss is the mean absolute error, in the units of the data.
+    The input of a model is a dict of "x" and other arrays of `keras_permix.data.pad_graphs`. The
+    loss is the mean absolute error in the units of the data.
+
+    Args:
+        model: A `ZooModel` that outputs targets.
 
     Example:
 
@@ -43,14 +46,14 @@ class GraphRegression(Task):
     def check_data(cls, spec: dict[str, Any]) -> None:
         super().check_data(spec)
         check_options(spec, load_graphs, *FILES)
-        check_set(spec, GRAPH_SETS, FILES, "the files `train` and `test` of its own")
+        check_set(spec, GRAPH_SETS, FILES, "set the files `train` and `test`")
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         spec = dict(spec)
         return load_graphs(spec.pop("name"), data_dir, **spec)
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Random graphs; every target is their mean degree."""
+        """Generate random graphs, with the mean degree as every target."""
         inputs = self.model.make_inputs(seed, count + max(1, count // 4))
         degree = inputs["in_degree"]
         mean = ((degree - 1) * (degree > 0)).sum(1) / np.maximum((degree > 0).sum(1), 1)
@@ -64,13 +67,13 @@ class GraphRegression(Task):
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
         self.refuse_augmentation(augmentation)
-        return self._only_what_is_taken
+        return self._select_inputs
 
-    def _only_what_is_taken(self, inputs, targets, epoch, index):
+    def _select_inputs(self, inputs, targets, epoch, index):
         return {name: inputs[name] for name in self.model.input}, targets
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
-        """Standard deviation of the training targets in four digits, mean as exact, and units."""
+        """Return mean and standard deviation of the training targets, rounded, and their units."""
         targets = _targets(dataset.train)
         stds = targets.std(axis=0, dtype="float64")
         stds = np.where(stds > 0, stds, 1)
@@ -90,13 +93,13 @@ class GraphRegression(Task):
         }
 
     def domain(self, dataset: Dataset) -> dict[str, Any]:
-        """Which elements and sizes the training molecules have, and those that a preset had."""
+        """Return the elements and largest size of training molecules, including a preset's."""
         graphs = getattr(dataset.train[0], "graphs", None)
         if "domain" not in self.config or not isinstance(graphs, FlatGraphs):
             return {}
-        places, atoms = graphs.seen(ATOMIC_NUMBER)
+        indices, atoms = graphs.seen(ATOMIC_NUMBER)
         before = self.config["domain"] or {"elements": [], "max_atoms": 0}
-        elements = {place + 1 for place in places} | set(before["elements"])
+        elements = {index + 1 for index in indices} | set(before["elements"])
         most = max(atoms, before["max_atoms"])
         return {"domain": {"elements": sorted(elements), "max_atoms": most}}
 
@@ -111,12 +114,12 @@ class GraphRegression(Task):
         return [keras.metrics.MeanAbsoluteError(name="mae")]
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
-        """Mean absolute error of answering each graph with the mean of the training targets."""
+        """Return the mean absolute error of predicting the mean of the training targets."""
         train, test = _targets(dataset.train), _targets(dataset.test)
         return {"mae_of_mean": float(np.abs(test - np.mean(train, axis=0)).mean())}
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """A molecule as SMILES; or a JSON file of one graph, as `load_graphs` reads it."""
+        """Read a molecule as SMILES, or a JSON file of one graph in the format of `load_graphs`."""
         word = arguments[0]
         if not word.endswith(".json") and not os.path.isfile(word):
             return self._molecule(word)
@@ -124,7 +127,7 @@ class GraphRegression(Task):
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(row, dict):
-                raise ValueError("no JSON object")
+                raise ValueError("not a JSON object")
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"`INPUT` must be a JSON file of one graph, or a SMILES. Received: {path} ({error})"
@@ -143,8 +146,8 @@ class GraphRegression(Task):
         try:
             return self.model.encode([smiles])
         except ValueError as error:
-            said = str(error).replace("`smiles`", "`INPUT`").replace("smiles[0]=", "")
-            raise ValueError(said) from error
+            message = str(error).replace("`smiles`", "`INPUT`").replace("smiles[0]=", "")
+            raise ValueError(message) from error
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         labels = self.model.labels or [f"y{number}" for number in range(len(output))]
@@ -161,11 +164,11 @@ class GraphRegression(Task):
 
 
 def _as_exact(value, std):
-    """A number rounded where the fourth digit of `std` is."""
+    """Round a number to the fourth digit of `std`."""
     return round(float(value), 3 - math.floor(math.log10(std)))
 
 
 def _targets(part):
-    """The targets of a part of a data set, `(graphs, targets)`."""
+    """Return the targets of a part of a data set."""
     source, targets = part
     return source.targets if targets is None else targets

@@ -1,4 +1,4 @@
-"""Which of several classes an image is of."""
+"""Classify images."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from keras_permix.utils.checks import check_choice
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
 PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}
-# source -> what reads it, and what else that takes
+# source -> its loader, and additional keys of `data`
 LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
     None: (data.load_images, ("source",)),
     "csv": (data.listed_images, ("source", "random_crop", "keep", "skip_unreadable")),
@@ -28,9 +28,12 @@ LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] =
 
 
 class ImageClassification(Classification):
-    """Images of 0–255 `(batch, height, width, channels)` to logits.
+    """Classify images of shape `(batch, height, width, channels)` with values from 0 to 255.
 
-    A model's configuration says `image_size` and `num_classes`, its input the channels.
+    `image_size` and `num_classes` are those of the model's configuration.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
 
     Example:
 
@@ -43,11 +46,11 @@ class ImageClassification(Classification):
     """
 
     name = "image_classification"
-    of_ones_own = IMAGE_SOURCES
+    own_sources = IMAGE_SOURCES
 
     @property
     def channels(self) -> int:
-        """Channels of the images that the model takes."""
+        """Number of channels of the model's input."""
         return self.model.input_shape[-1]
 
     @classmethod
@@ -55,7 +58,7 @@ class ImageClassification(Classification):
         if load := _of_the_arena(spec):
             check_options(spec, load, "source", given=())
             return
-        check_set(spec, IMAGE_SETS, ("source",), f"the `source` of its own: {', '.join(SOURCES)}")
+        check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
         if "source" in spec:
             check_choice("data.source", spec["source"], SOURCES)
         load, more = LOADERS[spec.get("source")]
@@ -71,13 +74,13 @@ class ImageClassification(Classification):
         """Load a data set.
 
         Args:
-            spec: A dict of the set's "name" and, where it is none that `load_images` knows, its
-                "source": "folder", "csv" or "tfds". The rest goes to `folder_images`,
-                `listed_images` or `tfds_images` of `keras_permix.data`. "cifar10_gray" is read by
-                `load_pixels`; "pathfinder" comes from the source "generated" (if none is named) or
-                "files", and the rest goes to `generated_pathfinder` or `load_pathfinder`.
-            data_dir: Folder of the files, or `None`.
-            seed: Integer ≥ 0, of random crops.
+            spec: Dict with the "name" of a set that `load_images` reads, or with a "source":
+                "folder", "csv" or "tfds". Other keys are arguments of `folder_images`,
+                `listed_images` or `tfds_images` in `keras_permix.data`. `load_pixels` reads
+                "cifar10_gray". "pathfinder" has the sources "generated" (default) and "files",
+                with the arguments of `generated_pathfinder` or `load_pathfinder`.
+            data_dir: Folder of the files. Defaults to `None`, the folder of downloads.
+            seed: Integer ≥ 0 for random crops. Defaults to 0.
 
         Returns:
             A `keras_permix.data.Dataset`.
@@ -118,7 +121,7 @@ class ImageClassification(Classification):
         return None
 
     def metrics(self) -> list[Any]:
-        """Top-1 accuracy, and top-5 where there are more than five classes."""
+        """Make the metrics: top-1 accuracy, and top-5 accuracy with more than five classes."""
         top1 = keras.metrics.CategoricalAccuracy(name="top1")
         if self.num_classes <= 5:
             return [top1]
@@ -132,7 +135,7 @@ class ImageClassification(Classification):
 
 
 def _of_the_arena(spec):
-    """What reads a set of the Long Range Arena, or `None` if it is none of these."""
+    """Return the loader of an image set of the Long Range Arena, or `None` for other sets."""
     name, source = spec["name"], spec.get("source")
     if name == "pathfinder" and source in (None, *PATHFINDER):
         return PATHFINDER[source or "generated"]

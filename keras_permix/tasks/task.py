@@ -1,4 +1,4 @@
-"""What every task knows."""
+"""Define the base class of tasks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
@@ -15,11 +15,10 @@ from keras_permix.utils.checks import check_names
 
 
 class Task:
-    """What a model is for: its data, loss, metrics, and how people ask and are answered.
+    """Load data, define loss and metrics, and format predictions for a model.
 
     Args:
-        model: The `ZooModel` that the task is done with; its configuration and inputs say which
-            sizes data must have.
+        model: A `ZooModel`. Its configuration and inputs define the sizes of the data.
 
     Example:
 
@@ -31,39 +30,38 @@ class Task:
     """
 
     name: str
-    arguments_per_input = 1  # of a command line
-    # Values of "source" in `data` for which a folder by class, or a list, stands for a recipe.
-    of_ones_own: tuple[str, ...] = ()
+    arguments_per_input = 1  # on the command line
+    # Values of `data.source` for folders and lists that need no recipe.
+    own_sources: tuple[str, ...] = ()
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     @property
     def config(self) -> dict[str, Any]:
-        """The model's configuration, for which Keras imports TensorFlow where it is installed."""
+        """Configuration of the model. Keras imports TensorFlow for it if installed."""
         return self.model.get_config()
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes; `None` where targets are none."""
+        """Number of classes; `None` for a regression."""
         return None
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
-        """Check how a data set is to be loaded, before there is a model and a file is read.
+        """Check the arguments of `load` without a model and without reading files.
 
-        A task of its own calls this one as well.
+        Subclasses call this method first.
 
         Args:
-            spec: As for `load`.
+            spec: `data` of a recipe.
 
         Raises:
-            ValueError: for a set, or an option of it, that `load` does not know, or images of one's
-                own, if the task does not take these.
+            ValueError: for an unknown set or option, or for images if the task does not use any.
         """
-        if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.of_ones_own:
+        if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.own_sources:
             raise ValueError(
-                "Folders and lists of images are for a model that classifies images; a recipe "
+                "Folders and lists of images require a model that classifies images; a recipe "
                 "names other data, as in `data = { name = 'mine', train = 'train.csv', "
                 "test = 'test.csv' }`, and for molecules the targets as `labels = ['logS']`. "
                 f"Received: data={spec} for {cls.name}"
@@ -71,15 +69,15 @@ class Task:
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
-        """How a recipe would write the data of a file or folder of one's own, to score a model.
+        """Return `data` of a recipe that scores a model on a file or folder.
 
         Args:
-            path: What a command line names.
-            options: How the data that the model was trained on are read.
+            path: File or folder.
+            options: Options of the data that the model was trained on.
 
         Returns:
-            A dict as for `load`, whose test part is all that is not set apart for training; `None`
-            for a path that holds no data for this task.
+            A dict for `load` whose test part contains all samples outside a training part, or
+            `None` if the path has no data for this task.
         """
         if not path.is_file():
             return None
@@ -90,9 +88,9 @@ class Task:
         """Load a data set.
 
         Args:
-            spec: `data` of a recipe: a dict of the set's "name" and how it is read.
-            data_dir: Folder of the files, or `None`.
-            seed: Integer ≥ 0, of what is random about reading.
+            spec: `data` of a recipe: dict with the "name" of the set and its options.
+            data_dir: Folder of the files. Defaults to `None`, the folder of downloads.
+            seed: Integer ≥ 0 for random parts of reading. Defaults to 0.
 
         Returns:
             A `keras_permix.data.Dataset`.
@@ -100,7 +98,15 @@ class Task:
         raise NotImplementedError
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Make up a data set that can be learned, of `count` samples and a quarter for testing."""
+        """Generate a data set that a model can learn.
+
+        Args:
+            count: Number of training samples. A quarter as many are generated for testing.
+            seed: Integer ≥ 0. Defaults to 0.
+
+        Returns:
+            A `keras_permix.data.Dataset`.
+        """
         raise NotImplementedError
 
     def batches(
@@ -114,16 +120,19 @@ class Task:
         steps: int | None = None,
         augmentation: dict[str, Any] | None = None,
     ) -> Pipeline:
-        """A `Pipeline` of a part of a data set; shuffled, whole batches only, for training.
+        """Make a `Pipeline` from a part of a data set.
 
         Args:
-            part: `train` or `test` of a `Dataset`.
-            batch_size: Samples in a batch.
-            training: Whether to shuffle and augment.
-            seed: Integer ≥ 0.
-            epoch: The epoch to start with.
-            steps: Batches of an epoch, or `None`: one pass.
-            augmentation: The recipe's dict, or `None`.
+            part: `train`, `validation` or `test` of a `Dataset`.
+            batch_size: Samples per batch.
+            training: Whether to shuffle, and drop an incomplete batch. Defaults to `False`.
+            seed: Integer ≥ 0. Defaults to 0.
+            epoch: First epoch. Defaults to 0.
+            steps: Batches per epoch. Defaults to `None`, one pass over the data.
+            augmentation: `augmentation` of a recipe. Defaults to `None`.
+
+        Returns:
+            A `keras_permix.data.Pipeline`.
         """
         return Pipeline(
             *part,
@@ -138,61 +147,68 @@ class Task:
         )
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """The function of `Pipeline` that makes of samples what the model and the loss take.
+        """Return the function that a `Pipeline` applies to each batch, or `None`.
 
         Args:
-            augmentation: The recipe's dict, or `None`.
+            augmentation: `augmentation` of a recipe, or `None`.
             seed: Integer ≥ 0.
         """
         self.refuse_augmentation(augmentation)
         return None
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
-        """Arguments of a model that is to be trained on a data set, such as the targets' mean."""
+        """Return model arguments that depend on the training data, such as the mean of targets."""
         return {}
 
     def domain(self, dataset: Dataset) -> dict[str, Any]:
-        """Arguments of a model that say which inputs it was trained on, to warn of others."""
+        """Return model arguments that describe its training inputs, to warn about other inputs."""
         return {}
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
-        """The Keras loss."""
+        """Make the Keras loss."""
         raise NotImplementedError
 
     def metrics(self) -> list[Any]:
-        """New Keras metrics; their names become those of scores."""
+        """Make Keras metrics, which name the scores."""
         raise NotImplementedError
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """Read one input, given by `arguments_per_input` words of a command line.
+        """Read one input from `arguments_per_input` arguments of the command line.
+
+        Args:
+            arguments: List of strings.
 
         Returns:
-            What the model takes, a batch of one.
+            Input of the model, a batch of one sample.
         """
         raise NotImplementedError
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
-        """What to print for the model's output of one input: a list of lines.
+        """Format the output of the model for one input.
 
         Args:
-            output: NumPy array, without the batch axis.
-            top: Number of classes to name, by the model's labels.
+            output: NumPy array without the batch axis.
+            top: Number of classes to list.
+
+        Returns:
+            A list of lines.
         """
         raise NotImplementedError
 
     def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
-        """Return what `answer` prints as values by their column names, for a file of answers."""
+        """Return the values that `answer` formats, as a dict from column names."""
         raise NotImplementedError
 
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
-        """Check that a data set names one class or target per output, as the model does if it does.
+        """Check that the labels of a data set match the outputs of the model.
 
         Args:
             dataset: The `Dataset`.
-            by_order: Whether names may differ, as where classes are the same in other words.
+            by_order: Whether to compare only the number of labels, not their names. Defaults to
+                `False`.
 
         Raises:
-            ValueError: if it does not; says what differs.
+            ValueError: for other labels.
         """
         outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
@@ -200,53 +216,63 @@ class Task:
                 missing = [label for label in ours if label not in dataset.labels]
                 others = [label for label in dataset.labels if label not in ours]
                 raise ValueError(
-                    "The data must have the classes or targets of the model, all and no others. "
-                    "Add what is missing, and leave out the rest. Received: "
-                    f"{dataset.name} without {missing[:10]}, and with {others[:10]} that the model "
-                    "lacks"
+                    "The data must have exactly the classes or targets of the model. "
+                    "Add the missing ones and remove the others. Received: "
+                    f"{dataset.name} with missing {missing[:10]} and others {others[:10]}"
                 )
             raise ValueError(
                 "The model must have one output per class or target of the data. "
                 f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "
                 f"outputs={outputs}"
             )
-        pairs = zip(dataset.labels, ours, strict=False)  # none where the model has no names
+        pairs = zip(dataset.labels, ours, strict=False)  # empty for a model without labels
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
         if others and not by_order:
             raise ValueError(
-                "The classes or targets of the data must be those of the model, in their order. "
-                "If they are the same under other names, compare them by their order "
-                "(`permix evaluate --by-order`). "
-                f"Received: {dataset.name}, of whose {outputs} names {len(others)} differ: "
+                "The classes or targets of the data must have the names and order of the model. "
+                "If only the names differ, pass `by_order=True` (`permix evaluate --by-order`). "
+                f"Received: {dataset.name}, where {len(others)} of {outputs} names differ: "
                 f"{'; '.join(others[:10])}"
             )
 
     def evaluate(
         self, part: tuple[Any, Any], batch_size: int, verbose: int | str = 0
     ) -> dict[str, float]:
-        """Measure the model on a part of a data set: a dict from metrics to floats."""
+        """Score the model on a part of a data set.
+
+        Args:
+            part: `validation` or `test` of a `Dataset`.
+            batch_size: Samples per batch.
+            verbose: As in Keras' `evaluate`. Defaults to 0.
+
+        Returns:
+            A dict from names of metrics to floats.
+        """
         self.model.compile(loss=self.loss(), metrics=self.metrics())
         batches = self.batches(part, batch_size)
         measured = self.model.evaluate(batches, return_dict=True, verbose=verbose)
         return {name: float(value) for name, value in measured.items() if name != "loss"}
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
-        """Scores on the test part that need no model, to judge its own by: a dict of floats.
+        """Score a constant prediction on the test part, for comparison.
 
         Args:
             dataset: A `keras_permix.data.Dataset`.
+
+        Returns:
+            A dict of floats.
         """
         return {}
 
     def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
-        """Raise if a recipe asks this task for augmentation, which it has none of."""
+        """Raise a `ValueError` for augmentation, which this task does not support."""
         if augmentation:
             raise ValueError(
                 f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
             )
 
 
-FILES = ("train", "test", "splits")  # of a set of one's own
+FILES = ("train", "test", "splits")  # keys of `data` for your files
 
 
 def check_options(
@@ -255,9 +281,16 @@ def check_options(
     *more: str,
     given: tuple[str, ...] = ("seed", "encode"),
 ) -> None:
-    """Refuse what is neither a keyword of the function that loads a set, nor one of `more`.
+    """Check that the keys of `data` are keywords of its loader.
 
-    Keywords that the task itself gives, `given`, are refused as well.
+    Args:
+        spec: `data` of a recipe.
+        load: Loader of the set.
+        *more: Additional keys.
+        given: Keywords that the task sets itself. Defaults to `("seed", "encode")`.
+
+    Raises:
+        ValueError: for other keys.
     """
     parameters = signature(load).parameters.values()
     names = {option.name for option in parameters if option.kind is option.KEYWORD_ONLY}
@@ -267,7 +300,7 @@ def check_options(
 def check_set(
     spec: dict[str, Any], known: Iterable[str], options: Iterable[str], form: str
 ) -> None:
-    """Refuse a set that is not `known` and has none of the `options` of one's own."""
+    """Raise a `ValueError` for an unknown set without any of the `options` of your files."""
     if spec["name"] not in known and not set(options) & set(spec):
         raise ValueError(
             f"`data` must name one of the sets {', '.join(known)}, or {form}. Received: data={spec}"

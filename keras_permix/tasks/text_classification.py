@@ -1,4 +1,4 @@
-"""Which of several classes a text is of."""
+"""Classify texts, and pairs of texts."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from keras_permix.data import (
     generated_listops,
     listops_tokenizer,
     load_listops,
+    load_retrieval,
     load_texts,
 )
 from keras_permix.data.text.sets import FILES as TEXT_SETS
@@ -28,11 +29,14 @@ TOKENIZERS = (None, "bpe")
 
 
 class TextClassification(Classification):
-    """Texts to logits.
+    """Classify texts.
 
-    A model takes a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask", bool of the
-    same shape, True at real tokens; its configuration says `max_sequence_length` and `num_classes`,
-    and its method `encode` makes one of the other, by the model's tokenizer or from UTF-8 bytes.
+    The input of a model is a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask",
+    bool of the same shape, True at real tokens. The method `encode` of the model makes it from
+    texts, with the model's tokenizer or from UTF-8 bytes.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
 
     Example:
 
@@ -54,12 +58,12 @@ class TextClassification(Classification):
             return
         super().check_data(spec)
         check_options(spec, load_texts, *FILES, "tokenizer")
-        check_set(spec, TEXT_SETS, FILES, "the files `train` and `test` of its own")
+        check_set(spec, TEXT_SETS, FILES, "set the files `train` and `test`")
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
         if len(spec.get("fields", cls.fields)) != len(cls.fields):
             raise ValueError(
-                f"`data.fields` must be of the length {len(cls.fields)}, a name for each text that "
-                f"is read together. Received: data.fields={spec['fields']}"
+                f"`data.fields` must have the length {len(cls.fields)}, a column per text. "
+                f"Received: data.fields={spec['fields']}"
             )
 
     @classmethod
@@ -70,15 +74,13 @@ class TextClassification(Classification):
         """Load a data set.
 
         Args:
-            spec: A dict of the set's "name" and how it is read. "listops" are tokens of their own,
-                which a model without a tokenizer gets one for, from the "source" "generated" (if
-                none is named) or "files", and the rest goes to `generated_listops` or
-                `load_listops` of `keras_permix.data`. What is said of other
-                sets goes to `load_texts`; with `tokenizer="bpe"` a model without a tokenizer gets
-                one of as many sub-words as its `vocabulary_size`, made for the texts of the
-                training part.
-            data_dir: Folder of the files, or `None`.
-            seed: Not used: nothing is random.
+            spec: Dict with the "name" of the set and arguments of `load_texts`. With
+                `tokenizer="bpe"`, a model without a tokenizer receives one trained on the training
+                texts, with `vocabulary_size` sub-words. "listops" has the sources "generated"
+                (default) and "files", with the arguments of `generated_listops` or `load_listops`,
+                and sets a tokenizer for its tokens.
+            data_dir: Folder of the files. Defaults to `None`, the folder of downloads.
+            seed: Unused.
 
         Returns:
             A `keras_permix.data.Dataset`.
@@ -91,7 +93,7 @@ class TextClassification(Classification):
     def _load_listops(self, data_dir, name, source="generated", **numbers):
         if self.config["vocabulary_size"] < len(LISTOPS_VOCABULARY):
             raise ValueError(
-                f"ListOps need a `vocabulary_size` of {len(LISTOPS_VOCABULARY)} or more. "
+                f"ListOps requires a `vocabulary_size` of at least {len(LISTOPS_VOCABULARY)}. "
                 f"Received: vocabulary_size={self.config['vocabulary_size']}"
             )
         if self.model.tokenizer is None:
@@ -101,7 +103,7 @@ class TextClassification(Classification):
         return generated_listops(self.config["max_sequence_length"], **numbers)
 
     def _load_texts(self, load, data_dir, *name, tokenizer=None, **spec):
-        """Load texts by `load` for the model, which gets a `tokenizer` if it is to have one."""
+        """Load texts by `load`, and train the model's tokenizer if `tokenizer` is set."""
         load = partial(load, *name, self.config["max_sequence_length"], data_dir, **spec)
         if check_choice("tokenizer", tokenizer, TOKENIZERS) and self.model.tokenizer is None:
             texts = load().train[0].texts
@@ -109,7 +111,7 @@ class TextClassification(Classification):
         return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Random tokens; the class is how large they are on average, in equal parts."""
+        """Generate random tokens, with classes of equal size by their mean."""
         total = count + max(1, count // 4)
         inputs = self.model.make_inputs(seed, total)
         axes = tuple(range(1, inputs["tokens"].ndim))
@@ -123,19 +125,63 @@ class TextClassification(Classification):
         return Dataset("generated", train, test, labels)
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """The text itself, or `@FILE` for what a file says: all of its lines are one text."""
+        """Read a text, or the whole file of `@FILE` as one text."""
         texts = tuple(_text(argument) for argument in arguments)
         return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
 
 
+class PairClassification(TextClassification):
+    """Classify pairs of texts, such as whether one cites the other.
+
+    "tokens" and "mask" have shape `(batch, 2, tokens)`, or contain both texts in one sequence,
+    depending on the model. A data file has the columns "text" and "text2", and the command line
+    takes two texts per prediction.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
+
+    Example:
+
+    >>> from keras_permix.tasks import PairClassification
+    >>> from keras_permix.zoo import MEGA
+    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
+    ...     num_layers=1))
+    >>> task.read(["one text", "another"])["tokens"].shape
+    (1, 2, 16)
+    """
+
+    name = "pair_classification"
+    fields = ("text", "text2")
+    arguments_per_input = 2
+
+    @classmethod
+    def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls._is_retrieval(spec):
+            check_options(spec, load_retrieval, "tokenizer")
+            check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
+            return
+        super().check_data(spec)
+
+    @classmethod
+    def _is_retrieval(cls, spec):
+        return spec["name"] == "retrieval" and not set(FILES) & set(spec)
+
+    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
+        """Load "retrieval" by `load_retrieval`, or another set by `load_texts`."""
+        if not self._is_retrieval(spec):
+            return super().load(spec, data_dir, seed)
+        spec = {key: value for key, value in spec.items() if key != "name"}
+        return self._load_texts(load_retrieval, data_dir, **spec)
+
+
 def _each(texts):
-    """Texts one by one, those of pairs too."""
+    """Iterate over texts, including those of pairs."""
     return (one for text in texts for one in ([text] if isinstance(text, str) else text))
 
 
 def _text(argument):
     rule = "`INPUT` must be a text, or `@FILE` with a text file in UTF-8."
-    looks_like_one = os.sep in argument or Path(argument).suffix  # which a word does not
+    looks_like_one = os.sep in argument or Path(argument).suffix  # A word has neither.
     if looks_like_one and os.path.isfile(argument):
         raise ValueError(f"{rule} Received: {argument}, a file: write @{argument}")
     try:

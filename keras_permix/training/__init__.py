@@ -1,11 +1,11 @@
-"""A recipe becomes a run: data, model, optimizer, resume, report."""
+"""Train models by recipes, and resume interrupted runs."""
 
 from keras_permix.recipes.find import list_recipes as list_recipes
 from keras_permix.recipes.load import load_recipe as load_recipe
 from keras_permix.recipes.recipe import Recipe as Recipe
-from keras_permix.training.block_muon import BlockMuon as BlockMuon
 from keras_permix.training.finish import finish as finish
 from keras_permix.training.fit import fit_recipe as fit_recipe
+from keras_permix.training.optimizers import BlockMuon as BlockMuon
 from keras_permix.training.run import Run as Run
 from keras_permix.training.run import plan_run as plan_run
 from keras_permix.training.start import make_model as make_model

@@ -1,4 +1,4 @@
-"""The model card of a preset, as Markdown."""
+"""Write the model card of a preset as Markdown."""
 
 from typing import Any
 
@@ -18,12 +18,26 @@ def write_card(
     record: dict[str, Any],
     dtype: str = "float16",
 ) -> str:
-    """The card: what it is, scores beside the paper's, time, machine, commit, limits.
+    """Write a model card: usage, scores, paper, recipe, training time, machine and limits.
 
-    `dtype` is that of the stored weights.
+    Args:
+        model: The stored model.
+        run: The `Run`.
+        dataset: The `Dataset` with the test set.
+        scores: Dict of scores.
+        rows: Rows of the log.
+        record: `record` of a `Recorder`.
+        dtype: Dtype of the stored weights. Defaults to "float16".
+
+    Returns:
+        The card as a string.
     """
     class_name = model.__class__.__name__
-    preset = f'"{run.name.split("/")[-1]}")' if run.is_known else '"preset")  # beside this card'
+    preset = (
+        f'"{run.name.split("/")[-1]}")'
+        if run.is_known
+        else '"preset")  # the folder next to this card'
+    )
     recipe = run.recipe
     paper = recipe.paper or {}
     seconds = sum(row["seconds"] for row in rows)
@@ -49,63 +63,63 @@ model = {class_name}.from_preset({preset}
 
 {paper.get("note", "No paper reports this configuration.")}
 
-* Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Answers: \
+* Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Output: \
 {_some(dataset.labels)}.
-* Scores are of the stored {dtype} weights, run in float32, on \
+* Scores are computed in float32 from the stored {dtype} weights on \
 {_tested(recipe, dataset)}, {_when(record, recipe, rows)}.
-* Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; train again with \
+* Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; reproduce with \
 `{run.command}`.
 {_start(recipe)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {_framework(record)}, \
 {recipe.precision}, seed {recipe.seed}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
-* Limits: it knows its data set and nothing else. Good for comparisons, tests and fine-tuning; not \
-for decisions about people or safety.
+* Limits: the model was trained on this data set only. Use it for comparisons, tests and \
+fine-tuning, not for decisions about people or safety.
 """
 
 
 def _framework(record):
-    """The backend with its version, which older runs do not tell."""
+    """Return the backend with its version, which older records lack."""
     return f"{record['backend']} {record.get('backend_version', '')}".strip()
 
 
 def _mixed(model):
-    """What the tokens are mixed by, of a model that leaves the choice."""
+    """Name the mixers of a model that has a choice."""
     config = model.get_config()
     specs = config.get("mixer") or config.get("attention") or []
     specs = specs if isinstance(specs, list) else [specs]
     names = dict.fromkeys(spec["name"] if isinstance(spec, dict) else spec for spec in specs)
-    return f", mixed by {', '.join(f'`{name}`' for name in names)}" if names else ""
+    return f", mixer {', '.join(f'`{name}`' for name in names)}" if names else ""
 
 
 def _duration(seconds):
-    """Minutes where there are two or more, else seconds."""
+    """Format a duration in minutes if there are at least two, else in seconds."""
     minutes = round(seconds / 60)
     return counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
 
 
 def _start(recipe):
-    frozen = f"; `{recipe.freeze}` stayed as it was" if recipe.freeze else ""
+    frozen = f"; `{recipe.freeze}` was frozen" if recipe.freeze else ""
     return f"* Started from the weights of `{recipe.init}`{frozen}.\n" if recipe.init else ""
 
 
 def _tested(recipe, dataset):
-    """How many samples are tested: `dataset` has those alone."""
+    """Describe the test samples."""
     count = size_of(dataset.test[0])
     if recipe.test_samples:
-        return f"{count:,} samples, evenly out of the test set"
+        return f"{count:,} evenly spaced samples of the test set"
     return f"the whole test set, {counted(count, 'sample')}"
 
 
 def _when(record, recipe, rows):
-    """Which weights are measured: what callbacks leave is not ours to say."""
+    """Describe the epoch whose weights are scored."""
     if names := record.get("callbacks"):
-        return f"as the run ended, with callbacks beyond the recipe: {', '.join(names)}"
+        return f"at the end of a run with additional callbacks: {', '.join(names)}"
     if recipe.early_stopping and rows:
         best = min(rows, key=lambda row: row["val_loss"])["epoch"]
-        return f"after epoch {best}, which has the lowest loss on the validation part"
-    return "after the last epoch; no epoch was chosen by test scores"
+        return f"after epoch {best}, which has the lowest validation loss"
+    return "after the last epoch (not selected by test scores)"
 
 
 def _in_words(description):

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the last two, each whole or not at all, with checksums."""
+"""Write and read the checkpoints of a run atomically, with checksums."""
 
 import json
 import os
@@ -14,23 +14,23 @@ from keras_permix.utils.files import read_with_sha256, replacing_folder, sha256_
 GENERATIONS = 2
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "state.weights.h5"
-SUMS_FILE = "SHA256SUMS"  # as `sha256sum --check` reads it
+SUMS_FILE = "SHA256SUMS"  # in the format of `sha256sum --check`
 
 
 def save_checkpoint(
     folder: StrPath, epoch: int, state: dict[str, Any], weights: bytes, best: int | None = None
 ) -> None:
-    """Write the checkpoint of an epoch, and remove all but it, the one before, and the best.
+    """Write the checkpoint of an epoch, and remove all except the last two and the best.
 
     Args:
         folder: Folder of all checkpoints.
         epoch: Number of finished epochs.
-        state: What JSON can hold.
+        state: Values that JSON can hold.
         weights: Bytes of a weights file.
-        best: Number of the epoch whose checkpoint stays, or `None`.
+        best: Number of the best epoch, whose checkpoint is kept. Defaults to `None`.
 
     Raises:
-        OSError: if it cannot be written; the checkpoint before is unharmed.
+        OSError: if it cannot be written; the previous checkpoint is unchanged.
     """
     files = {STATE_FILE: json.dumps(state, indent=1).encode("utf-8"), WEIGHTS_FILE: weights}
     files[SUMS_FILE] = "".join(
@@ -46,14 +46,17 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | None:
-    """The newest checkpoint that is whole, with a warning for a newer one that is damaged.
+    """Read the newest complete checkpoint, and warn about newer ones that are damaged.
+
+    Args:
+        folder: Folder of all checkpoints.
 
     Returns:
-        `(state, weights, path)`: what was saved and the file of the weights, or None where nothing
-        was saved yet.
+        `(state, weights, path)`, where `path` is the file of the weights; `None` without
+        checkpoints.
 
     Raises:
-        ValueError: if there are checkpoints and all are damaged; names the files.
+        ValueError: if all checkpoints are damaged.
     """
     problems = []
     for path in _newest_first(folder):
@@ -63,21 +66,28 @@ def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | Non
             problems.append(str(error))
             continue
         for problem in problems:
-            warnings.warn(f"The run goes on from {path.name}: {problem}", stacklevel=2)
+            warnings.warn(f"The run resumes from {path.name}: {problem}", stacklevel=2)
         return state, weights, path / WEIGHTS_FILE
     if problems:
         raise ValueError(
-            "A run is resumed from a checkpoint that is whole. Remove the folder to begin anew. "
+            "All checkpoints of this run are damaged. Remove the folder to start again. "
             f"Received: {folder}, where {'; '.join(problems)}"
         )
     return None
 
 
 def read_weights(folder: StrPath, epoch: int) -> tuple[bytes, Path]:
-    """Read the weights of an epoch's checkpoint, and name their file.
+    """Read the weights of an epoch's checkpoint.
+
+    Args:
+        folder: Folder of all checkpoints.
+        epoch: Number of the epoch, from 1.
+
+    Returns:
+        `(weights, path)`: the bytes and their file.
 
     Raises:
-        OSError: if they are not there.
+        OSError: if the checkpoint does not exist.
         ValueError: if the checkpoint is damaged.
     """
     path = Path(folder) / _name(epoch)
@@ -89,7 +99,7 @@ def _name(epoch):
 
 
 def _newest_first(folder):
-    """Folders of checkpoints, whole or not; removing one may have been cut short."""
+    """List the folders of checkpoints, including incomplete ones."""
     names = os.listdir(folder) if Path(folder).is_dir() else []
     epochs = (re.fullmatch(r"epoch_(\d+)", name) for name in names)
     return [

@@ -1,4 +1,4 @@
-"""From a trained model to its preset and its card."""
+"""Score a trained model, and write its preset and card."""
 
 import contextlib
 from pathlib import Path
@@ -13,7 +13,7 @@ from keras_permix.data.dataset import fingerprint
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
 from keras_permix.training.run import Run
-from keras_permix.training.run_folder import OF_ONES_OWN, RunFolder
+from keras_permix.training.run_folder import PATH_KEYS, RunFolder
 from keras_permix.training.start import load_dataset
 from keras_permix.utils.files import release_folder, write_text
 from keras_permix.zoo.presets.load import load_preset
@@ -28,22 +28,21 @@ def finish(
     out: StrPath,
     record: dict[str, Any],
 ) -> dict[str, float]:
-    """Measure a trained model as it will be stored, write its preset and its card.
+    """Score a trained model with its stored weights, and write its preset and card.
 
-    Weights are stored in the dtype that the recipe names as `store`; as float32 if one is beyond
-    the range of float16. Scores are of these stored weights, computed in float32. A smoke run gets
-    no card.
+    Weights are stored in the dtype of the recipe's `store`, or as float32 if one exceeds the range
+    of float16. Scores are computed in float32 from the stored weights. A smoke run gets no card.
 
     Args:
         model: The trained model.
         run: The `Run`.
         dataset: The `Dataset` with the test set.
-        rows: The log of the run.
-        out: Folder of the run; gets `preset/` and `README.md`.
-        record: What a `Recorder` noted.
+        rows: Rows of the log.
+        out: Folder of the run, which receives `preset/` and `README.md`.
+        record: `record` of a `Recorder`.
 
     Returns:
-        The scores, by names such as "cifar10/test/top1".
+        A dict from names such as "cifar10/test/top1" to scores.
 
     Example:
 
@@ -84,7 +83,7 @@ def finish(
 
 
 def _in_float32(weight):
-    """A weight as the stored model has it, whatever it was trained in."""
+    """Return a weight in float32 if it is a float."""
     is_float = keras.backend.is_float_dtype(weight.dtype.name)
     return weight.astype("float32") if is_float else weight
 
@@ -102,17 +101,20 @@ def _through_float16(weight):
 def finished_scores(
     run: Run, folder: StrPath, data_dir: StrPath | None = None
 ) -> dict[str, float] | None:
-    """The scores of a run that is through, or `None` where there is something left to do.
+    """Read the scores of a finished run.
 
     Args:
         run: The `Run`.
         folder: Its folder.
-        data_dir: Folder with data files. Those of one's own are compared with the run's, if they
-            are still there; named sets, which may have to be fetched, are not.
+        data_dir: Folder with data files. Your files are compared with those of the run if they
+            still exist; named data sets are not. Defaults to `None`.
+
+    Returns:
+        A dict of scores, or `None` if the run is not finished.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe or of other data, or damaged
-            checkpoints alone.
+        ValueError: if the folder holds a run of another recipe or other data, or only damaged
+            checkpoints.
         OSError: if another process trains in the folder.
     """
     if not (Path(folder) / "checkpoints").is_dir():
@@ -124,9 +126,9 @@ def finished_scores(
     if not whole or kept.epoch < run.recipe.epochs and not kept.is_stopped():
         return None
     preset = preset_info(kept.path / "preset")
-    if kept.data and any(isinstance(run.recipe.data.get(key), str) for key in OF_ONES_OWN):
+    if kept.data and any(isinstance(run.recipe.data.get(key), str) for key in PATH_KEYS):
         task = task_of(load_preset(None, preset, load_weights=False))
-        data = None  # Those that are gone are no others.
+        data = None  # Missing files are not compared.
         with contextlib.suppress(OSError, ImportError, ValueError):
             data = fingerprint(load_dataset(task, run.recipe, data_dir, run.smoke))
         kept.check_data(data)

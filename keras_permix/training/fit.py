@@ -1,4 +1,4 @@
-"""Train a model by a recipe's values."""
+"""Fit a model to a data set by the values of a recipe."""
 
 import math
 from collections.abc import Iterable
@@ -12,11 +12,10 @@ from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint, labels_of, size_of, some
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
+from keras_permix.training.callbacks import Progress, StopWhereNotFinite, Together
 from keras_permix.training.distribute import Distribution
-from keras_permix.training.finite import StopWhereNotFinite
-from keras_permix.training.progress import Progress
+from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import RunFolder
-from keras_permix.training.schedules import make_optimizer
 from keras_permix.utils.formatting import counted
 
 
@@ -31,30 +30,31 @@ def fit_recipe(
     steps_per_execution: int = 1,
     workers: int = 1,
 ) -> list[dict[str, Any]]:
-    """Train a model by a recipe, from where the folder `out` left off.
+    """Train a model by a recipe, and resume the run in the folder `out`.
 
-    The folder stays this process's, so that what follows can be written there; let others have it
-    by `utils.files.release_folder`.
+    The folder stays locked for this process afterwards; `utils.files.release_folder` releases it.
 
     Args:
         model: The recipe's model, from `make_model` and `fit_head`.
         recipe: The `Recipe`.
-        dataset: The `keras_permix.data.Dataset` to train and test on.
+        dataset: A `keras_permix.data.Dataset`.
         out: Folder of the run.
-        verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
-        callbacks: More Keras callbacks for `fit`.
-        distribution: The devices and processes that share the work, from `distributed`, in whose
-            `scope` the model was made.
-        steps_per_execution: Steps between two looks at the loss, as `compile` takes it.
-        workers: Threads that make batches; more than one make the next while a step computes.
+        verbose: 0 is silent, 1 shows a progress bar, 2 prints a line per epoch. Defaults to 1.
+        callbacks: Additional Keras callbacks. Defaults to none.
+        distribution: A `Distribution` from `distributed`; make the model in its `scope`. Defaults
+            to `None`, one device.
+        steps_per_execution: Training steps per call of the compiled function, as in Keras'
+            `compile`. Defaults to 1.
+        workers: Threads that prepare batches. With more than one, batches are prepared during the
+            training step. Defaults to 1.
 
     Returns:
-        The rows of the log, one per epoch.
+        A list of dicts, one row of the log per epoch.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe or of other data.
-        FloatingPointError: if loss or weights are no longer finite; the folder keeps the last
-            epoch in which they were.
+        ValueError: if the folder holds a run of another recipe or other data.
+        FloatingPointError: if the loss or a weight is not finite. The folder keeps the last epoch
+            with finite values.
         ConnectionError: if another process has stopped.
 
     Example:
@@ -72,7 +72,7 @@ def fit_recipe(
     task = task_of(model)
     size, seed = recipe.batch_size, recipe.seed
     distribution.check_steps(steps_per_execution)
-    # What is wrong with the recipe is found here, before there is a folder.
+    # Errors in the recipe are raised here, before a folder is made.
     loss = task.loss(recipe.label_smoothing)
     training = task.batches(
         dataset.train, size, training=True, seed=seed,
@@ -80,9 +80,8 @@ def fit_recipe(
     )  # fmt: skip
     if recipe.early_stopping and (dataset.validation is None or distribution.count > 1):
         raise ValueError(
-            "`early_stopping` must be left out without a validation part, since it would choose an "
-            "epoch by the test set, and with several processes. Hold out a part by "
-            "`data.validation`. "
+            "`early_stopping` requires a validation part (`data.validation`), since it would "
+            "choose an epoch by the test set otherwise, and a single process. "
             f"Received: early_stopping={recipe.early_stopping} for {dataset.name}"
         )
     class_weight = balanced_weights(dataset, task) if recipe.class_weight else None
@@ -92,8 +91,11 @@ def fit_recipe(
     if verbose:
         print(described(dataset, size, recipe.steps_per_epoch, task.num_classes), flush=True)
         epochs = counted(recipe.epochs, "epoch")
-        done = f"goes on after epoch {progress.epoch} of" if progress.epoch else "takes"
-        print(f"{out}: {done} {epochs}; after a kill, start it again", flush=True)
+        done = f"resumes after epoch {progress.epoch} of" if progress.epoch else "trains for"
+        print(
+            f"{out}: {done} {epochs}; to resume after an interruption, run the same command",
+            flush=True,
+        )
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
@@ -115,7 +117,7 @@ def fit_recipe(
         model.fit(
             training,
             validation_data=validation,
-            shuffle=False,  # which the pipeline has done
+            shuffle=False,  # The pipeline shuffles.
             initial_epoch=progress.epoch,
             epochs=recipe.epochs,
             callbacks=callbacks,
@@ -130,16 +132,23 @@ def fit_recipe(
 def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
     """Weight each class by the inverse of its frequency among the training samples.
 
-    Weights average to one per sample, as scikit-learn's "balanced" ones do.
+    The weights average to one per sample, like scikit-learn's "balanced" weights.
+
+    Args:
+        dataset: The `Dataset`.
+        task: The `Task` of the model.
+
+    Returns:
+        A dict from class index to weight.
 
     Raises:
-        ValueError: for a task without classes, or labels that are known only when samples are read.
+        ValueError: for a task without classes, or labels that are read together with samples.
     """
     labels = labels_of(dataset.train)
     if task.num_classes is None or labels is None:
         raise ValueError(
-            "`class_weight` must be left out for targets that are not classes, and for data whose "
-            f"labels are known only when they are read. Received: {dataset.name}"
+            "`class_weight` requires classes, and labels that are known before samples are read. "
+            f"Leave it out. Received: {dataset.name}"
         )
     counts = np.bincount(labels, minlength=task.num_classes)
     weights = len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1))
@@ -149,7 +158,7 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
 def described(
     dataset: Dataset, batch_size: int, steps_per_epoch: int | None, num_classes: int | None
 ) -> str:
-    """What a run trains on, in words: one line.
+    """Describe the data of a run in one line.
 
     Example:
 
@@ -158,36 +167,24 @@ def described(
     >>> x, y = np.zeros((38, 8, 8, 3), "uint8"), np.arange(38) % 2
     >>> pets = Dataset("pets", (x, y), (x[:6], y[:6]), ("cat", "dog"))
     >>> described(pets, 16, None, 2)
-    'pets: 38 samples, 6 to test on, 2 classes; 2 steps of 16 in an epoch, which leave 6 others out'
+    'pets: 38 samples, 6 test samples, 2 classes; 2 steps of 16 per epoch, 6 samples unused'
     """
     count, size, steps = size_of(dataset.train[0]), batch_size, steps_per_epoch
     names = f", {len(dataset.labels):,} classes" if num_classes else ""
-    watched = "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} to watch, "
+    watched = (
+        "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} validation, "
+    )
     left_out = 0 if steps else count % size
-    more = f", which leave {left_out:,} others out" if left_out else ""
-    tested = f"{watched}{size_of(dataset.test[0]):,} to test on"
+    more = f", {counted(left_out, 'sample')} unused" if left_out else ""
+    tested = f"{watched}{counted(size_of(dataset.test[0]), 'test sample')}"
     return (
         f"{dataset.name}: {counted(count, 'sample')}, {tested}{names}; "
-        f"{counted(steps or count // size, 'step')} of {size:,} in an epoch{more}"
+        f"{counted(steps or count // size, 'step')} of {size:,} per epoch{more}"
     )
 
 
-class Together(keras.callbacks.Callback):
-    """Devices draw for themselves; after each epoch, processes wait for the first to save it."""
-
-    def __init__(self, distribution: Distribution) -> None:
-        super().__init__()
-        self.distribution = distribution
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.distribution.draw_apart(self.model)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.distribution.wait()
-
-
 def _begin(out, recipe, dataset, distribution):
-    """The chief's `RunFolder`, and what the other processes hear of it."""
+    """Open the run in the first process, and send its progress to the others."""
     opened = []
 
     def open_folder():
@@ -203,11 +200,11 @@ def _begin(out, recipe, dataset, distribution):
 
 
 def _shared_evenly(part, recipe, distribution):
-    """As many samples to validate on as leave no device with less than another."""
+    """Return validation samples in a number that the devices share evenly."""
     count = min(recipe.validation_samples or math.inf, size_of(part[0]))
     if count < distribution.parts:
         raise ValueError(
-            "There must be as many samples to validate on as devices that share a batch, or more. "
-            f"Received: {count} for {distribution.parts}"
+            "The number of validation samples must be at least the number of devices that share "
+            f"a batch. Received: {count} samples for {distribution.parts} devices"
         )
     return some(part, count - count % distribution.parts)

@@ -1,30 +1,46 @@
-"""A run: a recipe, and the names of its preset, folder and command."""
+"""Name a run of a recipe, and record the commit, machine and versions that train it."""
 
 import dataclasses
+import datetime
+import json
 import shlex
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from keras_permix._typing import StrPath
+from keras_permix._version import __version__
+from keras_permix.ops.backend import running
 from keras_permix.recipes.find import RECIPE_FILE, find_recipe, recipe_folders
 from keras_permix.recipes.load import format_overrides, load_recipe
 from keras_permix.recipes.recipe import Recipe, merge
+from keras_permix.training.run_folder import RECORD, has_checkpoints
 from keras_permix.training.start import is_run, with_class
+from keras_permix.utils.files import write_bytes, write_text
+from keras_permix.utils.machine import machine
 
-FLAGS = ("init", "freeze", "epochs")  # values with a flag of `permix train`
+FLAGS = ("init", "freeze", "epochs")  # values that are options of `permix train`
 SMOKE = {"epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None}
+KEYS = {"name", "recipe", "command", "smoke", "commits"}  # required of a record
+# Keys that a resumed run takes from the record.
+OF_EPOCHS = (
+    "commits", "callbacks", "version", "date", "machine", "keras", "backend", "backend_version",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What is trained, and under which names.
+    """Hold a recipe with the names of its preset, folder and command.
 
     Args:
         recipe: The `Recipe`.
-        name: Name of the preset, `class/preset`; an option is part of it.
-        source: The recipe's file for a reader: in `zoo/` of the repository, else as it was given.
-        command: The command that trains it.
-        option: The recipe's option, or `None`.
+        name: Name of the preset, `class/preset`, including the option.
+        source: File of the recipe, relative to the repository if the package has it.
+        command: Command that trains it.
+        option: Option of the recipe. Defaults to `None`.
         smoke: Whether this is a smoke run: two short epochs of generated data.
         is_known: Whether the recipe comes with the package.
 
@@ -45,24 +61,26 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The default folder of the run."""
+        """Default folder of the run."""
         return Path("runs", self.name + "_smoke" * self.smoke)
 
 
 def plan_run(
     recipe: StrPath, option: str | None = None, smoke: bool = False, **changes: Any
 ) -> Run:
-    """Read a recipe and name what it trains.
+    """Read a recipe, and name its run.
 
     Args:
-        recipe, option, **changes: As for `load_recipe`.
-        smoke: Whether to make it a smoke run.
+        recipe: Name or path of a recipe, or of images.
+        option: Option of the recipe. Defaults to `None`.
+        smoke: Whether to make it a smoke run. Defaults to `False`.
+        **changes: New values of the recipe.
 
     Returns:
         A `Run`.
 
     Raises:
-        ValueError: as for `load_recipe`.
+        ValueError: for an unknown recipe, option or key, or an invalid value.
 
     Example:
 
@@ -73,7 +91,7 @@ def plan_run(
     """
     values = load_recipe(recipe, option, **changes)
     if smoke:
-        # A smoke run does not need the run that its recipe starts from.
+        # A smoke run starts from new weights if its recipe starts from another run.
         fresh = {"init": None} if is_run(values.init) and values.model else {}
         values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
     if "class_name" not in values.model:
@@ -98,6 +116,108 @@ def plan_run(
 
 
 def _words(override):
-    """The words of a command that give an override."""
+    """Return the words of a command that set an override."""
     key, _, value = override.partition("=")
     return (f"--{key}", value) if key in FLAGS else ("--set", override)
+
+
+class Recorder(keras.callbacks.Callback):
+    """Write the record of a run, and its model's assets, at the beginning of each epoch.
+
+    Date, machine and versions are those of the last epoch. A run that is resumed by another commit
+    or with other callbacks records both.
+
+    Args:
+        folder: Folder of the run.
+        run: The `Run`.
+        callbacks: Callbacks that the recipe does not define. Defaults to none.
+    """
+
+    def __init__(self, folder: StrPath, run: Run, callbacks: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.commit = current_commit()
+        self.callbacks = [type(callback).__name__ for callback in callbacks]
+        self.record: dict[str, Any] = {
+            "name": run.name,
+            "recipe": run.source,
+            "command": run.command,
+            "smoke": run.smoke,
+            "version": __version__,
+            "commits": [],
+            "callbacks": [],
+            **_now(),
+        }
+        if (self.folder / RECORD).is_file():
+            before = read_record(folder)
+            if has_checkpoints(folder):
+                self.record |= {key: before[key] for key in OF_EPOCHS if key in before}
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        for key, names in (("commits", [self.commit]), ("callbacks", self.callbacks)):
+            self.record[key] = list(dict.fromkeys([*self.record[key], *filter(None, names)]))
+        self.record |= _now()
+        write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
+        for name, content in self.model.assets().items():
+            write_bytes(self.folder / name, content)
+
+
+def _now():
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "keras": keras.__version__,
+        "backend": running.name(),
+        "backend_version": running.version(),
+    }
+
+
+def read_record(folder: StrPath) -> dict[str, Any]:
+    """Read the record of a run.
+
+    Args:
+        folder: Folder of the run.
+
+    Returns:
+        A dict.
+
+    Raises:
+        ValueError: for a missing or damaged record.
+    """
+    path = Path(folder) / RECORD
+    if not path.is_file():
+        raise ValueError(f"The folder of a run must contain `{RECORD}`. Received: {folder}")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not (isinstance(record, dict) and record.keys() >= KEYS):
+            raise ValueError(f"without all of {', '.join(sorted(KEYS))}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"`{RECORD}` must be the JSON file of a run. Remove it to resume the run. "
+            f"Received: {path} ({error})"
+        ) from error
+    return record
+
+
+def current_commit() -> str | None:
+    """Return the commit of the package's checkout.
+
+    Returns:
+        40 hexadecimal digits, followed by "-dirty" if files differ; `None` for an installed
+        package.
+    """
+    package = Path(__file__).resolve().parents[1]
+    tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")
+    if tracked is None:
+        return None
+    return _git(package, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
+
+
+def _git(folder, *arguments):
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8"
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""The folder of a training run: checkpoints, log, curves, TensorBoard events."""
+"""Store a run: checkpoints, log, curves, TensorBoard events."""
 
 import csv
 import dataclasses
@@ -14,13 +14,13 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.recipes.recipe import Recipe
+from keras_permix.training.callbacks import Progress
 from keras_permix.training.checkpoints import (
     STATE_FILE,
     load_checkpoint,
     read_weights,
     save_checkpoint,
 )
-from keras_permix.training.progress import Progress
 from keras_permix.utils.files import (
     hold_folder,
     release_folder,
@@ -30,30 +30,39 @@ from keras_permix.utils.files import (
 )
 from keras_permix.zoo.presets.weights import load_weights_content
 
-OF_ONES_OWN = ("path", "train", "test")  # what a recipe's `data` names files or folders by
-# What a run writes, with its record and the assets of its model.
-OWN = ("README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard", TOKENIZER_FILE)
+PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
+# Names that a run writes, besides its record.
+WRITTEN = (
+    "README.md",
+    "checkpoints",
+    "curves.png",
+    "log.csv",
+    "preset",
+    "tensorboard",
+    TOKENIZER_FILE,
+)
 RECORD = "run.json"
-NEEDED = ("matplotlib", "tensorboard")  # for what is drawn and written after every epoch
+NEEDED = ("matplotlib", "tensorboard")  # for curves and events
 
 
 class RunFolder(Progress):
-    """Record a run after every epoch, so that it can be killed and resumed.
+    """Save a run after each epoch, and resume it.
 
-    An epoch's weights, optimizer state and log rows become one checkpoint, of which the last two
-    stay. `log.csv`, `curves.png` and `tensorboard/` are made from these rows. The folder belongs to
-    this process until it is released (`utils.files.release_folder`) or the process ends.
+    A checkpoint holds an epoch's weights, optimizer state and log rows; the last two are kept.
+    `log.csv`, `curves.png` and `tensorboard/` are written from these rows, so that a resumed run
+    has the same log. The folder is locked until `utils.files.release_folder` is called or the
+    process ends.
 
     Args:
-        path: The folder of the run. Made if absent.
-        recipe: The `Recipe`; a run is resumed only with the recipe it began with.
-        data: The `fingerprint` of its data, and with these; `None`: whatever they are.
+        path: Folder of the run. Created if absent.
+        recipe: The `Recipe`. A run resumes only with the recipe that started it.
+        data: `fingerprint` of the data, compared on resuming. Defaults to `None`, no comparison.
 
     Raises:
-        ImportError: if what records a run is not installed.
-        ValueError: if the folder holds a run of another recipe or of other data, damaged
-            checkpoints alone, or what is no run's and would be overwritten.
-        OSError: if another process trains in the folder, or it cannot be written.
+        ImportError: if matplotlib or TensorBoard is not installed.
+        ValueError: if the folder holds a run of another recipe or other data, only damaged
+            checkpoints, or other files that a run would overwrite.
+        OSError: if another process trains in the folder, or it is not writable.
     """
 
     def __init__(self, path: StrPath, recipe: Recipe, data: dict[str, Any] | None = None) -> None:
@@ -64,8 +73,8 @@ class RunFolder(Progress):
         self.path.mkdir(parents=True, exist_ok=True)
         if not hold_folder(self.path):
             raise OSError(
-                "A run's folder is one process's at a time. Wait for the other, or give another "
-                f"`--out` folder. Received: {self.path}, where another process trains"
+                "Another process trains in this folder. Wait for it, or pass another `--out` "
+                f"folder. Received: {self.path}"
             )
         try:
             self._resume(data)
@@ -89,22 +98,26 @@ class RunFolder(Progress):
             model.optimizer.finalize_variable_values(model.trainable_variables)
 
     def _write(self):
-        """Write what is made from the rows; the log, which comes last, tells that it was."""
+        """Write events, curves and log; the log is last and marks them as complete."""
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
         write_text(self.path / "log.csv", format_log(self.rows))
 
     def check_data(self, data: dict[str, Any] | None) -> None:
-        """Raise a ValueError if data, of this `fingerprint`, are not those that the run began with.
+        """Compare data with those that the run started with, unless either is unknown.
 
-        Where either is not known, they are taken for the same.
+        Args:
+            data: `fingerprint` of the data, or `None`.
+
+        Raises:
+            ValueError: for other data.
         """
         began, now = self.data or data or {}, data or self.data or {}
         differ = [key for key in {**began, **now} if began.get(key) != now.get(key)]
         if differ:
             raise ValueError(
-                "A run is resumed with the data it began with. Give another `--out` folder or the "
-                f"old data. Received: {self.path}, where {', '.join(differ)} differ: "
+                "A run must be resumed with the data that it started with. Pass another `--out` "
+                f"folder or the old data. Received: {self.path}, where {', '.join(differ)} differ: "
                 f"{[began.get(key) for key in differ]}, and now {[now.get(key) for key in differ]}"
             )
 
@@ -119,89 +132,96 @@ class RunFolder(Progress):
         changed = [key for key in new if old.get(key) != new[key]]
         if changed:
             raise ValueError(
-                "A run is resumed with the recipe it began with. Give another `--out` folder "
-                f"or the old values. Received: {self.path}, where {changed} differ"
+                "A run must be resumed with the recipe that it started with. Pass another `--out` "
+                f"folder or the old values. Received: {self.path}, where {changed} differ"
             )
         self.rows, self.data = state["rows"], state.get("data") or self.data
         self.check_data(data)
         log = self.path / "log.csv"
         if not log.is_file() or log.read_text(encoding="utf-8") != format_log(self.rows):
-            self._write()  # as a process that was killed could not
+            self._write()  # The process was killed before it did.
 
 
 def check_installed() -> None:
-    """Raise an ImportError unless all that records a run is installed."""
+    """Check that matplotlib and TensorBoard are installed.
+
+    Raises:
+        ImportError: if one is not.
+    """
     if absent := [name for name in NEEDED if not find_spec(name)]:
         raise ImportError(
-            f'Training needs {" and ".join(absent)}: pip install "keras_permix[train]".'
+            f'Training requires {" and ".join(absent)}: pip install "keras_permix[train]".'
         )
 
 
 def check_place(path: StrPath) -> None:
-    """Raise unless a run can be kept in a folder, which may be absent, without harm to other files.
+    """Check that a run would overwrite no other files in its folder.
+
+    Args:
+        path: Folder of the run, which may be absent.
 
     Raises:
-        ValueError: for a folder of something else that has one of a run's names.
+        ValueError: for a folder without a run that has files with the names of a run.
     """
     path = Path(path)
-    found = [name for name in OWN if _holds_something(path / name)]
+    found = [name for name in WRITTEN if _has_files(path / name)]
     if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
         raise ValueError(
-            "The `out` folder of a run must be new, hold a run, or none of the names that a run "
-            f"writes. Received: {path} with {', '.join(found)} of something else"
+            "The `out` folder contains files that a run would overwrite. Pass another folder. "
+            f"Received: {path} with {', '.join(found)}"
         )
 
 
 def has_checkpoints(path: StrPath) -> bool:
-    """Whether a folder has epochs to go on from."""
+    """Return whether a folder has checkpoints to resume from."""
     return any(Path(path).glob(f"checkpoints/epoch_*/{STATE_FILE}"))
 
 
 def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -> None:
-    """Raise if a run would lie within the folder that it is trained on, and be a class there.
+    """Check that a run lies outside the folder of its training images, where it would be a class.
 
     Args:
-        path: The folder of the run.
-        data: The recipe's `data`.
-        data_dir: Folder that its files are relative to.
+        path: Folder of the run.
+        data: `data` of the recipe.
+        data_dir: Folder that its paths are relative to, or `None`.
 
     Raises:
-        ValueError: for a folder there.
+        ValueError: for a folder inside.
     """
     if data.get("source") != "folder":
         return
     trained_on = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
     if trained_on in (Path(path).resolve(), *Path(path).resolve().parents):
         raise ValueError(
-            "The `out` folder of a run must lie outside the folder that it is trained on. "
+            "The `out` folder of a run must lie outside the folder of its training images. "
             f"Received: {path} in {trained_on}"
         )
 
 
-def _holds_something(path):
-    """Whether there is a file, or a folder with more than what a killed process left in it."""
+def _has_files(path):
+    """Return whether a path is a file, or a folder with more than temporary files."""
     if not path.is_dir():
         return path.exists()
     return any(not other.name.startswith(".") for other in path.iterdir())
 
 
 def _comparable(recipe):
-    """What two recipes of one run have in common: folders and files however they are written."""
+    """Return the values of a recipe that a resumed run must share, with resolved paths."""
     recipe = _plain({key: value for key, value in recipe.items() if key != "paper"})
     data = recipe.get("data", {})
-    for key in OF_ONES_OWN:
+    for key in PATH_KEYS:
         if isinstance(data.get(key), str):
             data[key] = str(Path(data[key]).resolve())
     return recipe
 
 
 def _plain(value):
-    """The value as it comes back from JSON."""
+    """Return a value as JSON reads it back."""
     return json.loads(json.dumps(value))
 
 
 def format_log(rows: list[dict[str, Any]]) -> str:
-    """The rows of a log as CSV."""
+    """Format the rows of a log as CSV."""
     text = io.StringIO()
     keys = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(text, keys, lineterminator="\n")
@@ -211,12 +231,15 @@ def format_log(rows: list[dict[str, Any]]) -> str:
 
 
 def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the last row of a log as TensorBoard scalars, and others that are not there.
+    """Write the rows of a log as TensorBoard scalars, one file per epoch.
 
-    Each has a file of its own: TensorBoard goes on to files that are new, and would not see that
-    one is replaced which it has read.
+    TensorBoard reads new files but not changes of a file that it has read.
+
+    Args:
+        folder: Folder of the events.
+        rows: Rows of the log. The last one is always written, others only if their file is absent.
     """
-    # TensorBoard's own event writer would import TensorFlow where that is installed.
+    # Keras' callback requires TensorFlow, and `tensorboard.summary.Writer` imports it.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -236,7 +259,7 @@ def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Draw the loss and the metrics over the epochs to a PNG."""
+    """Draw loss and metrics over the epochs as a PNG file."""
     from matplotlib.figure import Figure
 
     metrics = [key for key in rows[0] if f"val_{key}" in rows[0]][:2]

@@ -1,4 +1,4 @@
-"""Where training starts: from fresh weights or a preset's, with a head for the data's classes."""
+"""Prepare training: model, initial weights, head and data."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,39 +21,44 @@ SMOKE_SAMPLES = 32
 
 
 def with_class(recipe: Recipe) -> Recipe:
-    """A recipe whose `model` says its class, where it starts from a preset.
+    """Return the recipe with the class of its `init` preset in `model`.
+
+    Args:
+        recipe: The `Recipe`.
 
     Raises:
-        ValueError: if that is of another class than the recipe's, or a run that is not there.
+        ValueError: if the preset is of another class, or `init` names a run that does not exist.
     """
     if not recipe.init:
         return recipe
     if is_run(recipe.init) and not Path(recipe.init).is_dir():
         raise ValueError(
-            "`init` must be a preset that is there; where a recipe starts from a run of its own, "
-            f"its first lines say which command makes it. Received: init={recipe.init!r}"
+            "`init` names a run that does not exist. Train it first by the command at the top of "
+            f"the recipe. Received: init={recipe.init!r}"
         )
     found = zoo.preset_info(recipe.init).class_name
     model = {"class_name": found, **recipe.model}
     if model["class_name"] != found:
         raise ValueError(
-            "`init` must be a preset of the class that the recipe's `model` names, "
-            f"{model['class_name']}. Received: init={recipe.init!r}, of {found}"
+            f"`init` must be a preset of the recipe's class {model['class_name']}. "
+            f"Received: init={recipe.init!r} of class {found}"
         )
     return replace(recipe, model=model)
 
 
 def is_run(init: str | None) -> bool:
-    """Whether weights to start from are those of a run, which may have to be made first."""
+    """Return whether `init` is the preset of a run in `runs/`."""
     return init is not None and Path(init).parts[:1] == ("runs",)
 
 
 def check_data(recipe: Recipe) -> None:
-    """Check that the task of a recipe's model can load its data, before there is a model.
+    """Check that the task of a recipe's model can load its data, without making the model.
+
+    Args:
+        recipe: The `Recipe`.
 
     Raises:
-        ValueError: if the recipe names no model class of the zoo, or a data set or an option of
-            one that its task does not know.
+        ValueError: for an unknown model class, data set or option.
     """
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe.init).config if recipe.init else {}
@@ -64,20 +69,24 @@ def check_data(recipe: Recipe) -> None:
 def load_dataset(
     task: Task, recipe: Recipe, data_dir: StrPath | None = None, smoke: bool = False
 ) -> Dataset:
-    """The data of a recipe, or for a smoke run as few as try it out.
+    """Load the data of a recipe, or a few samples for a smoke run.
 
-    These are made up, but for a folder or list of one's own, which may be what fails.
+    A smoke run uses generated data, except that it reads a few of your images, which may be what
+    fails.
 
     Args:
         task: The task of the recipe's model.
         recipe: The `Recipe`.
-        data_dir: Folder with data files.
-        smoke: Whether for a smoke run.
+        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
+        smoke: Whether this is a smoke run. Defaults to `False`.
+
+    Returns:
+        A `keras_permix.data.Dataset`.
 
     Raises:
-        OSError: for data that is not to be had.
+        OSError: for data that cannot be read or downloaded.
     """
-    if smoke and recipe.data.get("source") not in task.of_ones_own:
+    if smoke and recipe.data.get("source") not in task.own_sources:
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)
     else:
         dataset = task.load(recipe.data, data_dir, seed=recipe.seed)
@@ -88,10 +97,10 @@ def load_dataset(
 
 
 def make_model(recipe: Recipe) -> Model:
-    """The model of a recipe, in the recipe's precision.
+    """Make the model of a recipe, in the recipe's precision.
 
-    Its weights are made from the recipe's seed, or are those of the preset that `init` names; what
-    `freeze` names is not trained.
+    Weights are initialized from the recipe's seed, or loaded from the preset `init`. Layers named
+    by `freeze` are not trainable.
 
     Args:
         recipe: The `Recipe`.
@@ -100,8 +109,8 @@ def make_model(recipe: Recipe) -> Model:
         A `ZooModel`.
 
     Raises:
-        ValueError: if the recipe names no model class of the zoo, `init` is of another, or `freeze`
-            names no layer.
+        ValueError: for an unknown model class, an `init` of another class, or a `freeze` that
+            matches no layer.
 
     Example:
 
@@ -134,18 +143,18 @@ def _class_of(recipe):
 
 
 def fit_head(model: Model, recipe: Recipe, labels: Sequence[str]) -> Model:
-    """The model with a head for the labels of its data, which it is called by from now on.
+    """Fit the head of a model to the labels of its data, and set `model.labels`.
 
-    A preset's head stays where the labels are the preset's own. Without a `num_classes` in the
-    recipe, there are as many classes as labels.
+    A preset's head is kept if the labels are those of the preset. The head has one output per label
+    unless the recipe sets `num_classes`.
 
     Args:
-        model: The model of the recipe, fresh from `make_model`.
+        model: Model from `make_model`.
         recipe: The `Recipe`.
         labels: Names of the data's classes or targets.
 
     Returns:
-        The model, or one like it with a new head, of zeros.
+        The model, or a copy with a new head initialized to zeros.
     """
     if isinstance(model, Classifier):
         classes = recipe.model.get("num_classes") or len(labels)
@@ -158,17 +167,17 @@ def fit_head(model: Model, recipe: Recipe, labels: Sequence[str]) -> Model:
 
 
 def fit_scale(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
-    """The model in the scale and domain of its data (`Task.scale`, `Task.domain`).
+    """Set the scale and domain of a model from its data (`Task.scale`, `Task.domain`).
 
-    What the recipe says stays, and the scale of a preset, if the targets are the preset's own.
+    Values of the recipe take precedence. A preset keeps its scale if the targets are the same.
 
     Args:
-        model: The model of the recipe, fresh from `make_model`.
+        model: Model from `make_model`.
         recipe: The `Recipe`.
         dataset: The `Dataset` to train on.
 
     Returns:
-        The model, or one like it with the same weights.
+        The model, or a copy with the same weights.
     """
     names = tuple(dataset.labels)
     if len(names) != model.output_shape[-1]:
@@ -186,11 +195,11 @@ def fit_scale(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
 
 
 def take_assets(model: Model, folder: StrPath) -> None:
-    """Give the model of a run that goes on the texts that it was trained with, as a tokenizer.
+    """Load the assets of a resumed run, such as its tokenizer, into the model.
 
     Args:
         model: A `ZooModel`.
-        folder: Folder of the run; without checkpoints, nothing is taken from it.
+        folder: Folder of the run. Ignored without checkpoints.
     """
     if not (Path(folder) / "checkpoints").is_dir():
         return
@@ -200,15 +209,15 @@ def take_assets(model: Model, folder: StrPath) -> None:
 
 
 def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
-    """Keep parts of a model as they are while the rest is trained.
+    """Freeze parts of a model.
 
     Args:
         model: A `ZooModel`.
-        parts: `None`; "backbone", all but the head; or names of layers, in which `*` stands for
-            anything, such as `["patch_embedding", "block_*"]`.
+        parts: `None`, "backbone" for all layers except the head, or names of layers, which may
+            contain `*`, such as `["patch_embedding", "block_*"]`.
 
     Raises:
-        ValueError: for a name that no layer has, or if nothing is left to train.
+        ValueError: for a name that matches no layer, or if no trainable weight remains.
     """
     if parts == "backbone":
         model.backbone.trainable = False
@@ -224,4 +233,4 @@ def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
         for layer in found:
             layer.trainable = False
     if not model.trainable_weights:
-        raise ValueError(f"`freeze` must leave something to train. Received: freeze={parts!r}")
+        raise ValueError(f"`freeze` leaves no trainable weights. Received: freeze={parts!r}")

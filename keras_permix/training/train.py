@@ -1,4 +1,4 @@
-"""Train by a recipe, from its data to the preset and its card."""
+"""Train a preset from a recipe."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,14 +8,13 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
 from keras_permix.tasks import task_of
+from keras_permix.training.callbacks import Estimate
 from keras_permix.training.distribute import Distribution, distributed
-from keras_permix.training.estimate import Estimate
 from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
-from keras_permix.training.record import Recorder
-from keras_permix.training.run import Run, plan_run
+from keras_permix.training.optimizers import make_optimizer
+from keras_permix.training.run import Recorder, Run, plan_run
 from keras_permix.training.run_folder import check_apart, check_installed, check_place
-from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import (
     check_data,
     fit_head,
@@ -29,7 +28,14 @@ from keras_permix.utils.files import release_folder
 
 
 class Trained(NamedTuple):
-    """What `train` gives: the model, the log, the scores of its preset, the folder of the run."""
+    """Hold the results of `train`.
+
+    Attributes:
+        model: The trained `ZooModel`.
+        rows: List of dicts, one row of the log per epoch.
+        scores: Dict of the scores of the preset.
+        folder: `Path` of the run's folder.
+    """
 
     model: Model
     rows: list[dict[str, Any]]
@@ -51,48 +57,43 @@ def train(
     workers: int = 1,
     **changes: Any,
 ) -> Trained:
-    """Train a preset from its recipe, or go on with a run that was stopped: `permix train`.
+    """Train a preset from a recipe, or resume an interrupted run.
 
-    A recipe may start from a preset's weights (`init`), keep parts of them (`freeze`), and read
-    images of one's own (`data`: see `keras_permix.tasks.ImageClassification.load`). Without a
-    `num_classes`, the model has as many as the data has labels; without `mean` and `std`, a model
-    of numbers takes those of the training targets. A folder of images, or a CSV file that lists
-    them, needs no recipe: `train("photos", init="cspvit/cifar10_small", epochs=5)`.
+    A recipe may start from a preset (`init`) and freeze parts of it (`freeze`). The head gets one
+    output per label unless the recipe sets `num_classes`. A folder of images, or a CSV file that
+    lists them, needs no recipe: `train("photos", init="cspvit/cifar10_small", epochs=5)`.
 
-    The folder of the run gets a checkpoint and the log after each epoch, and at the end the
-    preset (`preset/`) and its card (`README.md`; none for a smoke run). How long it will take is
-    said after the first steps.
+    The folder of the run receives a checkpoint and the log after each epoch. At the end it receives
+    the preset (`preset/`) and, except for a smoke run, its card (`README.md`).
 
     Args:
-        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, or of images; or a `Run` from
-            `plan_run`, with which `option`, `smoke` and `changes` are not given.
-        option: One of the recipe's named options.
-        out: Folder of the run. `None`: `runs/` and the name of the preset.
-        data_dir: Folder with data files.
-        smoke: Whether to only try it out: two short epochs of generated data, or of a few images
-            of one's own.
-        verbose: Progress of `fit`: 0 silent, 1 a bar, 2 a line per epoch.
-        callbacks: More Keras callbacks for `fit`, which the card names. A run that one of them
-            stops early goes on when it is started again.
-        distribute: What is divided among several devices or processes: "data", each batch;
-            "model", the weights (on JAX); "auto", "data" where there are several; or what
-            `keras_permix.training.distribute.distributed` gives. `None`: one device works alone.
-            The first process alone writes.
-        steps_per_execution: Steps between two looks at the loss: on a TPU or GPU, some 10 to 100
-            keep it busy. 1 on PyTorch, and in several processes of TensorFlow.
-        workers: Threads that make batches; more than one make the next while a step computes. No
-            number of the run depends on them.
+        recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, path of images, or a `Run`
+            from `plan_run`, which sets `option`, `smoke` and `changes` itself.
+        option: Named option of the recipe. Defaults to `None`.
+        out: Folder of the run. Defaults to `runs/` followed by the name of the preset.
+        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
+        smoke: Whether to train for two short epochs of generated data, or of a few of your images.
+            Defaults to `False`.
+        verbose: 0 is silent, 1 shows a progress bar, 2 prints a line per epoch. Defaults to 1.
+        callbacks: Additional Keras callbacks; the card names them. A run that a callback stops
+            early resumes when started again. Defaults to none.
+        distribute: "data" divides each batch among devices or processes, "model" divides the
+            parameters (JAX only), "auto" is "data" if there are several devices. A `Distribution`
+            from `distributed` is used as it is. Defaults to `None`, one device.
+        steps_per_execution: Training steps per call of the compiled function. Must be 1 on PyTorch
+            and with several processes on TensorFlow. Defaults to 1.
+        workers: Threads that prepare batches. With more than one, batches are prepared during the
+            training step, with the same results. Defaults to 1.
         **changes: New values of the recipe: `epochs=2`, `model={"hidden_dim": 64}`.
 
     Returns:
-        A `Trained`: `model`, `rows`, `scores`, `folder`.
+        A `Trained`.
 
     Raises:
-        ValueError: for an unknown recipe, option or value, a folder with the run of another
-            recipe or of other data, or one with files of something else that a run would
-            overwrite, or within the images that it is trained on.
-        FloatingPointError: if the loss or a weight is no longer finite.
-        OSError: for data that is not to be had.
+        ValueError: for an unknown recipe, option or value, or a folder that holds another run or
+            other files, or lies inside the training images.
+        FloatingPointError: if the loss or a weight is not finite.
+        OSError: for data that cannot be read or downloaded.
         ConnectionError: if another process of the run has ended.
 
     Example:
@@ -119,7 +120,7 @@ def train(
         distribution.check_steps(steps_per_execution)
         with distribution.scope():
             model = make_model(values)
-        # What is wrong is known before data are read, or downloaded.
+        # Errors in the recipe are raised before data are read or downloaded.
         make_optimizer(values, steps_per_epoch=1)
         task_of(model).preparation(values.augmentation, values.seed)
         if data_dir is not None:

@@ -24,7 +24,7 @@ from keras_permix.bench.runners import runners
 from keras_permix.cli import main
 from keras_permix.cli.bench import check_replaced
 from keras_permix.ops.backend import running
-from keras_permix.training.record import current_commit
+from keras_permix.training.run import current_commit
 from keras_permix.zoo import CSPViT, ViT
 from tests.harness import to_numpy
 

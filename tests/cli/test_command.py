@@ -91,7 +91,7 @@ def test_help_tells_the_defaults_that_say_something(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "threads that make batches (default: 1)" in said
+    assert "threads that prepare batches (default: 1)" in said
     assert "folder of the run (default: runs/PRESET) --" in said
     assert "start from the weights of a preset --" in said
     assert not re.search(r"default: (None|False|\[\])", said)
@@ -408,10 +408,10 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     arguments = ["train", "cspvit/mnist", *small, "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("generated: 32 samples, 8 to test on, 10 classes; 4 steps of 8 in an")
-    assert f"\n{tmp_path / 'run'}: takes 2 epochs; after a kill, start it again\n" in printed
+    assert printed.startswith("generated: 32 samples, 8 test samples, 10 classes; 4 steps of 8 per")
+    assert f"\n{tmp_path / 'run'}: trains for 2 epochs; to resume" in printed
     # After the first epoch of four steps, of which two were timed.
-    assert re.search(r"\nAbout \S+ s to come: 4 steps of \S+ s; to compile, val", printed)
+    assert re.search(r"\nAbout \S+ s left: 4 steps of \S+ s, without comp", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
     for line in (*(f"{key}: " for key in scores), f"preset: {tmp_path / 'run' / 'preset'}\n"):
         assert f"\n{line}" in printed

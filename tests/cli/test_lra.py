@@ -7,7 +7,7 @@ import pytest
 from keras_permix.cli import main
 from keras_permix.lra.results import append_result, read_results
 from keras_permix.ops.backend import running
-from keras_permix.training.record import current_commit
+from keras_permix.training.run import current_commit
 
 TINY = (
     "model.hidden_dim=8", "model.num_layers=1", "model.mlp_dim=8", "model.max_sequence_length=16",
@@ -32,7 +32,7 @@ def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
     arguments = ["--verbose", "0", "--runs", str(tmp_path), *CHANGES]
     lra("listops", "--model", "csp", "slice", *arguments)
     printed = capsys.readouterr().out
-    assert "listops, csp, small, seed 0: 2 × 3 steps, kept in " in printed
+    assert "listops, csp, small, seed 0: 2 × 3 steps in " in printed
     rows = read_results(tmp_path / "lra.csv")
     assert [(row["model"], row["seed"], row["steps"]) for row in rows] == [
         ("csp", "0", "6"), ("slice", "0", "6")

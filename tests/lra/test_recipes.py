@@ -11,7 +11,7 @@ from keras_permix.lra.published import PUBLISHED, ROWS, TASKS, published_rows, p
 from keras_permix.lra.recipes import MODELS, OF_PATH_X, lra_recipe
 from keras_permix.lra.run import lra_run
 from keras_permix.training import make_model
-from keras_permix.training.schedules import make_schedule
+from keras_permix.training.optimizers import make_schedule
 from tests.harness import to_numpy
 
 ALL = [

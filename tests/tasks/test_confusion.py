@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from keras_permix.tasks.confusion import auc_score, class_accuracies, confusion_matrix, f1_score
+from keras_permix.tasks.classification import (
+    auc_score,
+    class_accuracies,
+    confusion_matrix,
+    f1_score,
+)
 
 pytestmark = pytest.mark.once
 RNG = np.random.default_rng(0)

@@ -95,14 +95,14 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(finished, run, name, da
     path = run / "checkpoints" / "epoch_0004" / name
     spoil(path, damage)
     folder = path.parent
-    with pytest.warns(UserWarning, match=f"goes on from epoch_0003: .*{re.escape(str(folder))}"):
+    with pytest.warns(UserWarning, match=f"resumes from epoch_0003: .*{re.escape(str(folder))}"):
         folder = RunFolder(run, runs.RECIPE)
     assert folder.epoch == 3 and folder.rows == finished[2][:3]
 
 
 def test_run_that_fell_back_ends_the_same(finished, run):
     spoil(run / "checkpoints" / "epoch_0004" / "state.weights.h5", "flip")
-    with pytest.warns(UserWarning, match="goes on from epoch_0003"):
+    with pytest.warns(UserWarning, match="resumes from epoch_0003"):
         again = resume(run)
     same_result(again, finished[1:])
     assert RunFolder(run, runs.RECIPE).epoch == 4
@@ -211,6 +211,6 @@ def test_state_of_a_scaled_loss(tmp_path):
 
 
 def test_other_recipe_leaves_the_folder_free(run):
-    with pytest.raises(ValueError, match="recipe it began with"):
+    with pytest.raises(ValueError, match="where .* differ"):
         RunFolder(run, dataclasses.replace(runs.RECIPE, epochs=9))
     assert json.loads((run / "checkpoints" / "epoch_0004" / "state.json").read_text("utf-8"))

@@ -186,7 +186,7 @@ def test_lost_process_ends_the_run_which_goes_on_alone(lost, alone, tmp_path, mo
 
 
 def test_one_device_has_nothing_to_share():
-    with pytest.raises(ValueError, match=r"`distribute='data'` needs more than one device"):
+    with pytest.raises(ValueError, match=r"`distribute='data'` requires several devices"):
         with distributed("data"):
             pass
     with distributed("auto") as here:
@@ -198,13 +198,13 @@ def test_batch_normalization_is_not_shared():
     here.refuse_batch_norms(tiny("MEGA", norm="batchnorm"))
     here.devices = 2
     here.refuse_batch_norms(tiny("MEGA"))
-    with pytest.raises(ValueError, match="with BatchNormalization, but on JAX: each device"):
+    with pytest.raises(ValueError, match="BatchNormalization.*Received: "):
         here.refuse_batch_norms(tiny("MEGA", norm="batchnorm"))
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX divides weights")
 def test_weights_are_divided_on_jax_alone():
-    with pytest.raises(ValueError, match="`distribute='model'` needs Keras on JAX"):
+    with pytest.raises(ValueError, match="`distribute='model'` requires JAX"):
         with distributed("model"):
             pass
 
@@ -241,7 +241,7 @@ def test_processes_meet_before_they_compute(monkeypatch):
     keras.ops.convert_to_tensor(1)
     config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(RuntimeError, match="`distributed` must come before TensorFlow computes"):
+    with pytest.raises(RuntimeError, match="`distributed` before TensorFlow computes"):
         with distributed("auto"):
             pass
 
@@ -258,7 +258,7 @@ def test_model_that_does_not_divide_is_refused():
     patches, csp = (zoo.MODELS[name](**TINY[name]) for name in ("PatchOnlyMLPMixer", "CSPViT"))
     with pytest.raises(ValueError, match="Received: a PatchOnlyMLPMixer with none on 64 devices"):
         check_divides(patches, 64)
-    with pytest.warns(UserWarning, match=r"divides \d+% of the weights of this ButterflyMixer"):
+    with pytest.warns(UserWarning, match=r"divides \d+% of the parameters of this ButterflyMixer"):
         check_divides(zoo.ButterflyMixer(), 8)
     check_divides(csp, 2)
     csp.trainable = False  # Frozen weights are divided as well.
@@ -285,6 +285,6 @@ def test_batch_is_shared_evenly(monkeypatch):
 
 def test_fewer_samples_to_validate_on_than_devices(monkeypatch, tmp_path):
     monkeypatch.setattr(here := Distribution(), "devices", 32)
-    with pytest.raises(ValueError, match="as many samples to validate on as .* 16 for 32"):
+    with pytest.raises(ValueError, match="16 samples for 32 devices"):
         runs.train(runs.RECIPE, runs.make_images(), tmp_path / "run", distribution=here)
     assert not (tmp_path / "run").exists()

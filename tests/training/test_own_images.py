@@ -15,8 +15,8 @@ from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.fit import described
+from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import check_place
-from keras_permix.training.schedules import make_optimizer
 from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.registry import MODELS
@@ -158,7 +158,7 @@ def test_layers_are_frozen_by_name():
 
 @pytest.mark.parametrize(
     ("parts", "rule"),
-    [("neck", "`freeze` must be .*head.*freeze='neck'"), ("*", "must leave something to train")],
+    [("neck", "`freeze` must be .*head.*freeze='neck'"), ("*", "leaves no trainable weights")],
 )
 def test_what_cannot_be_frozen(parts, rule):
     with pytest.raises(ValueError, match=rule):
@@ -166,7 +166,7 @@ def test_what_cannot_be_frozen(parts, rule):
 
 
 def test_another_class_than_the_preset_s(tmp_path):
-    with pytest.raises(ValueError, match="`model` names, ViT. Received: .* of CSPViT"):
+    with pytest.raises(ValueError, match="class ViT. Received: .* of class CSPViT"):
         make_model(recipe(tmp_path, model={"class_name": "ViT"}))
 
 
@@ -196,9 +196,9 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     out = tmp_path / "runs/cspvit/my.photos"
     said = capsys.readouterr().out
     assert "my.photos/test/top1: " in said
-    assert f"ask it: permix predict {out.relative_to(tmp_path)}/preset INPUT" in said
+    assert f"predict: permix predict {out.relative_to(tmp_path)}/preset INPUT" in said
     assert CSPViT.from_preset(out / "preset").labels == ("cats", "dogs")
-    assert "`backbone` stayed as it was" in (out / "README.md").read_text(encoding="utf-8")
+    assert "`backbone` was frozen" in (out / "README.md").read_text(encoding="utf-8")
     assert main(["evaluate", str(out / "preset")]) == 0
     for data in (None, "my.photos/", str(tmp_path / "my.photos")):
         assert data_of(preset_info(out / "preset"), path=data)["test_fraction"] == 0.2
@@ -210,7 +210,7 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     Image.new("RGB", (9, 9)).save(tmp_path / "my.photos/cats/one_more.png")
     assert main(command) == 2
     said, error = capsys.readouterr()
-    assert said == "" and "A run is resumed with the data it began with" in error
+    assert said == "" and "data that it started with" in error
     assert "my.photos, where train differ: ['10 samples, " in error
 
 
@@ -283,7 +283,7 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
         data = load_recipe(path, init="cspvit/test").data
         dataset = task_of(CSPViT.from_preset("test")).load(data)
         said = described(dataset, 2, None, 2)
-        told = "4 to watch, 4 to test on" if watched else "4 samples, 4 to test on"
+        told = "4 validation, 4 test samples" if watched else "4 samples, 4 test samples"
         assert f"{told}, 2 classes" in said
         watch = dataset.validation
         assert (watch is None) == (watched is None)
@@ -323,7 +323,7 @@ def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
     (tmp_path / "list.csv").write_text("\n".join(["path,label,split", *rows]), encoding="utf-8")
     assert main(["train", str(tmp_path / "list.csv"), "--init", "cspvit/test"]) == 2
     found = capsys.readouterr().err
-    assert re.search(r"column `split`.*must say train, and one of test, testing, val", found)
+    assert re.search(r"column `split`.*train and one of test, testing, val", found)
     assert all(part in found.split("Received")[1] for part in said.split())
 
 
@@ -339,7 +339,7 @@ def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
-    assert "are for a model that classifies images; a recipe names other data, as in" in said
+    assert "require a model that classifies images; a recipe names other data, as in" in said
     assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
 
 
@@ -347,8 +347,8 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
     assert main(["train", "lratransformer/imdb", "--init", "cspvit/test"]) == 2
     promised, said = capsys.readouterr()
     assert promised == "" and said.endswith(
-        "`init` must be a preset of the class that the recipe's `model` names, LRATransformer. "
-        "Received: init='cspvit/test', of CSPViT\n"
+        "`init` must be a preset of the recipe's class LRATransformer. "
+        "Received: init='cspvit/test' of class CSPViT\n"
     )
 
 
@@ -359,14 +359,14 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
         (
             ("train/cats/a.png", "train/dogs/b.png"),
             "cspvit/test",
-            "Give the folder .*'train'. alone",
+            "Pass the folder .*'train'. only",
         ),
-        (("val/cats/a.png",), "cspvit/test", "or add the other part.*photos with .'val'. alone"),
+        (("val/cats/a.png",), "cspvit/test", "or add the missing part.*photos with .'val'. only"),
         (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
-        (("cats/a.png", "dogs/b.png"), None, "name a preset .* --init cspvit/cifar10_small"),
+        (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
     ],
 )
 def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, init, rule):
@@ -403,7 +403,7 @@ def test_a_wrong_data_set_is_known_before_the_model_is_made(tmp_path, monkeypatc
 def test_what_is_not_installed_is_known_first(tmp_path, monkeypatch):
     monkeypatch.setattr("keras_permix.training.run_folder.NEEDED", ("nowhere",))
     monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
-    with pytest.raises(ImportError, match=r'needs nowhere: pip install "keras_permix\[train\]"'):
+    with pytest.raises(ImportError, match=r'requires nowhere: pip install "keras_permix\[train\]"'):
         train("cspvit/mnist", smoke=True, out=tmp_path / "run")
 
 
@@ -421,7 +421,7 @@ def test_texts_and_graphs_check_their_data_as_well(name):
 def test_a_field_for_each_text(pairs, fields):
     task = TASKS[MODELS["LRATransformer"].task_for(dict(pairs=pairs))]
     spec = dict(name="mine", train="a.csv", test="b.csv")
-    with pytest.raises(ValueError, match=rf"of the length {1 + pairs}, .*: data.fields=\('a'"):
+    with pytest.raises(ValueError, match=rf"length {1 + pairs}, .*: data.fields=\('a'"):
         task.check_data({**spec, "fields": fields})
     task.check_data({**spec, "fields": [*"ab"][: 1 + pairs]})
 
@@ -435,7 +435,7 @@ def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
     recipe, out = write(tmp_path), tmp_path / "out"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("mine", encoding="utf-8")
-    rule = f"must be new, hold a run, or none of the names .*: {out} with {name.split('/')[0]} of"
+    rule = f"`out` folder .*Received: {out} with {name.split('/')[0]}"
     with pytest.raises(ValueError, match=rule):
         train(recipe, data_dir=tmp_path / "no data", out=out)
     assert [path for path in out.rglob("*") if path.is_file()] == [out / name]
@@ -467,7 +467,7 @@ def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monk
 def test_a_run_does_not_lie_among_its_images(out, tmp_path):
     recipe = write(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match="must lie outside the folder that .*/pets$"):
+    with pytest.raises(ValueError, match="`out` folder .*/pets$"):
         train(recipe, data_dir=tmp_path, out=tmp_path / out)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -498,5 +498,5 @@ def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, mon
 
 def test_a_list_of_texts_needs_a_recipe(tmp_path):
     (tmp_path / "reviews.csv").write_text("text,label\nfine,good\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="need a recipe .*reviews.csv with text, label$"):
+    with pytest.raises(ValueError, match="Received: .*reviews.csv with text, label$"):
         train(tmp_path / "reviews.csv", out=tmp_path / "run")

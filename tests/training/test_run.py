@@ -95,7 +95,7 @@ class StopAt(keras.callbacks.Callback):
 @pytest.mark.once
 def test_early_stopping_never_uses_the_test_set(tmp_path):
     recipe = dataclasses.replace(runs.RECIPE, early_stopping=2)
-    with pytest.raises(ValueError, match="without a validation part.*early_stopping=2 for made"):
+    with pytest.raises(ValueError, match="`early_stopping`.*early_stopping=2 for made"):
         train(recipe, runs.make_images(), tmp_path / "run", verbose=0)
     assert not (tmp_path / "run").exists()
 
@@ -192,11 +192,11 @@ def test_run_of_other_data_is_not_resumed(finished, change):
         "other input": ("train", (np.concatenate([x[:1] ^ 1, x[1:]]), y)),
     }[change]
     changed = dataclasses.replace(images, **{part: value})
-    with pytest.raises(ValueError, match=f"data it began with.*where {part} differ"):
+    with pytest.raises(ValueError, match=f"where {part} differ"):
         train(runs.RECIPE, changed, finished[0], verbose=0)
 
 
 def test_run_of_another_recipe_is_not_resumed(finished):
     out, _, _ = finished
-    with pytest.raises(ValueError, match=r"recipe it began with.*\['epochs'\] differ"):
+    with pytest.raises(ValueError, match=r"where \['epochs'\] differ"):
         train(dataclasses.replace(runs.RECIPE, epochs=9), runs.make_images(), out, verbose=0)

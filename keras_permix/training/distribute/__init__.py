@@ -1,4 +1,4 @@
-"""A run on several devices or processes, through what each backend has for it."""
+"""Distribute a run over several devices or processes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ KINDS = ("data", "model", "auto")
 
 @contextlib.contextmanager
 def distributed(kind: str | Distribution | None = "auto") -> Iterator[Distribution]:
-    """Run what is inside on several devices or processes.
+    """Distribute the computations of a `with` block over devices or processes.
 
-    The processes are there already, started by `torchrun`, Slurm or the like, and each comes here
-    before it computes anything.
+    Start the processes by `torchrun`, Slurm or a similar launcher. Each must enter the block before
+    it computes anything.
 
     Args:
-        kind: "data" divides each batch; "model" divides the weights, on JAX alone; "auto" is
-            "data" where there is more than one device or process, and else `None`: one device. A
-            `Distribution` that has begun is taken as it is.
+        kind: "data" divides each batch; "model" divides the parameters (JAX only); "auto" is "data"
+            with several devices or processes, else `None`, one device. A `Distribution` is used
+            as it is. Defaults to "auto".
 
     Yields:
         A `Distribution`.
 
     Raises:
-        ValueError: for a kind that is unknown or not to be had here.
-        ConnectionError: where another process has ended.
+        ValueError: for a kind that is unknown or unsupported by the backend.
+        ConnectionError: if another process has ended.
 
     Example:
 
@@ -64,6 +64,6 @@ def _start(kind):
         return found if found.devices > 1 else Distribution()
     found.close()
     raise ValueError(
-        f"`distribute={kind!r}` needs more than one device or process. {engine.HINT} "
+        f"`distribute={kind!r}` requires several devices or processes. {engine.HINT} "
         f"Received: one process with one device on {running.name()}"
     )

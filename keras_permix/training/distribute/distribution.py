@@ -1,4 +1,4 @@
-"""What a run asks of the devices and processes that share its work."""
+"""Define how devices and processes share a run."""
 
 import contextlib
 import json
@@ -10,26 +10,26 @@ import keras
 from keras_permix._typing import Model
 
 LOST = (
-    "Another process of this run has ended or is out of reach; what it said last tells why. Start "
-    "all of them again: the run goes on from its last checkpoint."
+    "Another process of this run has ended or cannot be reached; see its last message. Start all "
+    "processes again to resume the run from its last checkpoint."
 )
 
 
 class Distribution:
-    """One device of one process; what shares the work of a run derives from it.
+    """Run on one device of one process; base class of all distributions.
 
     Attributes:
-        index: Number of this process, from 0.
+        index: Index of this process, from 0.
         count: Number of processes.
-        devices: Number of devices that share the work.
-        fuses_steps: Whether several training steps may be one program (`steps_per_execution`).
-        stream: What tells random numbers that a layer draws here from those of other processes.
+        devices: Number of devices.
+        fuses_steps: Whether `steps_per_execution` may exceed 1.
+        stream: Integers that separate the random numbers of this process from those of others.
 
     Example:
 
     >>> from keras_permix.training.distribute import Distribution
-    >>> alone = Distribution()
-    >>> alone.is_chief, alone.shard, alone.from_chief(max, [3, 5])
+    >>> single = Distribution()
+    >>> single.is_chief, single.shard, single.from_chief(max, [3, 5])
     (True, (0, 1), 5)
     """
 
@@ -41,53 +41,57 @@ class Distribution:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Whether this process writes files and prints."""
         return self.index == 0
 
     @property
     def parts(self) -> int:
-        """Number of parts that a batch is computed in."""
+        """Number of parts that a batch is divided into."""
         return self.devices
 
     @property
     def shard(self) -> tuple[int, int]:
-        """`(index, count)`, as `Pipeline` takes it."""
+        """`(index, count)` for `Pipeline.shard`."""
         return self.index, self.count
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Where models are made, compiled and trained."""
+        """Return the context in which to make, compile and train models."""
         return contextlib.nullcontext()
 
     def prepare(self, model: Model) -> None:
-        """Make a compiled model train in step with those of the other processes."""
+        """Synchronize a compiled model with those of the other processes."""
 
     def draw_apart(self, model: Model) -> None:
-        """Give the devices of this process random numbers of their own, when an epoch begins."""
+        """Separate the random numbers of this process's devices at the beginning of an epoch."""
 
     def broadcast(self, content: bytes) -> bytes:
-        """The bytes that the chief gives, in all processes."""
+        """Return the bytes of the first process, in all processes."""
         return content
 
     def wait(self) -> None:
-        """Go on when all processes are here."""
+        """Wait for all processes."""
 
     def lost(self, error: Exception) -> bool:
-        """Whether an error says that another process is gone."""
+        """Return whether an error means that another process has ended."""
         return False
 
     def said(self, error: Exception) -> str:
-        """The line of an error that says what it is."""
+        """Return the line of an error that describes it."""
         return (str(error).strip() or type(error).__name__).splitlines()[0]
 
     def close(self) -> None:
-        """End what was begun with the distribution."""
+        """Release the resources of the distribution."""
 
     def from_chief(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function gives in the chief, which alone calls it; JSON must hold it.
+        """Call a function in the first process, and return its result in all processes.
+
+        Args:
+            function: Function whose result JSON can hold.
+            *arguments: Its arguments.
 
         Raises:
-            Exception: the function's own, in the chief.
-            ConnectionError: with the same words, in the others.
+            Exception: the exception of the function, in the first process.
+            ConnectionError: with the same message, in the others.
         """
         if self.count == 1:
             return function(*arguments)
@@ -104,7 +108,7 @@ class Distribution:
         return answer["value"]
 
     def refuse_batch_norms(self, model: Model) -> None:
-        """Raise if a model normalizes by what a device sees alone of a batch.
+        """Check that a model has no batch normalization, which would use a part of each batch.
 
         Raises:
             ValueError: for a `BatchNormalization` on several devices.
@@ -113,27 +117,28 @@ class Distribution:
         found = [layer.path for layer in model._flatten_layers() if isinstance(layer, kind)]
         if found and self.devices > 1:
             raise ValueError(
-                "`distribute` must be None for a model with BatchNormalization, but on JAX: each "
-                f"device would normalize by its own part of a batch. Received: {found[:3]}"
+                "`distribute` must be None for a model with BatchNormalization, except on JAX: "
+                "each device would normalize by its part of a batch. "
+                f"Received: {found[:3]}"
             )
 
     def check_steps(self, steps_per_execution: int) -> None:
-        """Raise if several training steps are to be one program, and may not.
+        """Check that `steps_per_execution` is supported.
 
         Raises:
-            ValueError: for more than one.
+            ValueError: for several steps in several processes.
         """
         if steps_per_execution > 1 and not self.fuses_steps:
             raise ValueError(
-                "`steps_per_execution` must be 1 in several processes, but on JAX. "
+                "`steps_per_execution` must be 1 with several processes, except on JAX. "
                 f"Received: steps_per_execution={steps_per_execution}, {self.count} processes"
             )
 
     def check_batch_size(self, size: int) -> None:
-        """Raise unless each device gets as much of a batch as the others.
+        """Check that the devices share a batch evenly.
 
         Raises:
-            ValueError: if `size` is no multiple of the devices.
+            ValueError: if `size` is not a multiple of the number of devices.
         """
         if size % self.parts:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""JAX: all devices of all processes, through `keras.distribution`."""
+"""Distribute a run on JAX over all devices of all processes by `keras.distribution`."""
 
 import contextlib
 import os
@@ -14,25 +14,25 @@ from keras_permix.training.distribute.distribution import Distribution
 from keras_permix.training.distribute.layouts import check_divides, divided_axis
 
 HINT = "See the devices with `jax.devices()`."
-SHUTDOWN = 20  # seconds that a process which ends waits for the others; JAX then aborts it
+SHUTDOWN = 20  # seconds to wait for other processes at the end, after which JAX aborts
 SIGNS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "Gloo", "coordination service")
 
 
 def start(kind: str) -> Distribution:
-    """Join the processes of the run, if there are several, and take all their devices."""
+    """Join the processes of the run, and use all their devices."""
     _join()
     if kind == "data":
         return Devices(keras.distribution.DataParallel(auto_shard_dataset=False))
     if jax.process_count() > 1:
         raise ValueError(
-            "`distribute='model'` divides weights over the devices of one process. "
+            "`distribute='model'` divides parameters over the devices of one process. "
             f"Received: distribute='model' in {jax.process_count()} processes"
         )
     return Devices(DividedWeights())
 
 
 def _join():
-    """Call `jax.distributed.initialize`, which finds TPU pods, Slurm and Open MPI by itself."""
+    """Call `jax.distributed.initialize`, which detects TPU pods, Slurm and Open MPI."""
     if jax.distributed.is_initialized():
         return
     addresses, count, index = (
@@ -51,13 +51,13 @@ def _join():
     except ValueError:
         if told:
             raise
-    except RuntimeError as error:  # JAX computes already, in this process alone.
+    except RuntimeError as error:  # JAX has already computed in this single process.
         if told or "before any JAX" not in str(error):
             raise
 
 
 class Devices(Distribution):
-    """One program on all devices; each process feeds its own.
+    """Run one program on all devices; each process feeds its devices.
 
     Args:
         distribution: A `keras.distribution.Distribution`.
@@ -98,7 +98,7 @@ class Devices(Distribution):
 
 
 class DividedWeights(keras.distribution.ModelParallel):
-    """`ModelParallel` with the layouts of the zoo, over all devices of this process."""
+    """Divide parameters over all devices of this process by the layouts of the zoo."""
 
     def __init__(self) -> None:
         devices = keras.distribution.list_devices()

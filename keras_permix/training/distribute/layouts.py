@@ -1,4 +1,4 @@
-"""Which axis of a weight is divided among devices, for all families of the zoo."""
+"""Select the axis of a weight to divide among devices."""
 
 import re
 import warnings
@@ -7,8 +7,8 @@ from math import prod
 
 from keras_permix._typing import Model
 
-# What the path of a weight ends with -> the axis that is divided. What widens a token makes part of
-# its channels on each device; what narrows it again sums over them.
+# End of a weight's path -> axis. Layers that widen a token compute a part of its channels on each
+# device; layers that narrow it sum over the devices.
 RULES = (
     (r"(mlp_out\w*|token_out|channel_out|mixer/output|attention/output|hidden)/kernel", -2),
     (r"(mlp_in\w*|token_in|channel_in|qkv|query|key|value|gate)/(kernel|bias)", -1),
@@ -18,16 +18,16 @@ RULES = (
 
 
 def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
-    """The axis of a weight that is divided among devices.
+    """Return the axis of a weight that is divided among devices.
 
     Args:
-        path: The weight's path in its model.
-        shape: Its shape.
-        devices: How many there are.
+        path: Path of the weight in its model.
+        shape: Shape of the weight.
+        devices: Number of devices.
 
     Returns:
-        The axis, from 0; `None` for a weight that each device has whole: a norm, an offset of what
-        was summed, or one whose axis does not divide.
+        The axis, from 0; `None` for a weight that each device holds completely, such as those of
+        normalization, biases after a sum, and axes that `devices` does not divide.
 
     Example:
 
@@ -47,10 +47,14 @@ def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
 
 
 def check_divides(model: Model, devices: int) -> None:
-    """Raise if no weight of a model is divided among devices, and warn if most are not.
+    """Check that weights of a model are divided, and warn if less than half are.
+
+    Args:
+        model: A `ZooModel`.
+        devices: Number of devices.
 
     Raises:
-        ValueError: where each device would hold all of the model and do all of its work.
+        ValueError: if no weight is divided.
     """
     weights = model.weights
     sizes = [prod(weight.shape) for weight in weights]
@@ -58,12 +62,12 @@ def check_divides(model: Model, devices: int) -> None:
     share = 1 - sum(size for size, kept in zip(sizes, whole, strict=True) if kept) / sum(sizes)
     if all(whole):
         raise ValueError(
-            "`distribute='model'` needs weights whose axes the number of devices divides. "
+            "`distribute='model'` requires weights with axes that the number of devices divides. "
             f"Received: a {type(model).__name__} with none on {devices} devices"
         )
     if share < 0.5:
         warnings.warn(
-            f"`distribute='model'` divides {share:.0%} of the weights of this "
-            f"{type(model).__name__}; each of the {devices} devices holds the others whole.",
+            f"`distribute='model'` divides {share:.0%} of the parameters of this "
+            f"{type(model).__name__}; each of the {devices} devices holds all others.",
             stacklevel=2,
         )

@@ -1,8 +1,4 @@
-"""Processes that train in step, one device each, where Keras has no part for it.
-
-Gradients and metrics are summed over all processes, in one message a step, between Keras' backward
-pass and its optimizer.
-"""
+"""Train in several processes with one device each, on backends that Keras does not distribute."""
 
 from collections.abc import Sequence
 from math import prod
@@ -15,10 +11,13 @@ from keras_permix.training.distribute.distribution import Distribution
 
 
 class Processes(Distribution):
-    """Each process has the whole model and its part of each batch.
+    """Run on processes that each hold the whole model and compute a part of each batch.
+
+    Gradients are summed over all processes in one message per step and dtype, before the optimizer
+    applies them; metrics are summed when they are read.
 
     Args:
-        index: Number of this process, from 0.
+        index: Index of this process, from 0.
         count: Number of processes.
     """
 
@@ -30,14 +29,14 @@ class Processes(Distribution):
         self.stream = (index,) if index else ()
 
     def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
-        """The sum of a vector over all processes, each of which calls this, divided.
+        """Return the sum of a vector over all processes, divided by `divisor`.
 
-        What `vector` holds is lost.
+        All processes must call it. The content of `vector` is overwritten.
         """
         raise NotImplementedError
 
     def share(self, variables: Sequence[Any]) -> None:
-        """Give variables the values that they have in the chief, to the bit."""
+        """Assign the values of the first process to variables, in all processes."""
         raise NotImplementedError
 
     def prepare(self, model: Model) -> None:
@@ -60,22 +59,22 @@ class Processes(Distribution):
         model.optimizer.apply, model.get_metrics_result = apply_mean, results_of_all
 
     def _sums(self, tensors: Sequence[Any], like: Sequence[Any], divisor: int = 1) -> list[Any]:
-        """The sums of tensors over all processes, divided; they have the shapes of `like`.
+        """Return the sums of tensors over all processes, divided, in the shapes of `like`.
 
-        `None` stays. Gradients that are sparse on TensorFlow become dense.
+        `None` is kept. Sparse gradients on TensorFlow become dense.
         """
         sums = list(tensors)
         dtypes: dict[str, list[int]] = {}
-        for place, tensor in enumerate(tensors):
+        for index, tensor in enumerate(tensors):
             if tensor is not None:
-                dtypes.setdefault(keras.backend.standardize_dtype(tensor.dtype), []).append(place)
-        for places in dtypes.values():
-            sizes = [prod(like[place].shape) for place in places]
-            rows = [keras.ops.convert_to_tensor(tensors[place]) for place in places]
+                dtypes.setdefault(keras.backend.standardize_dtype(tensor.dtype), []).append(index)
+        for indices in dtypes.values():
+            sizes = [prod(like[index].shape) for index in indices]
+            rows = [keras.ops.convert_to_tensor(tensors[index]) for index in indices]
             rows = [keras.ops.reshape(x, (size,)) for x, size in zip(rows, sizes, strict=True)]
             total, start = self.add_up(keras.ops.concatenate(rows), divisor), 0
-            for place, size in zip(places, sizes, strict=True):
-                sums[place] = keras.ops.reshape(total[start : start + size], like[place].shape)
+            for index, size in zip(indices, sizes, strict=True):
+                sums[index] = keras.ops.reshape(total[start : start + size], like[index].shape)
                 start += size
         return sums
 

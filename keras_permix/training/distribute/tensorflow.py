@@ -1,7 +1,4 @@
-"""TensorFlow, through `tf.distribute`: a replica on each device of one process, or processes.
-
-Keras' trainer fails with the strategy for processes. What adds up over them is taken from it alone.
-"""
+"""Distribute a run on TensorFlow over the devices of a process, or over processes."""
 
 import contextlib
 import json
@@ -23,10 +20,10 @@ HINT = "See the devices with `tf.config.list_logical_devices()`, and `TF_CONFIG`
 
 
 def start(kind: str) -> Distribution:
-    """Take the GPUs of this process; without any, its logical CPUs."""
+    """Use the processes of `TF_CONFIG`, else the GPUs or logical CPUs of this process."""
     if kind == "model":
         raise ValueError(
-            "`distribute='model'` needs Keras on JAX; TensorFlow has \"data\". "
+            "`distribute='model'` requires JAX; TensorFlow supports \"data\". "
             "Received: distribute='model' on tensorflow"
         )
     config = json.loads(os.environ.get("TF_CONFIG") or "{}")
@@ -39,7 +36,7 @@ def start(kind: str) -> Distribution:
 
 
 class Replicas(Distribution):
-    """One process; each device has the whole model and its part of each batch.
+    """Run on devices that each hold the whole model and compute a part of each batch.
 
     Args:
         strategy: A `tf.distribute.MirroredStrategy`.
@@ -65,9 +62,9 @@ class Replicas(Distribution):
 
 
 def _sum_before_clipping(optimizer):
-    """Have gradients summed over replicas first, where Keras clips them, and scales losses by them.
+    """Sum gradients over replicas before Keras clips them and updates the loss scale.
 
-    Keras sums what is left after that, which then is done already.
+    Keras would sum them afterwards.
     """
     apply, inner = optimizer.apply, getattr(optimizer, "inner_optimizer", optimizer)
     add_up = inner._all_reduce_sum_gradients
@@ -80,38 +77,40 @@ def _sum_before_clipping(optimizer):
 
 
 class Workers(Processes):
-    """The processes that `TF_CONFIG` names. XLA has no part for what adds up over them.
+    """Run on the processes of `TF_CONFIG`, without XLA, which cannot sum over them.
+
+    Only sums come from `MultiWorkerMirroredStrategy`, since Keras' trainer does not support it.
 
     Args:
-        task: Which of them this is: a dict of "type" and "index".
-        tasks: The type and index of each.
+        task: Dict of the "type" and "index" of this process.
+        tasks: Type and index of each process.
 
     Raises:
-        ValueError: where this is none of them, or has more than one GPU.
-        RuntimeError: where TensorFlow has computed something already.
+        ValueError: if this process is not among them, or has more than one GPU.
+        RuntimeError: if TensorFlow has already computed something.
     """
 
     def __init__(self, task: Any, tasks: list[tuple[str, str]]) -> None:
         own = (task.get("type"), str(task.get("index"))) if isinstance(task, dict) else None
         if own not in tasks:
             raise ValueError(
-                "`distribute` on TensorFlow needs a TF_CONFIG whose `task` is one of its cluster's "
-                f"{' or '.join(map(repr, ROLES))}, of `index` 0 and so on. Received: task={task!r}"
+                "`distribute` on TensorFlow requires a `task` in TF_CONFIG that is a "
+                f"{' or '.join(map(repr, ROLES))} of its cluster. Received: task={task!r}"
             )
         super().__init__(tasks.index(own), len(tasks))
         gpus = len(tf.config.get_visible_devices("GPU"))
         if gpus > 1:
             raise ValueError(
-                "`distribute` on TensorFlow takes one GPU for each process of TF_CONFIG: start "
-                "more processes, each with a CUDA_VISIBLE_DEVICES of its own. "
+                "`distribute` on TensorFlow uses one GPU per process of TF_CONFIG. Start a process "
+                "per GPU, and set CUDA_VISIBLE_DEVICES. "
                 f"Received: {gpus} GPUs in process {self.index}"
             )
         try:
             self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         except RuntimeError as error:
             raise RuntimeError(
-                "`distributed` must come before TensorFlow computes anything in this process, such "
-                f"as the weights of a model. Received: {error}"
+                "Enter `distributed` before TensorFlow computes anything in this process, such as "
+                f"the weights of a model. Received: {error}"
             ) from error
         (self._device,) = self._strategy.extended.worker_devices
         self._traced = tf.function(self._total, reduce_retracing=True)

@@ -1,4 +1,4 @@
-"""PyTorch: a process for each device, started by `torchrun` or what sets the same environment."""
+"""Distribute a run on PyTorch over processes, started by `torchrun` or a similar launcher."""
 
 import datetime
 import os
@@ -12,23 +12,23 @@ from keras_permix._typing import Tensor
 from keras_permix.training.distribute.distribution import Distribution
 from keras_permix.training.distribute.processes import Processes
 
-HINT = "Start a process for each device: `torchrun --nproc-per-node=DEVICES -m permix …`."
-TIMEOUT = datetime.timedelta(hours=1)  # in which the chief measures and writes; not to find a loss
+HINT = "Start a process per device: `torchrun --nproc-per-node=DEVICES -m permix …`."
+TIMEOUT = datetime.timedelta(hours=1)  # for the first process to score and write
 SIGNS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Socket Timeout")
 
 
 def start(kind: str) -> Distribution:
-    """Join the processes that the environment tells of."""
+    """Join the processes of the environment."""
     if kind == "model":
         raise ValueError(
-            "`distribute='model'` needs Keras on JAX; PyTorch has \"data\". "
+            "`distribute='model'` requires JAX; PyTorch supports \"data\". "
             "Received: distribute='model' on torch"
         )
     return Ranks()
 
 
 class Ranks(Processes):
-    """The processes of `torch.distributed`, which are joined here unless they are already."""
+    """Run on the processes of `torch.distributed`, and join them if necessary."""
 
     def __init__(self) -> None:
         self._begun = False

@@ -1,4 +1,4 @@
-"""Learning-rate schedules and optimizers that recipes name."""
+"""Optimizers and learning-rate schedules of recipes."""
 
 import math
 from inspect import signature
@@ -9,12 +9,58 @@ from keras import ops
 
 from keras_permix._typing import Tensor
 from keras_permix.recipes.recipe import Recipe, ScheduleName
-from keras_permix.training.block_muon import BlockMuon
 from keras_permix.utils.checks import check_choice, check_names
 
-# As the Long Range Arena counts: step 0 learns nothing, and a cosine begins anew after its cycle.
+
+@keras.saving.register_keras_serializable("keras_permix")
+class BlockMuon(keras.optimizers.Muon):
+    """Apply Muon to each block of block-diagonal kernels, too.
+
+    Muon orthogonalizes updates of matrices and updates all other weights by AdamW. The kernels of
+    `BlockDense` and of the butterflies have shape `(blocks, in, out)`, which Keras' `Muon` leaves
+    to AdamW. `BlockMuon` updates each block as a matrix, with a learning rate scaled by its sides.
+
+    To load a `.keras` file of a model compiled with it, import `keras_permix.training` first.
+
+    Args:
+        **kwargs: Arguments of `keras.optimizers.Muon`.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_permix.training import BlockMuon
+    >>> from keras_permix.zoo import ButterflyMixer
+    >>> model = ButterflyMixer.from_preset("test")
+    >>> optimizer = BlockMuon(learning_rate=5e-3, exclude_layers=["head"])
+    >>> model.compile(optimizer, loss="categorical_crossentropy")
+
+    Reference: Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024;
+    learning rate: Liu et al., "Muon is scalable for LLM training", 2025.
+    """
+
+    def _should_use_adamw(self, variable):
+        if not getattr(variable, "is_stack_of_matrices", False):
+            return super()._should_use_adamw(variable)
+        return super()._should_use_adamw(_Matrix(variable))
+
+    def lr_adjust(self, x: Tensor) -> Tensor:
+        """Scale an update by the larger side of its matrices."""
+        if self.rms_rate is None:
+            return x
+        return x * (max(x.shape[-2:]) ** 0.5 * self.rms_rate)
+
+
+class _Matrix:
+    """Stand for one matrix of a stack, with the attributes that Muon reads."""
+
+    def __init__(self, variable):
+        self.shape = variable.shape[1:]
+        self.path = variable.path
+
+
+# Schedules as in the Long Range Arena: step 0 has a learning rate of 0, and the cosine repeats.
 OF_THE_ARENA = ("cosine_cycles", "rsqrt")
-# All of Keras that need no other optimizer inside, "adamw", "lion", "muon", "sgd" …, and our own.
+# Keras' optimizers that wrap no other ("adamw", "lion", "muon", "sgd", …), and `BlockMuon`.
 OPTIMIZERS = {
     name.lower(): found
     for name, found in vars(keras.optimizers).items()
@@ -26,22 +72,22 @@ OPTIMIZERS = {
 
 @keras.saving.register_keras_serializable("keras_permix")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A warm-up, then a decay, mostly to zero.
+    """Warm up the learning rate, then decay it.
 
     Args:
-        name: "constant", "cosine", "linear"; "cosine_epochs", a cosine that changes once per epoch,
-            as the papers' code has it; or, of the Long Range Arena, "rsqrt", `peak` divided by the
-            root of the step, that of the warm-up's last step until then, and "cosine_cycles", a
-            cosine of `total_steps` after the warm-up that begins anew.
+        name: Decay. "constant", "cosine" or "linear"; "cosine_epochs", a cosine that changes once
+            per epoch; "rsqrt", `peak` divided by the square root of the step; "cosine_cycles", a
+            cosine that restarts every `total_steps` after the warm-up.
         peak: Learning rate after the warm-up.
         warmup_steps: Steps of the warm-up.
-        total_steps: Steps of the whole run, warm-up included.
-        steps_per_epoch: Steps of an epoch.
-        warmup_start: Learning rate that the warm-up starts from.
-        warmup_power: Power by which it rises: 1, in a line.
+        total_steps: Steps of the whole run, including the warm-up.
+        steps_per_epoch: Steps per epoch.
+        warmup_start: Learning rate at the start of the warm-up. Defaults to 0.
+        warmup_power: Exponent of the warm-up. Defaults to 1, a linear warm-up.
 
-    Source: Tay et al., "Long Range Arena", 2020, and the released code; the warm-up from another
-    rate than zero, and its power: Ma et al., "Mega", 2022, and the released code.
+    Reference: Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
+    arXiv:2011.04006 ("rsqrt", "cosine_cycles"); Ma et al., "Mega: Moving Average Equipped Gated
+    Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`); and their released code.
     """
 
     def __init__(
@@ -67,13 +113,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return self._warmup(step) * self._decay(step)
 
     def _warmup(self, step):
-        """The learning rate without a decay."""
+        """Return the learning rate without the decay."""
         begun = step if self.name in OF_THE_ARENA else step + 1.0
         share = ops.minimum(1.0, begun / max(self.warmup_steps, 1)) ** self.warmup_power
         return self.warmup_start + (self.peak - self.warmup_start) * share
 
     def _decay(self, step):
-        """What the decay leaves of the learning rate, from 1 to 0."""
+        """Return the factor of the decay, from 1 to 0."""
         if self.name == "constant":
             return 1.0
         if self.name == "rsqrt":
@@ -100,9 +146,16 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
-    """The optimizer of a recipe, with its schedule and, where wanted, a moving average.
+    """Make the optimizer of a recipe, with its schedule and moving average.
 
-    Weight decay spares biases, norms, class tokens and position tables.
+    Biases, normalization parameters, class tokens and position tables have no weight decay.
+
+    Args:
+        recipe: The `Recipe`.
+        steps_per_epoch: Steps per epoch.
+
+    Returns:
+        A Keras optimizer.
 
     Raises:
         ValueError: for an unknown optimizer, schedule or argument.
@@ -126,16 +179,22 @@ def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
 
 
 def make_schedule(recipe: Recipe, steps_per_epoch: int) -> WarmupDecay:
-    """The learning rate of a recipe, step by step.
+    """Make the learning-rate schedule of a recipe.
+
+    Args:
+        recipe: The `Recipe`.
+        steps_per_epoch: Steps per epoch.
+
+    Returns:
+        A `WarmupDecay`.
 
     Raises:
-        ValueError: for an unknown schedule or argument, or a warm-up given in epochs and in steps.
+        ValueError: for a warm-up given both in epochs and in steps.
     """
     schedule = recipe.schedule
     if schedule.warmup_epochs and schedule.warmup_steps is not None:
         raise ValueError(
-            "`schedule` must give its warm-up in epochs or in steps, not in both. "
-            f"Received: {schedule}"
+            f"Set either `schedule.warmup_epochs` or `schedule.warmup_steps`. Received: {schedule}"
         )
     epochs_as_steps = round(schedule.warmup_epochs * steps_per_epoch)
     return WarmupDecay(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_permix.recipes.recipe import ScheduleName, make_recipe
-from keras_permix.training.schedules import (
+from keras_permix.training.optimizers import (
     OF_THE_ARENA,
     WarmupDecay,
     make_optimizer,
@@ -83,7 +83,9 @@ def test_warmup_from_another_rate_by_a_power():
 def test_warmup_is_in_epochs_or_in_steps():
     schedule = dict(name="linear", warmup_epochs=2)
     assert make_schedule(recipe(schedule=schedule), 8).warmup_steps == 16
-    with pytest.raises(ValueError, match="in epochs or in steps, not in both. Received: "):
+    with pytest.raises(
+        ValueError, match="`schedule.warmup_steps`.*warmup_epochs=2, warmup_steps=3"
+    ):
         make_schedule(recipe(schedule=dict(schedule, warmup_steps=3)), 8)
 
 

@@ -1,0 +1,205 @@
+"""Callbacks of a training run: progress, remaining time, finite values, waiting processes."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_permix._typing import Model, StrPath
+from keras_permix.ops.backend import running
+from keras_permix.recipes.recipe import Recipe
+from keras_permix.training.distribute import Distribution
+from keras_permix.utils.formatting import counted, duration
+from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+
+SKIPPED = 2  # batch callbacks during which the backend compiles
+MEASURED = 20  # batch callbacks that the estimate measures, or the rest of the first epoch
+
+
+class Progress(keras.callbacks.Callback):
+    """Record the rows of the log, and seed each epoch.
+
+    Args:
+        recipe: The `Recipe`.
+        rows: Rows of the log, one per finished epoch.
+        stream: Integers that separate the random numbers of this process from those of others;
+            empty for the first process.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        rows: Iterable[dict[str, Any]] = (),
+        stream: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.recipe, self.rows, self.stream = recipe, list(rows), stream
+        self.saved: list[Any] | None = None  # arguments of `load_weights_content`
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+        return len(self.rows)
+
+    @property
+    def best(self) -> int | None:
+        """Epoch with the lowest validation loss, from 1; `None` without early stopping."""
+        if not (self.recipe.early_stopping and self.rows):
+            return None
+        return min(self.rows, key=lambda row: row["val_loss"])["epoch"]
+
+    def is_stopped(self) -> bool:
+        """Return whether `early_stopping` epochs have passed without a lower validation loss."""
+        patience, best = self.recipe.early_stopping, self.best
+        return patience is not None and best is not None and self.epoch - best >= patience
+
+    def restore(self, model: Model) -> None:
+        """Load the weights and optimizer state of the last finished epoch, if any."""
+        if self.saved is not None:
+            model.optimizer.build(model.trainable_variables)
+            load_weights_content(model, *self.saved)
+            self.saved = None
+
+    def restore_best(self, model: Model) -> None:
+        """Load the weights of the best epoch, averaged if the recipe sets `ema`."""
+
+    def keep(self, weights: bytes) -> None:
+        """Store the bytes of an epoch's weights file; only the first process does."""
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        _seed(self.model, (self.recipe.seed, epoch), self.stream)
+        self._started = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        values = {key: round(float(value), 6) for key, value in (logs or {}).items()}
+        seconds = round(time.perf_counter() - self._started, 1)
+        self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
+        # All processes take part on JAX, since Keras computes the learning rate when it saves.
+        self.keep(weights_content(self.model))
+        if self.is_stopped():
+            self.model.stop_training = True
+
+
+def _seed(model, seed, stream):
+    """Seed all random numbers of the coming epoch; only layers differ between processes.
+
+    Keras does not save the state of a layer's seed generator with its weights.
+    """
+    rng = np.random.default_rng(seed)
+    running.seed_again(int(rng.integers(2**31)))
+    if stream:
+        rng = np.random.default_rng((*seed, *stream))
+    for layer in model._flatten_layers():
+        for generator in layer._seed_generators:
+            generator.state.assign(rng.integers(2**31, size=generator.state.shape))
+
+
+class StopWhereNotFinite(keras.callbacks.Callback):
+    """Stop `fit` at the first loss or weight that is not finite.
+
+    The loss is checked after each batch, the weights after each epoch. Place this callback before
+    those that save.
+
+    Args:
+        folder: Folder of the run, for the message.
+
+    Raises:
+        FloatingPointError: out of `fit`.
+    """
+
+    def __init__(self, folder: StrPath) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # `stop_training` would leave a model on JAX that cannot be evaluated.
+        loss = float((logs or {}).get("loss", 0.0))
+        if not np.isfinite(loss):
+            self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        for key, value in (logs or {}).items():
+            if not np.isfinite(float(value)):
+                self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
+        for weight in self.model.weights:
+            if not np.isfinite(keras.ops.convert_to_numpy(weight).astype("float32")).all():
+                self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")
+
+    def _stop(self, problem):
+        if self.epoch:
+            kept = f"Epoch {self.epoch}, the last finite one, is kept in {self.folder}. "
+        else:
+            kept = "No epoch was finished. "
+        raise FloatingPointError(
+            "Training stopped because the loss or a weight is not finite. "
+            f"{kept}Train in another folder with a smaller `optimizer.learning_rate`, a longer "
+            f"warm-up, or another `precision`. Received: {problem}"
+        )
+
+
+class Estimate(keras.callbacks.Callback):
+    """Print once, after the first steps, how long the remaining steps of `fit` take.
+
+    Place it after a callback that reads the loss of each step, such as `StopWhereNotFinite`, since
+    backends compute asynchronously.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls, self._is_printed = 0, False
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._is_printed:
+            return
+        self._calls += 1  # one per `steps_per_execution` steps
+        steps = self.params["steps"]
+        done = self._epoch * steps + batch + 1
+        if self._calls <= SKIPPED:
+            self._started, self._first = time.perf_counter(), done
+        elif self._calls == SKIPPED + MEASURED or batch + 1 == steps:
+            seconds = (time.perf_counter() - self._started) / (done - self._first)
+            if left := self.params["epochs"] * steps - done:
+                # A progress bar may occupy the current line.
+                print(f"\n{describe(left, seconds)}", flush=True)
+            self._is_printed = True
+
+
+def describe(steps: int, seconds: float) -> str:
+    """Describe the remaining time of a run.
+
+    Example:
+
+    >>> from keras_permix.training.callbacks import describe
+    >>> describe(11_700, 0.65)
+    'About 2 h 7 min left: 11,700 steps of 0.65 s, without compilation, validation and testing.'
+    """
+    return (
+        f"About {duration(steps * seconds)} left: {counted(steps, 'step')} of {seconds:.3g} s, "
+        "without compilation, validation and testing."
+    )
+
+
+class Together(keras.callbacks.Callback):
+    """Separate the random numbers of devices, and wait for all processes after each epoch.
+
+    Args:
+        distribution: The `Distribution` of the run.
+    """
+
+    def __init__(self, distribution: Distribution) -> None:
+        super().__init__()
+        self.distribution = distribution
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.distribution.draw_apart(self.model)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.distribution.wait()
