@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.data.graphs.paths import UNREACHABLE
-
 MAX_HOPS = 20
+UNREACHABLE = 510  # the distance between nodes without a path
 # name -> (axes of nodes, axes in all)
 AXES = {
     "x": (1, 2),

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.files import need_folder, read_file
-from keras_permix.data.lines import read_rows
+from keras_permix.data.files import need_folder, read_file, read_rows
 
 # Set -> the folder that its archive becomes.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}

@@ -9,12 +9,12 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, taken
+from keras_permix.data.files import Files, read_parts
 from keras_permix.data.graphs.flat import FlatGraphs, flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
-from keras_permix.data.lines import Files, read_parts
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018

@@ -1,6 +1,6 @@
 """Augmentation of batches of images, as a recipe writes it.
 
-Crop and flip are NumPy (`crop_flip.py`), RandAugment is Pillow (`rand_augment.py`: Keras' own, as
+Crop and flip are NumPy, RandAugment is Pillow (`rand_augment.py`: Keras' own, as
 of 3.15, draws one operation for a whole batch), mixing and erasing are Keras' layers. These are
 driven by their `get_random_transformation` and `transform_*`, as Keras' own composed layers drive
 them: so the random numbers of a batch come from a seed made for that batch, and no layer keeps a
@@ -16,7 +16,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.data.images.crop_flip import random_crop, random_flip
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
 
@@ -215,3 +214,37 @@ def _for_itself():
 
 def _keras_layer(make, **kwargs):
     return make(**kwargs, data_format="channels_last", dtype="float32")
+
+
+def random_crop(images, rng, padding):
+    """Pad images with zeros on all sides and cut each back to its size at an offset of its own.
+
+    Args:
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
+        padding: Pixels on each side.
+
+    Returns:
+        An array of the shape and dtype of `images`.
+    """
+    batch, *shape = images.shape
+    sides = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, sides), shape, axis=(1, 2, 3))
+    top, left = rng.integers(0, 2 * padding, (2, batch), endpoint=True)
+    return windows[np.arange(batch), top, left, 0]
+
+
+def random_flip(images, rng):
+    """Mirror about half of the images left to right.
+
+    Args:
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
+
+    Returns:
+        An array of the shape and dtype of `images`.
+    """
+    flipped = rng.random(len(images)) < 0.5
+    images = images.copy()
+    images[flipped] = images[flipped, :, ::-1]
+    return images

@@ -9,10 +9,10 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
+from keras_permix.data.files import read_parts, read_rows
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.lines import read_parts, read_rows
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.tables import shown
 

@@ -1,6 +1,8 @@
-"""CIFAR-10, CIFAR-100, MNIST and Tiny-ImageNet as arrays."""
+"""Load image sets as arrays, cut contact sheets, and generate images."""
 
+import json
 import zlib
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -10,11 +12,30 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
-from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
+from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
 from keras_permix.utils.checks import check_choice
 from keras_permix.utils.files import cache_folder
 from keras_permix.utils.tables import unpack
+
+MNIST_LABELS = tuple("0123456789")
+
+CIFAR10_LABELS = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+
+CIFAR100_LABELS = tuple(
+    """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+    butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch
+    crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo
+    keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+    mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy
+    porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
+    snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television
+    tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """.split()
+)
 
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
@@ -122,3 +143,86 @@ SETS = {
     "mnist": (MNIST_LABELS, MNIST_FILES, _read_mnist, keras.datasets.mnist),
     "tiny_imagenet": (None, ((FOLDER,),), read_tiny_imagenet, None),
 }
+
+
+def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Load images from a contact sheet.
+
+    The JSON file of the same name says how large a tile is (`"tile"`), what it shows
+    (`"targets"`, an int for each tile, row by row from the top left) and what the numbers mean
+    (`"labels"`).
+
+    Args:
+        path: The PNG file.
+
+    Returns:
+        `(x, y, labels)`: uint8 `(images, tile, tile, 3)`, int32 `(images,)`, a tuple of str.
+
+    Raises:
+        FileNotFoundError: if one of the two files is missing.
+        ValueError: if they do not fit each other.
+
+    Example:
+
+    >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
+    """
+    path = Path(path)
+    for file in (path, path.with_suffix(".json")):
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"A contact sheet is a PNG and a JSON file of one name. Received: no file {file}"
+            )
+    about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    tile, y = about["tile"], np.array(about["targets"], "int32")
+    sheet = read_image(path)
+    height, width, _ = sheet.shape
+    if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
+        raise ValueError(
+            "A contact sheet must be whole tiles, one for each target. "
+            f"Received: {path} of {width} x {height} pixels, tile={tile}, {len(y)} targets"
+        )
+    x = sheet.reshape(height // tile, tile, width // tile, tile, 3).swapaxes(1, 2)
+    return x.reshape(-1, tile, tile, 3)[: len(y)].copy(), y, tuple(about["labels"])
+
+
+def generated_images(
+    shape: tuple[int, int, int], num_classes: int, count: int, seed: int = 0
+) -> Dataset:
+    """Make images of any shape whose class can be learned.
+
+    Each class is a coarse pattern of colors of its own, under noise.
+
+    Args:
+        shape: `(height, width, channels)`.
+        num_classes: Number of classes.
+        count: Training images; there are a quarter as many test images, at least one.
+        seed: Int ≥ 0; the same seed gives the same images.
+
+    Returns:
+        A `Dataset`; its classes take turns.
+
+    Raises:
+        ValueError: if an argument is out of range.
+
+    Example:
+
+    >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+    (64, 32, 32, 3)
+    """
+    if len(shape) != 3 or min(*shape, num_classes, count) < 1:
+        raise ValueError(
+            "`shape` must be (height, width, channels), and all numbers 1 or more. "
+            f"Received: shape={shape}, num_classes={num_classes}, count={count}"
+        )
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(40, 216, (num_classes, 4, 4, shape[2]))
+    train, test = (_noisy(coarse, shape, n, rng) for n in (count, max(1, count // 4)))
+    labels = tuple(f"class {number}" for number in range(num_classes))
+    return Dataset("generated", train, test, labels)
+
+
+def _noisy(coarse, shape, count, rng):
+    rows, columns = (np.arange(size) * 4 // size for size in shape[:2])
+    y = np.arange(count, dtype="int32") % len(coarse)
+    noise = rng.integers(-40, 40, (count, *shape), dtype="int16")
+    return (coarse[y][:, rows][:, :, columns] + noise).astype("uint8"), y

@@ -12,8 +12,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_samples
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import need_folder
-from keras_permix.data.lines import read_rows
+from keras_permix.data.files import need_folder, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.lra.rounds import rounds
 from keras_permix.data.text.token_source import TokenSource

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.lines import Files, read_parts, read_rows
+from keras_permix.data.files import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
 from keras_permix.utils.tables import shown
 

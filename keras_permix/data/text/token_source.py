@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.text.buckets import (
+from keras_permix.data.text.tokens import (
     check_lengths,
     of_one_shape,
     similar_lengths,
