@@ -57,17 +57,7 @@ def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
 
 def test_snippets_of_the_readme_show_what_they_print():
     snippets = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
-    assert all(printed for snippet, printed in SHOWN if snippet in snippets)
-    scores = keras_permix.zoo.preset_info("cspvit/cifar10_small").scores
-    shown = " and ".join(f"{100 * score:.2f} %" for score in scores.values())
-    assert f"permix evaluate cspvit/cifar10_small       # {shown}:" in TEXTS["README.md"]
-
-
-def test_wishes_have_snippets():
-    shown = "".join(SNIPPETS)
-    wishes = ('.from_preset("cifar10_small")', "labels=[", "CSP()", "swap_mixer(")
-    for wish in (*wishes, "ops.explain("):
-        assert wish in shown
+    assert snippets and all(printed for snippet, printed in SHOWN if snippet in snippets)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -77,7 +67,7 @@ def test_links_lead_somewhere(name):
 
 
 def test_links_and_pictures_are_found():
-    assert {"zoo/README.md", "docs/mixers/csp.png"} <= set(links(TEXTS["README.md"]))
+    assert {"zoo/README.md", "docs/csp.svg"} <= set(links(TEXTS["README.md"]))
 
 
 def links(text):
@@ -145,7 +135,3 @@ def test_every_docstring_example_is_found():
     assert [ends for ends in missing if not ends[0].startswith(ONE_BACKEND)] == []
     packages = {name for name in FACES if name and "." not in name}
     assert packages <= {name.split(".")[1] for name in EXAMPLES}
-
-
-def test_the_readme_is_read_at_one_sitting():
-    assert len(TEXTS["README.md"].splitlines()) < 150

@@ -25,7 +25,6 @@ NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python",
 ROOT = Path(__file__).resolve().parents[1]
 WHEEL_LIMIT = 25 * 10**6  # bytes
 LEFT_OUT = "keras_permix/weights/simpletron/sst2*/model.weights.h5"  # fetched from `WEIGHTS_URL`
-EXTRAS = "graph,text"  # what README.md has installed for its second snippet, in words before it
 
 
 def check(dist):
@@ -111,7 +110,6 @@ def try_wheel(wheel, folder):
     run("permix", "list")
     show(*first)
     run("permix", "predict", "cspvit/cifar10_small", "examples/images/cat.png")
-    run("python", "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]")
     for snippet, printed in others:
         show(snippet, printed)
     run("permix", "backend", "jax")

@@ -25,28 +25,91 @@ BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
-# What a layer costs for N tokens; and what the table calls it, where that is not what is measured.
-COSTS = {
-    "CSP": "O(N)",
-    "SliceSort": "O(N log² N)",
-    "SimpleAttention": "O(N)",
-    "ButterflyBlock": "O(N √N)",
-    "DampedEMA": "O(N)",
-    "SoftmaxAttention": "O(N²)",
-}
+# By mixer: cost for N tokens, parameters besides projections, causal form, what mixing depends on,
+# and the paper.
+FACTS = {
+    "CSP": (
+        "N", "none", "`CausalCSP`", "order of values", "[2024](https://arxiv.org/abs/2410.10914)",
+    ),
+    "SliceSort": (
+        "N log² N", "none", "–", "order of values", "[2023](https://arxiv.org/abs/2310.17683)",
+    ),
+    "SimpleAttention": (
+        "N", "queries, keys", "yes", "all values", "[2022](https://arxiv.org/abs/2111.15588)",
+    ),
+    "ButterflyBlock": (
+        "N √N", "of its layer", "–", "its layer", "[2023](https://arxiv.org/abs/2311.18735)",
+    ),
+    "DampedEMA": ("N", "decay rates", "yes", "positions", "[2022](https://arxiv.org/abs/2209.10655)"),
+    "SoftmaxAttention": (
+        "N²", "queries, keys", "yes", "all values", "[2017](https://arxiv.org/abs/1706.03762)",
+    ),
+}  # fmt: skip
 NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
+# By preset on the README: its task, its attention baseline, and the case of `permix bench models`.
+PRETRAINED = {
+    "cspvit/cifar10_small": ("CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "CSPViT")),
+    "slicevit/cifar10_small": (
+        "CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "SliceViT"),
+    ),
+    "patchonlymlpmixer/cifar10": (
+        "CIFAR-10, top-1", None, ("cifar10, mixers", "PatchOnlyMLPMixer"),
+    ),
+    "butterflymixer/cifar10": ("CIFAR-10, top-1", None, ("cifar10, mixers", "ButterflyMixer")),
+    "cspvit/tiny_imagenet": ("Tiny ImageNet, top-1", None, None),
+    "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
+    "simpletron/sst2": (
+        "SST-2, accuracy", "simpletron/sst2_softmax", ("BERT, 128 tokens", "simple"),
+    ),
+    "cspmega/listops_small": ("small ListOps, accuracy", None, ("MEGA, 1024 tokens", "CSPMEGA")),
+    "slicegraphormer/qm9_gap": (
+        "QM9 gap, MAE", "graphormer/qm9_gap", ("molecules", "SliceGraphormer"),
+    ),
+}  # fmt: skip
 
 
 def summary():
-    """One row per mixer: its cost, and how often as fast as attention at 1,024 tokens."""
-    yield ("mixer", "cost for N tokens", *(f"{name}: times as fast" for name in BACKENDS))
+    """One row per mixer: its cost and properties, and its speed relative to attention."""
+    yield ("mixer", "cost in N tokens", "parameters", "causal", "depends on", "paper", *BACKENDS)
     measured = [
         {row["layer"]: row["vs_attention"] for row in read("epyc", f"layers_1024_{backend}")}
         for backend in BACKENDS
     ]
-    for layer, cost in COSTS.items():
+    for layer, facts in FACTS.items():
         name = NAMES.get(layer, f"`{layer}`")
-        yield (name, cost, *(f"{ratios[layer]}×" for ratios in measured))
+        yield (name, *facts, *(f"{ratios[layer]}×" for ratios in measured))
+
+
+def pretrained():
+    """One row per preset of `PRETRAINED`: parameters, scores and the ratio of training steps."""
+    yield ("preset", "task", "parameters", "score", "attention", "paper", "step, times as fast")
+    ratios = {
+        backend: {
+            (row["case"], row["model"]): row["vs_attention"]
+            for row in read("epyc", f"models_{backend}")
+        }
+        for backend in BACKENDS
+    }
+    papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
+    for name, (task, baseline, case) in PRETRAINED.items():
+        parameters, score = best_score(name)
+        yield (
+            f"`{name}`",
+            task,
+            f"{parameters / 1e6:.2f} M",
+            score,
+            best_score(baseline)[1] if baseline else "–",
+            papers[name].split(",")[0].split(" ", 1)[-1],
+            " / ".join(f"{ratios[backend][case]}×" for backend in BACKENDS) if case else "–",
+        )
+
+
+def best_score(name):
+    """The number of parameters of a preset, and its first score in words."""
+    text = (ROOT / "weights" / name / "metadata.json").read_text(encoding="utf-8")
+    metadata = json.loads(text)
+    key, value = next(iter(metadata["scores"].items()))
+    return metadata["parameter_count"], format_score(key, value)
 
 
 def presets():
@@ -216,17 +279,6 @@ def lra():
             yield (f"`{model}`", *(in_words(*cell) if cell else "–" for cell in cells))
 
 
-def arena():
-    """The same with one row per task that was measured, for the README."""
-    found, tasks = arena_results()
-    models = [model for model in MODELS if any(found.get((task, model)) for task in tasks)]
-    yield ("small task, accuracy in %", *(f"`{model}`" for model in models))
-    for task in tasks:
-        cells = [found.get((task, model)) for model in models]
-        if any(cells):
-            yield (task, *(in_words(*cell) if cell else "–" for cell in cells))
-
-
 def arena_results():
     """Means and spreads of the small tasks by task and model, and the tasks."""
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
@@ -266,29 +318,6 @@ def by_mixer_and_length(backend):
 def exports():
     """One row per model: whether what each way makes of it answers as the model does."""
     return by_way(lambda name: "/" not in name, lambda row: row["found"])
-
-
-def formats():
-    """One row per backend: of how many families each format answers as the model does."""
-    works = {}
-    for row in read("epyc", "exports"):
-        if "/" not in row["model"]:
-            families = works.setdefault((row["way"].split(",")[0], row["backend"]), {})
-            families[row["model"]] = families.get(row["model"]) or row["found"] == "works"
-    names = sorted({name for name, _ in works})
-    yield ("from", *names)
-    for backend in BACKENDS:
-        yield (backend, *(in_all(works.get((name, backend))) for name in names))
-
-
-def in_all(families):
-    """How many of the families work, in words."""
-    if families is None:
-        return "–"
-    lacking = [name for name, found in families.items() if not found]
-    if len(lacking) > 3:
-        return f"{len(families) - len(lacking)} of {len(families)} families"
-    return f"all but {', '.join(lacking)}" if lacking else "all"
 
 
 def exported():
@@ -335,7 +364,7 @@ def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
     measured += (gpu_layers, gpu_ops)
-    for table in (summary, presets, *measured, lra, arena, exports, formats, exported):
+    for table in (summary, pretrained, presets, *measured, lra, exports, exported):
         name, count = table.__name__, 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():

@@ -34,7 +34,7 @@ def described(text):
 def test_the_readme_of_a_release_leads_to_addresses_alone():
     """The substitutions of pyproject.toml, done as the plugin of the build does them."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="docs/mixers/csp.png.*zoo/README.md"):
+    with pytest.raises(ValueError, match="docs/csp.svg.*zoo/README.md"):
         tool.check_metadata(described(readme))
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hook = pyproject["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
@@ -43,7 +43,7 @@ def test_the_readme_of_a_release_leads_to_addresses_alone():
             assert re.search(pattern, readme), f"what {pattern} leaves out is not there"
         readme = re.sub(each["pattern"], each["replacement"], readme)
     tool.check_metadata(described(readme))
-    assert "`zoo/` shows presets" in readme and "<img" not in readme
+    assert "All presets and their model cards" in readme and "docs/" not in readme
 
 
 @pytest.mark.parametrize(

@@ -94,11 +94,11 @@ def test_molecules_of_the_preset_s_own_stay_known(recipe, tmp_path):
     ("labels", "target_units"),
     [(("gap", "dipole"), ["eV", "D"]), (("gap",), "eV"), (("other",), "")],
 )
-def test_known_targets_have_units(labels, units):
+def test_known_targets_have_units(labels, target_units):
     task = task_of(SliceGraphormer.from_preset("test", targets=len(labels)))
     source = GraphSource(flat_molecules("qm9", SMILES), TARGETS[:, : len(labels)])
     scale = task.scale(Dataset("qm9", (source, None), (source, None), labels))
-    assert scale["target_units"] == units
+    assert scale["target_units"] == target_units
 
 
 def test_targets_far_from_zero_begin_at_their_mean():

@@ -8,7 +8,7 @@ import pytest
 from keras_permix.data import Pipeline, load_graphs, pad_graphs, preprocess_graph
 from keras_permix.data.graphs import preprocess
 from keras_permix.data.graphs.preprocess import batch_graphs, shortest_paths
-from keras_permix.layers.graph import graphormer_bias
+from keras_permix.layers.graph import graph_embedding
 from tests.data.graphs.graphs import GRAPHS
 from tests.harness import load_golden
 from tests.oracle import graph as oracle
@@ -25,7 +25,7 @@ def golden_edges(index):
 
 
 def test_tables_hold_what_is_preprocessed():
-    assert preprocess.ROWS == graphormer_bias.ROWS
+    assert preprocess.ROWS == graph_embedding.ROWS
 
 
 @pytest.mark.parametrize("index", [0, 1])
