@@ -1,4 +1,4 @@
-"""Data sets, and the pipelines that bring them to a model."""
+"""Load data sets and batch them for training."""
 
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import pad_graphs

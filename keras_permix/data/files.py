@@ -27,7 +27,7 @@ SHA256 = {
     "qm9.csv.xz": "86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13",
     "esol.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
     "delaney-processed.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
-    # As their authors give them away; from Keras 3.15 and TensorFlow Datasets 4.9.
+    # Official archives; checksums from Keras 3.15 and TensorFlow Datasets 4.9.
     "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
@@ -44,10 +44,10 @@ SHA256 = {
 
 
 def data_folder(data_dir):
-    """Return the folder given by the caller, else that of `KERAS_PERMIX_DATA`, else None.
+    """Return `data_dir`, else the folder in `KERAS_PERMIX_DATA`, else None.
 
     Raises:
-        FileNotFoundError: if it does not exist.
+        FileNotFoundError: If the folder does not exist.
     """
     name, folder = "`data_dir` (`--data-dir`)", data_dir
     if data_dir is None:
@@ -62,8 +62,8 @@ def data_folder(data_dir):
 def find_folder(data_dir, names):
     """Return the folder that holds the files `names`, or None to use a download.
 
-    A folder given by the caller must hold them. The folder of the environment variable
-    `KERAS_PERMIX_DATA` is used where it does.
+    `data_dir` is returned unchecked. The folder in `KERAS_PERMIX_DATA` is used only if it holds all
+    files.
     """
     folder = data_folder(data_dir)
     if data_dir is not None or folder and all((folder / name).is_file() for name in names):
@@ -72,10 +72,10 @@ def find_folder(data_dir, names):
 
 
 def need_folder(data_dir, names):
-    """Return the folder that holds the files `names`, as `find_folder` finds it.
+    """Return the folder that `find_folder` finds.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: If there is no such folder.
     """
     folder = find_folder(data_dir, names)
     if folder is None:
@@ -87,17 +87,14 @@ def need_folder(data_dir, names):
 
 
 def find_forms(data_dir, pieces):
-    """Return paths of a set that may come in several forms, or None to use a download.
-
-    Looks where `find_folder` does.
+    """Return the paths of a set that exists in several forms, or None to use a download.
 
     Args:
-        data_dir: Folder given by the caller, or None.
-        pieces: For each piece of the set, the names that it may have: of files, or of folders.
+        data_dir: Folder of the set. None: the folder in `KERAS_PERMIX_DATA`.
+        pieces: List of the possible file or folder names of each piece of the set.
 
     Raises:
-        FileNotFoundError: if the folder does not exist, or the caller's lacks a piece; names all
-            that it may be called.
+        FileNotFoundError: If the folder does not exist, or `data_dir` lacks a piece.
     """
     folder = data_folder(data_dir)
     if folder is None:
@@ -111,17 +108,17 @@ def find_forms(data_dir, pieces):
     if data_dir is None:
         return None
     raise FileNotFoundError(
-        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}; where none "
-        f"is given, Keras downloads sets that it knows. Received: a folder without, {data_dir}"
+        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}. Leave it "
+        f"out to download the set with Keras. Received: a folder without it, {data_dir}"
     )
 
 
 def read_file(path):
-    """Return the bytes of a data file, which are checked where its name is that of a known one.
+    """Read a data file, and check the SHA-256 of known files.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if its SHA-256 is not the known one.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the checksum of a known file differs.
     """
     path = Path(path)
     if not path.is_file():
@@ -135,36 +132,38 @@ def read_file(path):
 def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
     """Read the training and the test rows of a set.
 
-    A set of `known` is looked for in `data_dir`, else in the folder that the environment variable
-    `KERAS_PERMIX_DATA` names. Another set names its own files, relative to `data_dir`.
+    Known sets are read from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Custom sets
+    give the files `train` and `test`, relative to `data_dir`.
 
     Args:
-        name: What the set is called.
-        known: Dict from names of sets to the `Files` that they may come in.
+        name: Str, name of the set.
+        known: Dict from names of known sets to tuples of `Files`, one per form.
         data_dir: Folder of the files, or `None`.
-        train, test: Files of a set that is not known; they may be the same one.
-        splits: What the rows of either part say under "split"; `None`: all rows of the file.
+        train, test: Files of a custom set; they may be the same file.
+        splits: Tuple of the values in the column "split" for training and testing. `None` selects
+            all rows of the file.
 
     Returns:
         Two lists of dicts.
 
     Raises:
-        ValueError: for a set that is neither known nor names its files, or a damaged file.
-        FileNotFoundError: for a missing file.
+        ValueError: If the set is unknown and has no files, or a file is damaged.
+        FileNotFoundError: If a file is missing.
     """
     if train is None and test is None and name in known:
         folder, files = _find(data_dir, known[name])
         return _parts(folder, files)
     if train is None or test is None:
         raise ValueError(
-            f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
-            f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
+            f"`name` must be one of {', '.join(known)}. For a custom set, give the files `train` "
+            f"and `test` in the recipe's `data`. Received: name={name!r}, train={train!r}, "
+            f"test={test!r}"
         )
     return _parts(Path(data_dir or "."), Files(train, test, splits))
 
 
 def _find(data_dir, forms):
-    """The folder of a set, and the first of its forms that lies there."""
+    """Return the folder of a set, and the first form found in it."""
     folder = data_folder(data_dir)
     for files in forms if folder else ():
         if all((folder / name).exists() for name in (files.train, files.test)):
@@ -177,17 +176,17 @@ def _find(data_dir, forms):
 
 
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
-    """The rows of a file, as `parse_rows` reads them; a known file must be what it was."""
+    """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
     return parse_rows(read_file(path), Path(path), columns)
 
 
 class Files(NamedTuple):
-    """Where the two parts of a set lie, one form of it.
+    """Locate the two parts of a set, in one of its forms.
 
     Args:
-        train, test: Files, or folders, relative to the folder of the data; they may be the same.
-        splits: What the rows of either part say under "split"; `None`: all rows are of the part.
-        read: Function from a path to its rows, dicts.
+        train, test: Files or folders, relative to the data folder; they may be the same.
+        splits: Values in the column "split" of each part. `None` selects all rows.
+        read: Function from a path to a list of dicts.
     """
 
     train: str
@@ -205,7 +204,7 @@ def _parts(folder, files):
     ]
     if not all(parts):
         raise ValueError(
-            "`train` and `test` must hold a row each. "
+            "`train` and `test` must each hold at least one row. "
             f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
             f"splits={files.splits}"
         )

@@ -42,7 +42,7 @@ def preprocess_graph(
     >>> water["spatial_pos"].tolist()
     [[0, 1, 1], [1, 0, 2], [1, 2, 0]]
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+    Reference: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
     and the released code.
     """
     graph = check_graph(nodes, edges, edge_features)

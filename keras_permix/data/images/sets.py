@@ -41,16 +41,17 @@ CIFAR100_LABELS = tuple(
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     """Load an image set into memory.
 
-    The files are looked for in `data_dir`, else in the folder that the environment variable
-    `KERAS_PERMIX_DATA` names, else had through Keras' own download (kept in Keras' cache; there is
-    none of Tiny-ImageNet).
-    A folder holds them as their authors give them away: `cifar-10-python.tar.gz`,
-    `cifar-10-binary.tar.gz`, the same for CIFAR-100, or the folder that one is unpacked to;
-    `train-images-idx3-ubyte` and the other three of MNIST, with or without `.gz`. Or smaller:
-    `cifar10.zip` (lossless WebP strips), `mnist-train-images-idx3-ubyte.gz`.
-    Of Tiny-ImageNet it is the folder `tiny-imagenet-200`, whose images are decoded once and then
-    read from Keras' cache (1.4 GB); its validation images are for testing.
-    Archives are checked against their SHA-256; from pickles nothing but arrays and lists is read.
+    The files are read from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Otherwise Keras
+    downloads the set, except Tiny-ImageNet. These files are supported:
+
+    - CIFAR: `cifar-10-python.tar.gz`, `cifar-10-binary.tar.gz`, their unpacked folders, the same
+      for CIFAR-100, or `cifar10.zip` with lossless WebP strips;
+    - MNIST: the four files such as `train-images-idx3-ubyte`, with or without `.gz`, or
+      `mnist-train-images-idx3-ubyte.gz` and so on;
+    - Tiny-ImageNet: the folder `tiny-imagenet-200`. Its images are decoded once and then read from
+      Keras' cache (1.4 GB). The validation images are used for testing.
+
+    Archives are checked against their SHA-256. Pickles are read without executing code.
 
     Args:
         name: `"cifar10"`, `"cifar100"`, `"mnist"` or `"tiny_imagenet"`.
@@ -73,7 +74,7 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     >>> images.shape, labels.shape  # doctest: +SKIP
     ((60000, 28, 28, 1), (60000,))
 
-    Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
+    Reference: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST,
     [Le and Yang, 2015](http://vision.stanford.edu/teaching/cs231n/reports/2015/pdfs/yle_project.pdf)
     for Tiny-ImageNet.
@@ -146,21 +147,20 @@ SETS = {
 
 
 def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Load images from a contact sheet.
+    """Load labeled images from a contact sheet.
 
-    The JSON file of the same name says how large a tile is (`"tile"`), what it shows
-    (`"targets"`, an int for each tile, row by row from the top left) and what the numbers mean
-    (`"labels"`).
+    A JSON file of the same name holds the side of a tile (`"tile"`), the class of each tile, row by
+    row from the top left (`"targets"`), and the names of the classes (`"labels"`).
 
     Args:
-        path: The PNG file.
+        path: Path of the PNG file.
 
     Returns:
         `(x, y, labels)`: uint8 `(images, tile, tile, 3)`, int32 `(images,)`, a tuple of str.
 
     Raises:
-        FileNotFoundError: if one of the two files is missing.
-        ValueError: if they do not fit each other.
+        FileNotFoundError: If one of the two files is missing.
+        ValueError: If the sheet does not match the JSON file.
 
     Example:
 
@@ -170,7 +170,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     for file in (path, path.with_suffix(".json")):
         if not file.is_file():
             raise FileNotFoundError(
-                f"A contact sheet is a PNG and a JSON file of one name. Received: no file {file}"
+                f"A contact sheet needs a PNG and a JSON file of one name. Received: no file {file}"
             )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
@@ -178,7 +178,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     height, width, _ = sheet.shape
     if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
         raise ValueError(
-            "A contact sheet must be whole tiles, one for each target. "
+            "A contact sheet must consist of whole tiles, one per target. "
             f"Received: {path} of {width} x {height} pixels, tile={tile}, {len(y)} targets"
         )
     x = sheet.reshape(height // tile, tile, width // tile, tile, 3).swapaxes(1, 2)
@@ -188,21 +188,22 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
 def generated_images(
     shape: tuple[int, int, int], num_classes: int, count: int, seed: int = 0
 ) -> Dataset:
-    """Make images of any shape whose class can be learned.
+    """Generate images with learnable classes, for trial runs.
 
-    Each class is a coarse pattern of colors of its own, under noise.
+    Each class is a coarse color pattern with noise.
 
     Args:
-        shape: `(height, width, channels)`.
-        num_classes: Number of classes.
-        count: Training images; there are a quarter as many test images, at least one.
-        seed: Int ≥ 0; the same seed gives the same images.
+        shape: Tuple `(height, width, channels)`.
+        num_classes: Int, number of classes.
+        count: Int, number of training images. A quarter as many test images are generated, at least
+            one.
+        seed: Int ≥ 0; the same seed gives the same images. Default: 0.
 
     Returns:
-        A `Dataset`; its classes take turns.
+        A `Dataset` whose classes alternate.
 
     Raises:
-        ValueError: if an argument is out of range.
+        ValueError: If an argument is out of range.
 
     Example:
 
@@ -211,7 +212,7 @@ def generated_images(
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(
-            "`shape` must be (height, width, channels), and all numbers 1 or more. "
+            "`shape` must be (height, width, channels), and all numbers at least 1. "
             f"Received: shape={shape}, num_classes={num_classes}, count={count}"
         )
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Texts as padded sequences of token ids."""
+"""Encode texts as padded batches of token ids."""
 
 import copy
 import re
@@ -14,7 +14,7 @@ BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 
 
 def encode_bytes(text: str) -> np.ndarray:
-    """The UTF-8 bytes of a text as token ids: byte + 1, so that 0 is padding.
+    """Encode a text as UTF-8 bytes. Token ids are byte + 1; 0 is padding.
 
     Args:
         text: A string.
@@ -28,18 +28,18 @@ def encode_bytes(text: str) -> np.ndarray:
     >>> encode_bytes("ab").tolist()
     [98, 99]
 
-    Source: Tay et al., "Long Range Arena", 2020, and the released code.
+    Reference: Tay et al., "Long Range Arena", 2020, and the released code.
     """
     return np.frombuffer(text.encode("utf-8"), "uint8").astype("int32") + 1
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text has a form in UTF-8: JSON may hold one of a pair of surrogates alone."""
+    """Return whether a text can be encoded as UTF-8; JSON may hold a lone surrogate."""
     return SURROGATE.search(text) is None
 
 
 def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np.ndarray]:
-    """Pad sequences of token ids to one length; longer ones are cut.
+    """Pad or truncate sequences of token ids to one length.
 
     Args:
         samples: A list with the ids of each sample, or a tuple of such (a pair of texts).
@@ -97,23 +97,22 @@ def encode_texts(
 
 
 class TextSource:
-    """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
+    """Encode labeled texts batch by batch, for `Pipeline`.
 
-    `source[start:stop]`, or `source[array]` of indices, is a source of some of the texts,
-    `len(source)` their number.
+    `source[start:stop]` and `source[indices]` return a source with some of the texts.
 
     Args:
-        texts: A list of str, or of tuples of str (pairs).
+        texts: List of str, or of tuples of str for pairs.
         labels: Int array `(texts,)`.
-        max_sequence_length: Tokens of a padded sequence.
+        max_sequence_length: Int, tokens of a padded sequence.
         encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
-        pad_to: Lengths below `max_sequence_length` that a batch of shorter texts is padded to
-            instead. Then texts of a batch have similar lengths where `Pipeline` shuffles. Not for
-            pairs.
+        pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
+            length that fits, and `Pipeline` groups texts of similar length when it shuffles. Not
+            supported for pairs. Default: `()`.
 
     Raises:
-        ValueError: if `pad_to` does not rise to less than `max_sequence_length`, or is given for
-        pairs.
+        ValueError: If `pad_to` is not ascending and below `max_sequence_length`, or is given for
+            pairs.
 
     Example:
 
@@ -135,7 +134,7 @@ class TextSource:
         self.max_sequence_length, self.encode = max_sequence_length, encode
         self.pad_to = check_lengths(pad_to, max_sequence_length)
         if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
-            raise ValueError(f"`pad_to` must be empty for pairs. Received: pad_to={pad_to}")
+            raise ValueError(f"`pad_to` is not supported for pairs. Received: pad_to={pad_to}")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -148,18 +147,18 @@ class TextSource:
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
+        """Return a batch: `(arrays from encode, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         labels = self.labels[np.asarray(indices, int)]
         inputs = self.encode(texts, self.max_sequence_length)
         return trim(inputs, self.pad_to) if len(self.pad_to) > 1 else inputs, labels
 
     def of_one_shape(self) -> Self:
-        """The same texts, all padded to `max_sequence_length`."""
+        """Return a source that pads all batches to `max_sequence_length`."""
         return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """The order of an epoch, an int array `(texts,)`."""
+        """Return the order of an epoch, an int array `(texts,)`."""
         if len(self.pad_to) == 1:
             return rng.permutation(len(self))
         return similar_lengths(rng, [len(text) for text in self.texts], batch_size)
@@ -169,18 +168,17 @@ GROUPS = 16  # of lengths; texts of one group are in one batch, or in two
 
 
 def check_lengths(pad_to: Sequence[int], max_sequence_length: int) -> tuple[int, ...]:
-    """Return the lengths that batches may be padded to, of which `max_sequence_length` is the last.
+    """Return the possible lengths of a batch; `max_sequence_length` is the last.
 
     Raises:
-        ValueError: if they do not rise from 1 or more to less than `max_sequence_length`.
+        ValueError: If `pad_to` is not ascending from at least 1 to below `max_sequence_length`.
     """
     if not isinstance(pad_to, list | tuple) or not all(isinstance(n, int) for n in pad_to):
         raise ValueError(f"`pad_to` must be a list of integers. Received: pad_to={pad_to!r}")
     lengths = (*pad_to, max_sequence_length)
     if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
         raise ValueError(
-            "`pad_to` must be lengths that rise, from 1 or more to less than "
-            "`max_sequence_length`. "
+            "`pad_to` must be ascending lengths, from at least 1 to below `max_sequence_length`. "
             f"Received: pad_to={tuple(pad_to)}, max_sequence_length={max_sequence_length}"
         )
     return lengths
@@ -189,12 +187,12 @@ def check_lengths(pad_to: Sequence[int], max_sequence_length: int) -> tuple[int,
 def similar_lengths(
     rng: np.random.Generator, lengths: Sequence[int] | np.ndarray, batch_size: int
 ) -> np.ndarray:
-    """A random order of texts, in which those of a batch have similar lengths.
+    """Shuffle texts so that each batch holds texts of similar length.
 
     Args:
-        rng: What it is drawn from.
-        lengths: Of each text; any measure that grows with the number of tokens.
-        batch_size: Texts in a batch. Batches are in random order; the last one may be smaller.
+        rng: A `numpy.random.Generator`.
+        lengths: Length of each text, or any measure that grows with the number of tokens.
+        batch_size: Int, texts per batch. Batches are in random order; the last may be smaller.
 
     Returns:
         int array `(texts,)`, each index once.
@@ -209,14 +207,14 @@ def similar_lengths(
 
 
 def of_one_shape(source: Any) -> Any:
-    """A source of sequences that is padded to one length in place of several."""
+    """Return a copy of a source that pads all batches to `max_sequence_length`."""
     one = copy.copy(source)
     one.pad_to = (source.max_sequence_length,)
     return one
 
 
 def trim(inputs: dict[str, np.ndarray], lengths: Sequence[int]) -> dict[str, np.ndarray]:
-    """Padded sequences, cut to the shortest of some lengths that leaves all real tokens.
+    """Trim padded sequences to the shortest length that keeps all real tokens.
 
     Args:
         inputs: Dict of arrays `(batch, tokens)`, among them "mask".
