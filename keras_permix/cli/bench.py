@@ -77,7 +77,7 @@ def run(arguments):
     batch = check_positive_or_none("--batch-size", getattr(arguments, "batch_size", None))
     if batch is not None and bench is not bench_lra:
         raise ValueError(
-            "`--batch-size` is supported only by `permix bench lra`. "
+            "`--batch-size` must be left out, but for `permix bench lra`. "
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}
@@ -85,15 +85,15 @@ def run(arguments):
         here = find_spec(f"keras_permix.ops.backend.{running.name()}.peers")
         if bench is not bench_models or {*against} - {"keras_hub"} and not here:
             raise ValueError(
-                "`--against` is supported only by `permix bench models`, and timm and torch_nn "
-                "only on PyTorch. "
+                "`--against` must be left out, but for `permix bench models`, with timm and "
+                "torch_nn on PyTorch. "
                 f"Received: {against} for {arguments.what} on {running.name()}"
             )
         own["against"] = against
     if arguments.out:
         if arguments.out.suffix.lower() == ".png":
             raise ValueError(
-                "`--out` must be a CSV file; the plot is written next to it. "
+                "`--out` must be a CSV file, beside which a drawing is put. "
                 f"Received: {arguments.out}"
             )
         check_file("--out", arguments.out)
@@ -161,8 +161,8 @@ def check_replaced(path, columns):
         ours, found = not drawing.exists(), f"{path}, beside which lies {drawing.name}"
     if not ours:
         raise ValueError(
-            "`--out` must be a new file, or the file of an earlier measurement with these columns. "
-            f"Received: {found}"
+            "`--out` must be a new file, or one of an earlier measurement of these, which is "
+            f"replaced. Received: {found}"
         )
 
 
@@ -211,6 +211,6 @@ def check_device(device):
     found = re.sub("[:_]", "", given.lower().replace("cuda", "gpu"))
     if found != kind and f"{kind}{number or 0}" not in found:
         raise ValueError(
-            "`--device` must be a device of the backend, such as cpu:0. "
-            f"Received: --device={device}; the backend used {given}"
+            "`--device` must be a device that the backend has here, such as cpu:0. "
+            f"Received: --device={device}, which gives {given}"
         )

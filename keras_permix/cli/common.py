@@ -42,7 +42,8 @@ def _check(argument, path, kind):
             tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
         raise ValueError(
-            f"`{argument}` must be a writable {kind}. Received: {path} ({error.strerror or error})"
+            f"`{argument}` must be a {kind} that can be written. "
+            f"Received: {path} ({error.strerror or error})"
         ) from error
 
 
@@ -83,7 +84,9 @@ def _rich_table(header, *rows):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*map(Text, header))
+    table = Table()
+    for cell in header:
+        table.add_column(Text(cell))
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console()

@@ -89,7 +89,7 @@ def read_inputs(task, words, source):
     size = task.arguments_per_input
     if len(words) % size:
         raise ValueError(
-            f"`INPUT` must be given {size} times per prediction. Received: {len(words)} inputs"
+            f"`INPUT` must be given {size} times for each answer. Received: {len(words)} inputs"
         )
     groups = [words[start : start + size] for start in range(0, len(words), size)]
     if source:
@@ -97,7 +97,7 @@ def read_inputs(task, words, source):
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
         if wrong := [group for group in groups if len(group) != size]:
             raise ValueError(
-                f"`--from` must hold {size} inputs per line. Received: {wrong[0]} in {source}"
+                f"`--from` must hold {size} per line. Received: {wrong[0]} in {source}"
             )
     if task.name == "image_classification":
         groups = [
@@ -107,7 +107,7 @@ def read_inputs(task, words, source):
         ]
     if not groups:
         raise ValueError(
-            "No inputs. Pass `INPUT`, or `--from` with a file that holds inputs. Received: none"
+            "`INPUT` must be given, or `--from` a file that holds some. Received: none"
         )
     return groups
 

@@ -58,8 +58,8 @@ def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arra
             write_text(partial / LIST, json.dumps(_sizes(partial)))
     except OSError as error:
         warnings.warn(
-            f"{name} is not cached: {folder} cannot be written ({error}). "
-            "Set `KERAS_HOME` to a writable folder.",
+            f"{name} is prepared anew each time: {folder} cannot be written ({error}). "
+            "`KERAS_HOME` may name another folder to keep it in.",
             stacklevel=2,
         )
         return arrays

@@ -95,7 +95,7 @@ def check_classes(name, train, test):
     """
     if len(set(train)) < 2 or not set(test) <= set(train):
         raise ValueError(
-            "Training needs two or more classes, and testing must not have other classes. "
+            "A set must have two classes or more, and no others for testing than for training. "
             f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
             f"{sorted(set(test))[:10]} for testing"
         )
@@ -105,8 +105,8 @@ def warn_of_missing(name, labels, found, aim, stacklevel):
     """Warn if a part to `aim` on has no samples of some classes."""
     if lacking := [label for label in labels if label not in found]:
         warnings.warn(
-            f"{name} has no samples to {aim} on for {len(lacking)} of {len(labels)} classes: "
-            f"{lacking[:10]}",
+            f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
+            f"{aim} on: {lacking[:10]}",
             stacklevel=stacklevel + 1,
         )
 

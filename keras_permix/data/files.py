@@ -108,8 +108,8 @@ def find_forms(data_dir, pieces):
     if data_dir is None:
         return None
     raise FileNotFoundError(
-        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}. Leave it "
-        f"out to download the set with Keras. Received: a folder without it, {data_dir}"
+        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}; where none "
+        f"is given, Keras downloads sets that it knows. Received: a folder without, {data_dir}"
     )
 
 
@@ -155,9 +155,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         return _parts(folder, files)
     if train is None or test is None:
         raise ValueError(
-            f"`name` must be one of {', '.join(known)}. For a custom set, give the files `train` "
-            f"and `test` in the recipe's `data`. Received: name={name!r}, train={train!r}, "
-            f"test={test!r}"
+            f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
+            f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
         )
     return _parts(Path(data_dir or "."), Files(train, test, splits))
 
@@ -204,7 +203,7 @@ def _parts(folder, files):
     ]
     if not all(parts):
         raise ValueError(
-            "`train` and `test` must each hold at least one row. "
+            "`train` and `test` must hold a row each. "
             f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
             f"splits={files.splits}"
         )

@@ -95,7 +95,7 @@ def check_layer_index(layer_index, num_layers):
     index = check_integer("layer_index", layer_index, least=0)
     if index >= check_integer("num_layers", num_layers):
         raise ValueError(
-            "`layer_index` must be from 0 to `num_layers - 1`. "
+            "`layer_index` must count from 0 to `num_layers` - 1. "
             f"Received: layer_index={layer_index}, num_layers={num_layers}"
         )
 
@@ -108,7 +108,7 @@ def check_floats(argument, values, count, each):
         floats = []
     if len(floats) != count or not all(map(math.isfinite, floats)):
         raise ValueError(
-            f"`{argument}` must hold one finite value per {each}. "
+            f"`{argument}` must hold one value per {each}, and finite ones. "
             f"Received: {argument}={values!r}, {each}s={count}"
         )
     return floats

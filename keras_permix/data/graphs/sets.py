@@ -162,7 +162,7 @@ def load_graphs(
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if not own and not set(labels) <= set(columns):
         raise ValueError(
-            f"`labels` of {name} must be in {', '.join(columns)}. Received: labels={labels}"
+            f"`labels` of {name} must be of {', '.join(columns)}. Received: labels={labels}"
         )
     if own or name in FILES:
         train, test = read_parts(name, FILES, data_dir, **files)
@@ -189,8 +189,8 @@ def load_graphs(
 def _graphs(name, rows):
     if not {"smiles", "nodes"} & set(rows[0]):
         raise ValueError(
-            "A file of graphs must have a header with the column `smiles`, or be JSON lines with "
-            f"`nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
+            "A file of graphs must have the column `smiles`, named in its first line, or be JSON "
+            f"lines with `nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
             f"{getattr(rows[0], 'path', name)}"
         )
     if all("smiles" in row for row in rows):
@@ -219,7 +219,7 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
-                "All graphs must have the same number of node features as the first, "
+                "Nodes of all graphs must have as many features as those of the first, "
                 f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
             )
     return graphs
@@ -236,7 +236,7 @@ def _read_graph(row, edge_features):
         return check_graph(row["nodes"], row["edges"], edge_features)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            "Each graph must have `nodes` and `edges`, or all must have `smiles`. "
+            "A graph must have `nodes` and `edges`, or every one `smiles`. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error
 
@@ -249,6 +249,6 @@ def _number(row, column, factor):
         return factor * number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"Each row must have a number in the column {column!r}; set `labels` for others. "
+            f"Every row must have a number under {column!r}; `labels` of the data names others. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error

@@ -41,7 +41,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     (480, 640, 3)
     """
     if channels not in (1, 3):
-        raise ValueError(f"`channels` must be 1 (grayscale) or 3 (RGB). Received: {channels}")
+        raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"`path` must be that of an image file. Received: path={str(path)[:99]!r}")
     if not Path(path).is_file():

@@ -125,7 +125,7 @@ def listed_images(
     folder = Path(data_dir or ".")
     if (test is None) == (test_fraction is None):
         raise ValueError(
-            "A list of images needs either `test` or `test_fraction`. "
+            "A list of images must come with a `test` list or a `test_fraction`. "
             f"Received: test={test!r}, test_fraction={test_fraction}"
         )
     if test is None:
@@ -197,10 +197,10 @@ def _readable(parts, channels, skip):
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
         raise ValueError(
-            "Some images cannot be read by Pillow. Remove these files, or pass "
-            f"`--skip-unreadable` to skip them. Received: {found} (the first: {problems[wrong[0]]})"
+            "Images must be whole files that Pillow can read. Remove these files, or train without "
+            f"them by `--skip-unreadable`. Received: {found} (the first: {problems[wrong[0]]})"
         )
-    warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
+    warnings.warn(f"Unreadable images are left out: {found}", stacklevel=4)
     kept = (
         {label: [path for path in files if not problems[path]] for label, files in part.items()}
         for part in parts
@@ -217,20 +217,20 @@ def _records(files_by_class, labels, channels):
 def _files_by_class(folder):
     if not folder.is_dir():
         raise FileNotFoundError(
-            "Images must be in one folder per class, inside `train/` and `test/`, or directly in "
-            "the folder with `test_fraction`. Paths are relative to `data_dir` (`--data-dir`). "
+            "Images lie in a folder per class, all in `train/` and `test/`, or with a "
+            "`test_fraction` in one folder, which is below `data_dir` (`--data-dir`), or here. "
             f"Received: no folder {folder}"
         )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not classes:
         raise ValueError(
-            "Images must be in one folder per class, named after the class. "
+            "Images lie in a folder per class, and its name is that of the class. "
             f"Received: {folder} without a folder, and with {len(images_in(folder))} images"
         )
     found = {path.name: images_in(path) for path in classes}
     if empty := [str(folder / name) for name, files in found.items() if not files]:
         raise ValueError(
-            f"Each class folder must hold images ({', '.join(SUFFIXES)}). "
+            f"The folder of a class must hold images ({', '.join(SUFFIXES)}). "
             f"Received: none in {', '.join(empty[:8])}"
         )
     return found
@@ -250,7 +250,7 @@ def _check_undivided(test_fraction, splits, usual, validation):
     """Check that `splits` and `validation` are not combined with `test_fraction`."""
     if tuple(splits) != usual or validation is not None:
         raise ValueError(
-            "`test_fraction` cannot be combined with `splits` or `validation`. "
+            "`test_fraction` must be None where `splits` or `validation` say what the parts are. "
             f"Received: test_fraction={test_fraction}, splits={tuple(splits)}, "
             f"validation={validation!r}"
         )
@@ -278,7 +278,7 @@ def _check_apart(lists, parts):
             other = seen.setdefault(os.path.normpath(path), listed)
             if other != listed:
                 raise ValueError(
-                    "An image must be in only one of training, testing and validation. "
+                    "An image of a list must be in one part, for training, testing or validation. "
                     f"Received: {path}, in {_said(other)} and in {_said(listed)}"
                 )
 
@@ -294,18 +294,18 @@ def _by_label(rows, file):
         label = "" if row.get("label") is None else str(row["label"]).strip()
         if not isinstance(row.get("path"), str) or not row["path"] or not label:
             raise ValueError(
-                "A list of images must have a header with the columns `path` and `label`, and both "
-                f"values in every row. Received: {shown(row)}"
+                "A list of images must have the columns `path` and `label`, named in its first "
+                f"line, and both in every row. Received: {shown(row)}"
             )
         path = file.parent / row["path"]
         if not path.is_file():
             raise FileNotFoundError(
-                "Images must exist; their paths are relative to the list. "
+                "A list of images must name files that exist, relative to itself. "
                 f"Received: {path}, {shown(row)}"
             )
         if labels.setdefault(os.path.normpath(path), label) != label:
             raise ValueError(
-                "An image must have only one label. "
+                "An image of a list must have one label. "
                 f"Received: {path} with {labels[os.path.normpath(path)]!r} and {label!r} in {file}"
             )
         found.setdefault(label, []).append(path)
@@ -325,7 +325,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
         )
     if all(map(part_called, files_by_class)):
         raise ValueError(
-            "`test_fraction` cannot be used when classes are named like parts, such as train. "
+            "`test_fraction` must be None where folders or labels are called after parts. "
             f"Received: test_fraction={test_fraction}, {sorted(files_by_class)}"
         )
     train, test = {}, {}
@@ -334,7 +334,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
         count = round(test_fraction * len(different))
         if not 0 < count < len(different):
             raise ValueError(
-                "`test_fraction` must leave each class at least one training and one test image. "
+                "`test_fraction` must leave each class an image for training and one for testing. "
                 f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
             )
         chosen = set(different[:count])

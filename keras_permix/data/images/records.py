@@ -49,7 +49,7 @@ class RecordSource:
     def __getitem__(self, part: slice | np.ndarray) -> Self:
         if not isinstance(part, slice | np.ndarray):
             raise TypeError(
-                "Index a source by a slice or an array, and read samples with `read`. "
+                "A source is cut by a slice or an array of indices, and read by `read`. "
                 f"Received: source[{part!r}]"
             )
         some = copy.copy(self)

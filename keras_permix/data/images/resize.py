@@ -40,9 +40,7 @@ class ResizeCrop:
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
-            raise ValueError(
-                f"`keep` must be greater than 0 and at most 1. Received: keep={self.keep}"
-            )
+            raise ValueError(f"`keep` must be above 0, and at most 1. Received: keep={self.keep}")
 
     def __call__(self, image: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """Return a uint8 array `(size, size, channels)` from `(height, width, channels)`.

@@ -170,7 +170,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     for file in (path, path.with_suffix(".json")):
         if not file.is_file():
             raise FileNotFoundError(
-                f"A contact sheet needs a PNG and a JSON file of one name. Received: no file {file}"
+                f"A contact sheet is a PNG and a JSON file of one name. Received: no file {file}"
             )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
@@ -178,7 +178,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     height, width, _ = sheet.shape
     if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
         raise ValueError(
-            "A contact sheet must consist of whole tiles, one per target. "
+            "A contact sheet must be whole tiles, one for each target. "
             f"Received: {path} of {width} x {height} pixels, tile={tile}, {len(y)} targets"
         )
     x = sheet.reshape(height // tile, tile, width // tile, tile, 3).swapaxes(1, 2)
@@ -212,7 +212,7 @@ def generated_images(
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(
-            "`shape` must be (height, width, channels), and all numbers at least 1. "
+            "`shape` must be (height, width, channels), and all numbers 1 or more. "
             f"Received: shape={shape}, num_classes={num_classes}, count={count}"
         )
     rng = np.random.default_rng(seed)

@@ -74,11 +74,11 @@ def _read(path):
             continue
         if len(values) != 5 or values[0] not in CLASSES:
             raise ValueError(
-                "Each line must hold a class of 0 or 1, two ids and two texts, separated by tabs. "
+                "A line must have a class of 0 or 1, two ids and two texts, with tabs between. "
                 f"Received: {line[:100]!r}, line {number} of {path}"
             )
         pairs.append((values[3], values[4]))
         classes.append(CLASSES[values[0]])
     if not pairs:
-        raise ValueError(f"A file of pairs must not be empty. Received: {path}")
+        raise ValueError(f"A file of pairs must hold a line. Received: {path} without any")
     return pairs, classes

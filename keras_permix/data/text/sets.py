@@ -106,7 +106,7 @@ def _held_out(rows, count, seed):
     """Split off `count` random rows; keep the order of the file in both parts."""
     if not isinstance(count, int) or not 0 <= count < len(rows):
         raise ValueError(
-            "`validation` must be an integer from 0 to below the number of training texts, "
+            "`validation` must be an integer from 0 to below the number of texts to train on, "
             f"{len(rows)}. Received: validation={count!r}"
         )
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[:count].tolist())
@@ -127,8 +127,8 @@ def _label_names(given):
         largest = max(map(int, given))
         if largest >= max(len(given), MANY):
             raise ValueError(
-                "Numeric classes must count from 0. Write other ids as names with a letter. "
-                f"Received: a label of {largest} among {len(given)} texts"
+                "Classes that are numbers must be counted from 0; other ids must be names, with a "
+                f"letter in them. Received: a label of {largest} among {len(given)} texts"
             )
         return tuple(str(number) for number in range(largest + 1))
     return tuple(sorted(set(given)))
@@ -149,7 +149,7 @@ def _news(row):
     values = list(row.values())
     if values[0] not in {"1", "2", "3", "4"} or None in values:
         raise ValueError(
-            "Each row of AG News must hold a class from 1 to 4, a title and a description. "
+            "A row of AG News must be a class from 1 to 4, a title and a description. "
             f"Received: {str(row)[:200]}"
         )
     text = " ".join(values[1:]).replace("\\n", " ").replace("\\", " ")
@@ -174,7 +174,7 @@ def _read_reviews(folder):
                 rows.append({"text": file.read_text(encoding="utf-8"), "label": label})
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"A review must be valid UTF-8. Received: {file} ({error})"
+                    f"A review must be a text in UTF-8. Received: {file} ({error})"
                 ) from error
     return rows
 
@@ -198,8 +198,8 @@ def _check_row(row, fields):
     told = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
     if not told or row.get("label") is None or not str(row["label"]).strip():
         raise ValueError(
-            f"Each row must have a text in the columns {list(fields)} and a `label`, not blank and "
-            f"valid in UTF-8. Received: {shown(row)}"
+            f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
+            f"blank, and of whole characters. Received: {shown(row)}"
         )
 
 
@@ -210,7 +210,7 @@ def _check_columns(row, fields):
         return
     others = [name for name in row if name != "label"]
     if "label" in missing:
-        hint = "Add a header that names the columns, such as `text,label`."
+        hint = "The first line of a file must name its columns, such as `text,label`."
     else:
         hint = f"For other columns, set `fields` in the recipe's `data`, such as {others[:1]}."
     raise ValueError(

@@ -50,7 +50,7 @@ class TokenSource:
         self.labels, self.max_sequence_length = np.asarray(labels, "int32"), max_sequence_length
         if self.lengths.sum() != len(self.tokens) or len(self.lengths) != len(self.labels):
             raise ValueError(
-                "`lengths` must sum to the number of `tokens`, with one length per label. "
+                "`lengths` must add up to the number of `tokens`, and be as many as `labels`. "
                 f"Received: {self.lengths.sum()} in {len(self.lengths)} rows, {len(self.tokens)} "
                 f"tokens, {len(self.labels)} labels"
             )

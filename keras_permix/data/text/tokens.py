@@ -134,7 +134,7 @@ class TextSource:
         self.max_sequence_length, self.encode = max_sequence_length, encode
         self.pad_to = check_lengths(pad_to, max_sequence_length)
         if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
-            raise ValueError(f"`pad_to` is not supported for pairs. Received: pad_to={pad_to}")
+            raise ValueError(f"`pad_to` must be empty for pairs. Received: pad_to={pad_to}")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -178,7 +178,8 @@ def check_lengths(pad_to: Sequence[int], max_sequence_length: int) -> tuple[int,
     lengths = (*pad_to, max_sequence_length)
     if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
         raise ValueError(
-            "`pad_to` must be ascending lengths, from at least 1 to below `max_sequence_length`. "
+            "`pad_to` must be lengths that rise, from 1 or more to less than "
+            "`max_sequence_length`. "
             f"Received: pad_to={tuple(pad_to)}, max_sequence_length={max_sequence_length}"
         )
     return lengths
