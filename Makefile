@@ -6,8 +6,9 @@
 # make test-newest   a quick part of the tests on JAX, with the newest Python that is supported and the
 #             newest versions of everything that resolve, in a small environment of its own
 # make test-exports   exports models in every way that there are packages for, runs what comes out, and
-#             writes the table of docs/export.md; fails where something worked before, or
+#             writes the table of docs/guides/export.md; fails where something worked before, or
 #             failed otherwise; then KerasHub's, scikit-learn's and Ray's tests
+# make test-jax-triton     the kernels for GPU as JAX calls them, compiled ahead of time; needs Python 3.12
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/, without a network once npm has installed what its
@@ -29,9 +30,11 @@ TORCH ?= torch==2.13.0
 # Two versions of Triton, whose sorts compile differently; the older in a folder of its own.
 TRITON ?= triton==3.9.0
 OLDER_TRITON ?= triton==3.6.0
-# JAX with the compilers for TPU (libtpu) and for NVIDIA GPUs.
-JAX_COMPILERS ?= "jax[tpu]==0.10.2" jax-cuda13-plugin==0.10.2 nvidia-cuda-nvcc nvidia-nvvm absl-py \
-	flatbuffers
+# JAX with the compiler for TPUs (libtpu).
+JAX_COMPILERS ?= "jax[tpu]==0.10.2"
+# The same for NVIDIA GPUs, with Python 3.12 or newer.
+JAX_TRITON ?= jax==0.11.2 jax-cuda13-plugin==0.11.2 jax-triton==0.4.1 "$(TRITON)" nvidia-cuda-nvcc \
+	nvidia-nvvm absl-py flatbuffers
 # TensorFlow's CPU build has a name of its own where the default one brings CUDA along.
 TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),tensorflow-cpu,tensorflow)
 
@@ -66,13 +69,14 @@ OFFLINE = $(shell unshare --map-root-user --net true 2>/dev/null && \
 DEMO := .venv-demo
 TEST := .venv-test
 ACCELERATORS := .venv-accelerators
+JAX_GPU := .venv-jax-gpu
 EXPORTS := .venv-exports
 PAGE := build/static/demo
 OLDEST := $(TEST)/oldest
 NEWEST := .venv-newest
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-accelerators test-exports test-oldest test-newest lint wheel release site test-site clean
+.PHONY: demo test test-accelerators test-jax-triton test-exports test-oldest test-newest lint wheel release site test-site clean
 
 demo: $(DEMO)/.installed
 	KERAS_BACKEND=jax $(DEMO)/bin/python examples/quickstart.py
@@ -84,6 +88,10 @@ test-accelerators: $(ACCELERATORS)/.installed
 	JAX_PLATFORMS=cpu TRITON_INTERPRET=1 \
 	KERAS_PERMIX_OLDER_TRITON=$(abspath $(ACCELERATORS)/older-triton) \
 	$(ACCELERATORS)/bin/python -m tests jax torch tests/accelerators -m '' $(ARGS)
+
+test-jax-triton: $(JAX_GPU)/.installed
+	JAX_PLATFORMS=cpu $(JAX_GPU)/bin/python -m tests jax \
+	tests/accelerators/test_jax_triton_ahead_of_time.py tests/accelerators/test_pallas_table.py -m '' $(ARGS)
 
 test-exports: $(EXPORTS)/.installed
 	KERAS_PERMIX_EXPORTS=$(abspath benchmarks/epyc/exports.csv) \
@@ -102,6 +110,9 @@ test-newest: $(NEWEST)/.installed
 lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
+	$(TEST)/bin/python tools/check_voice.py CONTRIBUTING.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md benchmarks \
+		keras_permix/*.py keras_permix/ops/*.py $(addprefix keras_permix/, ops/dispatch ops/reference surgery \
+		analysis $(addprefix layers/, butterfly mega graph blocks embedding parts))
 
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
@@ -190,6 +201,13 @@ $(ACCELERATORS)/.installed: pyproject.toml
 	@$(ACCELERATORS)/$(PIP) --editable ".[jax,test]"
 	@touch $@
 
+$(JAX_GPU)/.installed: pyproject.toml
+	@echo "$(JAX_GPU): making the environment with $(NEWEST_PYTHON) (a minute or two)"
+	@$(NEWEST_PYTHON) -m venv --clear $(JAX_GPU)
+	@$(JAX_GPU)/$(PIP) $(JAX_TRITON)
+	@$(JAX_GPU)/$(PIP) --editable ".[jax,test]"
+	@touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) $(NEWEST) $(ACCELERATORS) $(EXPORTS) build dist site
+	rm -rf $(DEMO) $(TEST) $(NEWEST) $(ACCELERATORS) $(JAX_GPU) $(EXPORTS) build dist site
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -20,10 +20,10 @@ import jax
 import keras
 import numpy as np
 from keras import ops
-from keras_permix.machine import machine
 
 from examples.generate_text import MIXERS, ByteModel, bits_per_byte, generate, pieces, train
 from keras_permix.data import load_texts
+from keras_permix.utils.machine import machine
 
 NEW = 64  # bytes to generate
 LARGEST_MAP = 4096  # tokens of a whole forward pass with attention

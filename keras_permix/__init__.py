@@ -1,7 +1,4 @@
-"""Token mixing without attention: Keras 3 layers that permute, and a zoo of models made of them.
-
-Ops, layers and models run alike on TensorFlow, JAX and PyTorch; choose with `KERAS_BACKEND`.
-"""
+"""Attention-free token mixers and pretrained models for Keras 3 on JAX, PyTorch and TensorFlow."""
 
 from keras_permix import _backend
 from keras_permix._version import __version__

@@ -1,4 +1,4 @@
-"""Which backend Keras will run on, asked and chosen before Keras is imported."""
+"""Choose the backend of Keras before Keras is imported."""
 
 import importlib.util
 import json
@@ -7,23 +7,23 @@ import sys
 from pathlib import Path
 
 BACKENDS = ("jax", "tensorflow", "torch")
-DEFAULT = "tensorflow"  # of Keras, where nothing is set
+DEFAULT = "tensorflow"  # of Keras, if nothing is set
 
-_chosen: str | None = None  # what `choose` has put into `KERAS_BACKEND`
+_chosen: str | None = None  # set in `KERAS_BACKEND` by `choose`
 
 
 def installed_backends():
-    """Names of the Keras backends that are installed, none of them imported."""
+    """Return the names of the installed Keras backends, without importing them."""
     specs = {name: importlib.util.find_spec(name) for name in BACKENDS}
-    # A folder of that name, in which one works, is none: it has no file to import.
+    # A folder of that name in the working directory has no file to import.
     return [name for name, spec in specs.items() if spec and spec.origin]
 
 
 def choose():
-    """Take a backend that is installed where Keras would ask for one that is not.
+    """Select an installed backend if Keras would require one that is not installed.
 
-    `KERAS_BACKEND` is left alone, and so is the backend in Keras' file of settings, if it is
-    installed: Keras itself writes TensorFlow there, the first time that it is imported.
+    `KERAS_BACKEND` is not changed. The backend in Keras' settings file is used if it is installed;
+    Keras writes TensorFlow there when it is first imported.
     """
     if os.environ.get("KERAS_BACKEND") or "keras" in sys.modules:
         return
@@ -36,11 +36,11 @@ def choose():
 
 
 def check():
-    """Raise where Keras could not be imported, before it is.
+    """Raise an error if Keras cannot be imported with its backend.
 
     Raises:
         ImportError: if no backend is installed.
-        ValueError: if `KERAS_BACKEND` names none that is.
+        ValueError: if `KERAS_BACKEND` is not an installed backend.
     """
     if "keras" in sys.modules:
         return
@@ -54,13 +54,13 @@ def check():
 
 
 def set_by_user():
-    """What the user has put into `KERAS_BACKEND`, if anything."""
+    """Return the user's `KERAS_BACKEND`, or None."""
     name = os.environ.get("KERAS_BACKEND")
     return None if name == _chosen else name
 
 
 def check_installed(argument, name):
-    """Raise ValueError for a backend that is not installed, the value of an argument."""
+    """Raise ValueError if the value of an argument is not an installed backend."""
     installed = installed_backends()
     if name not in installed:
         raise ValueError(
@@ -70,17 +70,17 @@ def check_installed(argument, name):
 
 
 def settings_file():
-    """Where Keras keeps its settings."""
+    """Return the path of Keras' settings."""
     home = os.path.expanduser("~")
     folder = Path(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     return Path(os.environ.get("KERAS_HOME", folder)).expanduser() / "keras.json"
 
 
 def settings():
-    """What Keras' file of settings holds: nothing if it is absent.
+    """Read Keras' settings; without a file, return an empty dict.
 
     Raises:
-        ValueError: if it is damaged.
+        ValueError: if the file is damaged.
     """
     path = settings_file()
     try:
@@ -98,7 +98,7 @@ def settings():
 
 
 def backend_of_settings():
-    """The backend that Keras' settings name, TensorFlow if they name none or are damaged."""
+    """Return the backend in Keras' settings, TensorFlow by default."""
     try:
         return settings().get("backend", DEFAULT)
     except (OSError, ValueError):

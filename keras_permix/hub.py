@@ -1,8 +1,8 @@
-"""The bridge to KerasHub: importing this module lets KerasHub load the presets of the zoo.
+"""Load zoo presets with KerasHub, once this module is imported.
 
-KerasHub finds out by a preset's `config.json` who reads it, Keras, Transformers or timm, and has no
-list to which others could be added: here its `get_preset_loader` is wrapped. What it saves itself
-holds the two classes below, which Keras knows once this module is imported.
+KerasHub selects a loader by the `config.json` of a preset and has no registry for others, so its
+`get_preset_loader` is wrapped here. Presets that KerasHub saves contain the two classes below,
+which are registered with Keras on import.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ OF_MLPS = ("mlp_in", "mlp_out", "token_in", "token_out", "channel_in", "channel_
 
 
 class _Whole:
-    """A model that belongs to another but is no layer of it, whose weights Keras would save."""
+    """Hold a model that belongs to another without being a layer of it."""
 
     def __init__(self, model):
         self.model = model
@@ -53,13 +53,13 @@ class _Whole:
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PermixBackbone(Backbone):
-    """A model of the zoo from its inputs to the tokens after the last block, as KerasHub has it.
+    """Wrap a zoo model, up to the tokens after the last block, as a KerasHub backbone.
 
-    `keras_hub.models.Backbone.from_preset` makes it of any preset of the zoo.
+    `keras_hub.models.Backbone.from_preset` returns it for any zoo preset.
 
     Args:
-        model: A model of the zoo, which shares its layers, or what Keras makes of it as a config.
-        dtype: Dtype or dtype policy of every layer, instead of the model's, for a config.
+        model: A zoo model, whose layers are shared, or its serialized config.
+        dtype: Dtype or dtype policy of every layer, with a config. Defaults to the model's.
 
     Raises:
         ValueError: for something else than a model of the zoo.
@@ -88,13 +88,13 @@ class PermixBackbone(Backbone):
 
     @property
     def zoo_model(self) -> Model:
-        """The model of the zoo, head included, which shares its layers with this one."""
+        """Return the zoo model, including its head, which shares its layers with this one."""
         return self._whole.model
 
     def default_lora_layer_names(self) -> list[str]:
-        """Names of the layers to which `enable_lora` adds: the projections of the mixers.
+        """Return the names of the layers for `enable_lora`.
 
-        Where a model has none, those of its MLPs.
+        These are the projections of the mixers or, without any, the layers of the MLPs.
         """
         names = {x.name for x in self._flatten_layers() if hasattr(x, "enable_lora")}
         mlps = sorted(name for name in names if name.startswith(OF_MLPS))
@@ -112,10 +112,10 @@ class PermixBackbone(Backbone):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PermixImageClassifier(ImageClassifier):
-    """A classifier of images of the zoo, as KerasHub has it; it answers with logits.
+    """Wrap a zoo image classifier as a KerasHub classifier, which returns logits.
 
-    `keras_hub.models.ImageClassifier.from_preset` makes it of a preset. The head is the preset's
-    own, and of zeros where `num_classes` is another. Preprocessing is part of the model.
+    `keras_hub.models.ImageClassifier.from_preset` returns it for a preset. The head is the
+    preset's, or zeros if `num_classes` differs. Preprocessing is part of the model.
 
     Args:
         backbone: A `PermixBackbone` of a model that classifies images.
@@ -164,7 +164,7 @@ class PermixImageClassifier(ImageClassifier):
 
 
 class _Loader(PresetLoader):
-    """Reads presets of the zoo: by name, from a folder, or by a handle."""
+    """Read zoo presets by name, folder or handle."""
 
     def check_backbone_class(self):
         return PermixBackbone
@@ -174,7 +174,7 @@ class _Loader(PresetLoader):
 
 
 def _loader_of(preset):
-    """The loader of a preset of the zoo; of others KerasHub's own."""
+    """Return a loader for zoo presets, and KerasHub's loader for others."""
     if str(preset) in list_presets():
         return _Loader(preset, {})
     if check_file_exists(preset, CONFIG_FILE):

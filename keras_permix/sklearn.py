@@ -1,4 +1,4 @@
-"""For scikit-learn: what Keras' own wrapper builds of a preset."""
+"""Build presets for Keras' scikit-learn wrapper."""
 
 import math
 from typing import Any
@@ -16,9 +16,9 @@ __all__ = ["classifier"]
 def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **changes: Any) -> Model:
     """Build a classifier of images from a preset, for `keras.wrappers.SKLearnClassifier`.
 
-    That calls it with what it is fitted to, once per fit. The preset's weights are where training
-    begins; where it has another number of classes, its head is a new one. It gives probabilities,
-    as scikit-learn wants.
+    The wrapper calls it once per fit, with the data. Training starts from the preset's weights; the
+    head is replaced if the number of classes differs. It returns probabilities, as scikit-learn
+    expects.
 
     Args:
         X: Array `(samples, height * width * 3)`, the images in rows, of 0 to 255.

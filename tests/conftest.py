@@ -145,8 +145,8 @@ def _compiled_once(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="session")
 def _products_are_exact():
     """Multiply float32 in full precision on GPUs and TPUs, which comparisons need."""
-    if running.module("device").chip():
-        with running.module("device").full_precision():
+    if running.module("runtime").chip():
+        with running.module("runtime").full_precision():
             yield
     else:
         yield

@@ -5,6 +5,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 from importlib.util import find_spec
 
 import keras
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 import keras_permix
-from keras_permix import cli
+from keras_permix.cli.parser import VERBS, parse
+from keras_permix.training import load_recipe
+from keras_permix.training.start import check_data
 from tests.harness import ROOT
 from tests.test_architecture import FACES, TREES
 
@@ -21,16 +24,27 @@ PAGES = (
     "CONTRIBUTING.md",
     "benchmarks/README.md",
     "benchmarks/waiting.md",
-    "docs/data.md",
-    "docs/distributed.md",
-    "docs/export.md",
-    "docs/lra.md",
+    "docs/get_started.md",
+    "docs/guides/convert.md",
+    "docs/guides/devices.md",
+    "docs/guides/export.md",
+    "docs/guides/fine_tune.md",
+    "docs/guides/inspect.md",
+    "docs/guides/long_sequences.md",
+    "docs/guides/pretrained.md",
+    "docs/guides/recipes.md",
+    "docs/guides/replace_attention.md",
+    "docs/guides/streaming.md",
     "docs/mixers.md",
     "docs/models.md",
-    "docs/streaming.md",
-    "docs/training.md",
+    "docs/reference/cli.md",
+    "docs/reference/data_formats.md",
+    "docs/reference/recipe_keys.md",
     "weights/README.md",
+    "docs/reproduce.md",
     "zoo/README.md",
+    *(f"docs/models/{path.name}" for path in sorted(ROOT.glob("docs/models/*.md"))),
+    *(f"docs/mixers/{path.name}" for path in sorted(ROOT.glob("docs/mixers/*.md"))),
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
 # Each snippet, and what it prints where that is shown: below, or as a comment beside `print`.
@@ -46,11 +60,15 @@ SHOWN = [
 SNIPPETS = [snippet for snippet, _ in SHOWN]
 
 
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # of PyTorch's exporter to ONNX
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     snippet, printed = SHOWN[number]
+    backend = re.match(r"# KERAS_BACKEND=(\w+)\n", snippet)
+    if backend and backend[1] != keras.backend.backend():
+        pytest.skip(f"the snippet runs on {backend[1]}")
     exec(compile(snippet, f"snippet {number}", "exec"), {})
     assert printed in ("", capsys.readouterr().out)
 
@@ -80,13 +98,46 @@ def links(text):
 def test_commands_exist(name):
     commands = set(re.findall(r"\bpermix ([a-z]+)\b", TEXTS[name]))
     assert commands or name != "README.md"
-    assert commands <= set(cli.COMMANDS)
+    assert commands <= set(VERBS)
     goals = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", TEXTS[name], re.MULTILINE))
     rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {goal for pair in goals for goal in pair if goal} <= rules
 
 
-ONE_BACKEND = tuple(f"keras_permix.ops.backend.{name}" for name in ("jax", "tensorflow", "torch"))
+LINES = [
+    shlex.split(line, comments=True)
+    for name, text in TEXTS.items()
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    for line in re.findall(r"^permix [a-z].*", block.replace("\\\n", " "), re.MULTILINE)
+]
+
+
+@pytest.mark.once
+def test_command_lines_are_accepted():
+    assert len(LINES) > 20
+    for line in LINES:
+        parse(line[1:], lambda verb: importlib.import_module(f"keras_permix.cli.{verb}"))
+
+
+RECIPES = [
+    recipe
+    for name, text in TEXTS.items()
+    if name.startswith("docs/")
+    for recipe in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("number", range(len(RECIPES)))
+def test_recipe_is_accepted(number, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPES[number], encoding="utf-8")
+    check_data(load_recipe(path))
+
+
+ONE_BACKEND = tuple(
+    f"keras_permix.ops.backend.{name}" for name in ("jax", "tensorflow", "torch", "triton")
+)
 
 
 def examples():

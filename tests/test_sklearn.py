@@ -1,4 +1,4 @@
-"""What Keras' own wrapper builds for scikit-learn's tools, as docs/export.md shows."""
+"""What Keras' own wrapper builds for scikit-learn's tools, as docs/guides/fine_tune.md shows."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ from keras_permix.sklearn import classifier
 from keras_permix.zoo import ZooModel
 from tests.harness import ROOT, assert_close, to_numpy
 
-PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "fine_tune.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.once

@@ -65,9 +65,9 @@ CHECKS = (
         ("tests/accelerators/test_triton_interpreted.py", "-k", "pairs and float32"),
     ),
     check(
-        "Pallas kernels", "jax", 120,
-        ("tests/accelerators/test_pallas.py", "-m", "on_gpu"),
-        ("tests/accelerators/test_pallas.py", "-k", "gpu and oracle and pairs-float32"),
+        "Triton kernels on JAX", "jax", 120,
+        ("tests/accelerators/test_jax_triton.py", "-m", "on_gpu"),
+        ("tests/accelerators/test_pallas_table.py", "-k", "the_table_chooses"),
     ),
     check(
         "operators, layers on PyTorch", "torch", 120,
@@ -186,7 +186,7 @@ def probe():
     from keras_permix.ops.backend import running
     from keras_permix.utils.machine import driver, machine
 
-    chip = running.module("device").chip()
+    chip = running.module("runtime").chip()
     print(machine(), chip, chip and driver())
     print(f"Python {sys.version.split()[0]}, Keras {keras.__version__}, {running.version()}")
     for name in ("triton", "jax", "jaxlib", "numpy"):

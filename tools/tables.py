@@ -10,17 +10,45 @@ import csv
 import json
 import re
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
-from keras_permix.lra.published import TASKS
+from keras_permix.lra.published import (
+    CSP_PAPER,
+    DM_PAPER,
+    PUBLISHED,
+    ROWS,
+    SLICE_PAPER,
+    TASKS,
+    TRON_PAPER,
+)
 from keras_permix.lra.recipes import MODELS
 from keras_permix.lra.results import in_words, means, read_results
 from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
-PAGES += (ROOT / "docs" / "export.md",)
+PAGES += (ROOT / "docs" / "guides" / "export.md", ROOT / "docs" / "reproduce.md")
+# Page of `docs/models` -> classes.
+FAMILIES = {
+    "vit": ("cspvit", "slicevit", "vit"),
+    "butterfly_vit": ("butterflyvit",),
+    "mlp_mixer": ("butterflymixer",),
+    "patch_only_mlp_mixer": ("patchonlymlpmixer",),
+    "lra_transformer": ("lratransformer",),
+    "mega": ("cspmega",),
+    "simpletron": ("simpletron",),
+    "graphormer": ("graphormer", "slicegraphormer"),
+}
+PAGES += tuple(ROOT / "docs" / "models" / f"{name}.md" for name in FAMILIES)
+BASELINES = {
+    "cspvit/cifar10_small": "vit/cifar10_small",
+    "slicevit/cifar10_small": "vit/cifar10_small",
+    "lratransformer/imdb": "lratransformer/imdb_attention",
+    "simpletron/sst2": "simpletron/sst2_softmax",
+    "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
+}
 BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
@@ -136,6 +164,17 @@ def presets():
             f"{day}, {seed}",
             f"[card]({name}/README.md)",
         )
+
+
+def family(classes):
+    """One row per trained preset of the classes: scores beside attention's and the paper's."""
+    rows = {row[0].strip("`"): row for row in list(presets())[1:]}
+    yield ("preset", "parameters", "score", "attention baseline", "paper", "card")
+    for name, (shown, parameters, _, score, paper, *_) in rows.items():
+        if name.split("/")[0] in classes:
+            baseline = rows[BASELINES[name]][3] if name in BASELINES else "–"
+            card = f"[card](../../zoo/{name}/README.md)"
+            yield (shown, parameters, score, baseline, paper, card)
 
 
 def ops():
@@ -342,6 +381,68 @@ def by_way(chosen, cell):
         yield (f"`{name}`", *(found.get((*way, name), "–") for way in ways))
 
 
+def published():
+    """Every table of the papers but the Arena's, as Markdown: published, ours, command, reason."""
+    data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
+    parts = []
+    for table in data["tables"]:
+        rows = [(*table["columns"], "ours", "command", "reason for the gap")]
+        rows += [
+            (what, paper, ours(preset), f"`{command}`" if command else "–", data["reasons"][reason])
+            for what, paper, preset, command, reason in table["rows"]
+        ]
+        parts.append(f"### {table['title']}\n\n{markdown(rows)}\n")
+    return "\n".join(parts)
+
+
+def ours(preset):
+    """The top-1 (and top-5) score or accuracy of a preset, and its name."""
+    if not preset:
+        return "–"
+    file = ROOT / "weights" / preset / "metadata.json"
+    scores = json.loads(file.read_text(encoding="utf-8"))["scores"].values()
+    return f"{' / '.join(f'{100 * score:.2f}' for score in scores)} (`{preset}`)"
+
+
+def efficiency():
+    """Table 3 of Sliceformer, and steps per second of `permix bench lra`."""
+    data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
+    found, tokens = by_mixer_and_length("torch")
+    head = ("training, steps/s", "ours", "inference, steps/s", "ours", "memory, GB")
+    yield ("model", *head, "reason for the gap")
+    for model, (mixer, train, infer, memory) in data["efficiency"].items():
+        rows = [found[mixer, number] for number in tokens] if mixer else []
+        steps, answers = (
+            " / ".join(row[f"{kind}_steps_per_s"] for row in rows) or "–"
+            for kind in ("train", "infer")
+        )
+        reason = "our times are of two CPU cores" if mixer else "not in the package"
+        yield (model, train, steps, infer, answers, memory, reason)
+
+
+def published_lra():
+    """The Arena's tables of the papers, as Markdown: published, ours at small scale, command."""
+    measured, _ = arena_results()
+    names = {row: model for model, row in ROWS.items()}
+    parts = []
+    for paper in (CSP_PAPER, SLICE_PAPER, TRON_PAPER, DM_PAPER):
+        rows = [("model", *TASKS, "command", "reason for the gap")]
+        for name, scores in PUBLISHED[paper].items():
+            model = names.get((paper, name))
+            cells = [
+                f"{f'{score:.2f}' if score else '–'}{f' ({found[0]:.1f})' if found else ''}"
+                for score, found in (
+                    (s, measured.get((task, model))) for s, task in zip(scores, TASKS, strict=True)
+                )
+            ]
+            command = f"`permix lra all --model {model} --scale paper`" if model else "–"
+            small = any(measured.get((task, model)) for task in TASKS)
+            reason = "no recipe" if not model else "small scale only" if small else "not run yet"
+            rows.append((name, *cells, command, reason))
+        parts.append(f"### {paper}\n\n{markdown(rows)}\n")
+    return "\n".join(parts)
+
+
 def read(machine, name):
     """Rows of a file of measurements."""
     with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
@@ -357,15 +458,19 @@ def markdown(rows):
 
 def fill(table, match):
     """What stands where a table was."""
-    return f"{match[1]}{markdown(table())}\n{match[2]}"
+    made = table()
+    return f"{match[1]}{made if isinstance(made, str) else markdown(made)}\n{match[2]}"
 
 
 def filled(pages):
     """The texts of the pages with every table made anew."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
-    measured += (gpu_layers, gpu_ops)
-    for table in (summary, pretrained, presets, *measured, lra, exports, exported):
-        name, count = table.__name__, 0
+    measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
+    tables = (summary, pretrained, presets, *measured, lra, exports, exported)
+    named = {table.__name__: table for table in tables}
+    named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
+    for name, table in named.items():
+        count = 0
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         for path, text in pages.items():
             pages[path], found = pattern.subn(partial(fill, table), text)

@@ -3,8 +3,8 @@
     python tools/tune_triton.py                 # a table: milliseconds and GB/s of each variant
     TRITON_INTERPRET=1 python tools/tune_triton.py --dry-run    # every variant once, on a CPU
 
-The sizes that win belong in `ops/backend/windows.py` and in `tile_for` of
-`ops/backend/torch/triton/group_sort.py`. Every variant must give the result of the first.
+The sizes that win belong in `windows.py` and in `tile_for` of `sort.py`, in
+`ops/backend/triton`. Every variant must give the result of the first.
 """
 
 # ruff: noqa: E402, I001
@@ -18,13 +18,9 @@ os.environ["KERAS_BACKEND"] = "torch"
 
 import torch
 
-from keras_permix.ops.backend.torch.triton import (
-    channel_shift,
-    group_sort,
-    shift_pairs,
-)
-from keras_permix.ops.backend.torch.triton.tables import Reads
-from keras_permix.ops.backend.windows import Window, _arcs
+from keras_permix.ops.backend.torch.triton.functions import run
+from keras_permix.ops.backend.triton import pairs, shift, sort
+from keras_permix.ops.backend.triton.windows import ALL, Reads, Window, _arcs
 from keras_permix.ops.shift_schedule import ShiftSchedule
 
 # (batch, tokens, channels) -> (tokens, channels, rows held, warps) of a program that shifts
@@ -66,30 +62,33 @@ def shifts(x, size):
         window.warps = warps
         tables = (torch.tensor(t, dtype=torch.int32, device=x.device) for t in (reads, starts))
         reads = Reads(window, *tables)
-        yield f"shift {name}", partial(channel_shift.shift, x, reads)
+        yield f"shift {name}", partial(shift.shift, run, x, reads)
         if name == "forward":
-            order = partial(shift_pairs.order_pairs, x, reads, aligned=False, traced=True)
+            order = partial(pairs.order_pairs, run, x, reads, aligned=False, traced=True)
             yield "pairs", lambda order=order: order()[0]
         else:
-            swaps = shift_pairs.empty_swaps(x).fill_(0x55555555)
-            yield "pairs back", partial(shift_pairs.undo_pairs, x, swaps, reads)
+            words, dtype = pairs.swaps_of(x.shape)
+            swaps = torch.full(words, 0x55555555, dtype=getattr(torch, dtype), device=x.device)
+            yield "pairs back", partial(pairs.undo_pairs, run, x, swaps, reads)
 
 
 def sorts(x, size):
     """Name and call of the kernels that sort all tokens, with a tile of this size."""
-    tile, tokens = group_sort.Tile(*size), x.shape[1]
-    out, places = torch.empty_like(x), group_sort.empty_places(x, tokens)
+    tile, tokens = sort.Tile(*size), x.shape[1]
+    shape, dtype = sort.places_of(x.shape, tokens)
     order = torch.randperm(tokens, generator=torch.Generator().manual_seed(0))
-    order = order.to(x.device, places.dtype)[None, :, None].expand(x.shape).contiguous()
+    order = order.to(x.device, getattr(torch, dtype))[None, :, None].expand(shape).contiguous()
 
-    def launch(kernel, *tensors, **flags):
-        group_sort.launch(kernel, tile, tokens, x, out, *tensors, **flags)
-        return out
+    def launch(kernel, arrays, results, **flags):
+        program = sort.sorting_program(kernel, x.shape, tokens, None, tile, **flags)
+        return run(program, {**arrays, **ALL._asdict()}, {"out": (shape, x.dtype), **results})[0]
 
-    sort, back = group_sort.sort_groups_kernel, group_sort.put_back_kernel
-    yield "sort", lambda: launch(sort, None, None, None, TRACED=False)
-    yield "sort, traced", lambda: launch(sort, places, None, None, TRACED=True)
-    yield "sort back", lambda: launch(back, order)
+    values = dict(x=x, descending=None, leader=None)
+    found = {"places": (shape, dtype)}
+    sorting, back = sort.sort_groups_kernel, sort.put_back_kernel
+    yield "sort", lambda: launch(sorting, {**values, "places": None}, {}, TRACED=False)
+    yield "sort, traced", lambda: launch(sorting, values, found, TRACED=True)
+    yield "sort back", lambda: launch(back, {"grad": x, "places": order}, {})
 
 
 def main(arguments):

@@ -1,9 +1,6 @@
-"""The pages of the documentation site, cut out of the pages of the repository.
+"""Write the pages of the documentation site from the pages of the repository.
 
-    python docs/site/pages.py FOLDER
-
-Nothing is said here that the repository does not say: a page is a file or a section of it, with its
-links rewritten, and docstrings are left to Sphinx.
+python docs/site/pages.py FOLDER
 """
 
 import os
@@ -13,24 +10,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The five wishes: a page each, of a section of the README.
-GUIDES = {
-    "use": "Use a trained model",
-    "fine_tune": "Fine-tune it",
-    "replace_attention": "Replace attention in your own model",
-    "reproduce": "Reproduce a number",
-    "cost": "Know what it costs",
-}
+# What the sidebar shows first, in this order.
+GUIDES = (
+    "pretrained", "fine_tune", "replace_attention", "convert", "long_sequences", "recipes",
+    "devices", "export", "inspect", "streaming",
+)  # fmt: skip
+TABLES = ("cli", "recipe_keys", "data_formats")
 # Pages that are a whole file.
 FILES = {
+    "index": "README.md",
     "demo": "docs/site/demo.md",
-    "guides/models": "docs/models.md",
-    "guides/streaming": "docs/streaming.md",
-    "guides/training": "docs/training.md",
-    "guides/distributed": "docs/distributed.md",
-    "guides/data": "docs/data.md",
-    "guides/lra": "docs/lra.md",
-    "guides/export": "docs/export.md",
+    "get_started": "docs/get_started.md",
+    **{f"guides/{name}": f"docs/guides/{name}.md" for name in GUIDES},
+    "models/index": "docs/models.md",
+    **{f"models/{path.stem}": f"docs/models/{path.name}" for path in ROOT.glob("docs/models/*.md")},
+    "reproduce": "docs/reproduce.md",
+    **{f"reference/{name}": f"docs/reference/{name}.md" for name in TABLES},
     "zoo/index": "zoo/README.md",
     "zoo/weights": "weights/README.md",
     "benchmarks/index": "benchmarks/README.md",
@@ -41,8 +36,11 @@ FILES = {
 CARDS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("zoo/*/*/README.md"))
 FILES |= {page: f"{page}/README.md" for page in CARDS}
 # Where a link to a file of the repository leads on the site.
-LEADS = {"README.md": "index", "docs/mixers.md": "mixers/index"}
-LEADS |= {source: page for page, source in FILES.items()}
+LEADS = {"docs/mixers.md": "mixers/index"}
+MIXERS = {
+    f"mixers/{path.stem}": f"docs/mixers/{path.name}" for path in ROOT.glob("docs/mixers/*.md")
+}
+LEADS |= {source: page for page, source in (FILES | MIXERS).items()}
 
 BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are not shown
 # Of which every public name is shown.
@@ -50,8 +48,6 @@ FACES = (
     "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
     "sklearn",
 )  # fmt: skip
-MIXER = re.compile(r"^\*\*`(\w+)`\*\* (.*?)(?=\n\n)", re.MULTILINE | re.DOTALL)
-PICTURE = re.compile(r'<img src="([^"]+)"[^>]*>\s*')
 LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
 # The tables of benchmarks/README.md with rows of mixers, and where they are explained.
 MEASURED = {
@@ -69,9 +65,11 @@ def main(folder):
 
 def pages():
     """The Markdown of every page, by its path without a suffix."""
-    made = {page: cut(source, page) for page, source in FILES.items()}
-    made |= {f"guides/{name}": cut("README.md", "guides/", title) for name, title in GUIDES.items()}
-    made["guides/replace_attention"] += rst(
+    made = {
+        page: rebased((ROOT / source).read_text(encoding="utf-8"), source, page)
+        for page, source in FILES.items()
+    }
+    made["guides/convert"] += rst(
         ".. autofunction:: keras_permix.surgery.swap_mixer\n   :no-index:"
     )
     for page in CARDS:
@@ -80,30 +78,28 @@ def pages():
     made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
     made["benchmarks/index"] += contents(["benchmarks/waiting"], "benchmarks/")
-    made["mixers/index"] = gallery() + contents(mixers, "mixers/")
-    made["index"] = cut("README.md", "index").partition("\n## Use a trained model")[0]
+    families = sorted(
+        page for page in FILES if page.startswith("models/") and page != "models/index"
+    )
+    made["models/index"] += contents(families, "models/")
+    index = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    made["mixers/index"] = rebased(index, "docs/mixers.md", "mixers/index")
+    made["mixers/index"] += contents(mixers, "mixers/")
     groups = {
-        "Guides": [
-            *(f"guides/{name}" for name in GUIDES),
-            *(page for page in FILES if page.startswith("guides/")),
+        "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES)],
+        "Look": [
+            "demo",
+            "mixers/index",
+            "models/index",
+            "zoo/index",
+            "benchmarks/index",
+            "reproduce",
         ],
-        "Look": ["demo", "mixers/index", "zoo/index", "benchmarks/index"],
-        "Reference": [f"reference/{face}" for face in FACES],
+        "Reference": [f"reference/{name}" for name in (*TABLES, *FACES)],
         "Project": ["contributing", "changelog"],
     }
     made["index"] += "".join(contents(group, "", name) for name, group in groups.items())
     return made
-
-
-def cut(source, page, title=None):
-    """A file of the repository, or a section of it, as a page with the title as its heading."""
-    text = (ROOT / source).read_text(encoding="utf-8")
-    if title is not None:
-        found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-        if not found:
-            raise ValueError(f"A guide must be a section of {source}. Received: title={title!r}")
-        text = f"# {title}\n{found[1]}"
-    return rebased(text, source, page)
 
 
 def rebased(text, source, page):
@@ -144,14 +140,12 @@ def card_files(page):
 
 
 def mixer_pages():
-    """A page for each mixer of docs/mixers.md: picture, text, measurements, docstring."""
-    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
+    """Return a page for each mixer: its file in docs/mixers, measurements, docstring."""
     made = {}
-    for name, said in MIXER.findall(text):
-        shown = "".join(f"![{name}]({picture})\n" for picture in reversed(PICTURE.findall(said)))
-        body = f"# {name}\n\n{shown}\n`{name}` {PICTURE.sub('', said)}\n"
-        page = f"mixers/{name}"
-        made[page] = rebased(body, "docs/mixers.md", page) + measured(name)
+    for page, source in sorted(MIXERS.items()):
+        name = page.removeprefix("mixers/")
+        text = (ROOT / source).read_text(encoding="utf-8")
+        made[page] = rebased(text, source, page) + measured(name)
         made[page] += rst(f".. autoclass:: keras_permix.layers.{name}\n   :no-index:")
     return made
 
@@ -167,16 +161,6 @@ def measured(name):
         if own:
             made += "\n".join([f"\n{said}:\n", head, line, *own, ""])
     return made and f"\n## Measured\n{made}"
-
-
-def gallery():
-    """Pictures of all mixers, each leading to its page, under the first lines of docs/mixers.md."""
-    text = (ROOT / "docs/mixers.md").read_text(encoding="utf-8")
-    rows = text[: MIXER.search(text).start()] + "| heard | mixer |\n| --- | --- |\n"
-    for name, said in MIXER.findall(text):
-        rows += f"| ![{name}]({PICTURE.findall(said)[0]}) | MIXER {name} |\n"
-    rows = rebased(rows, "docs/mixers.md", "mixers/")
-    return re.sub(r"MIXER (\w+)", r"[`\1`](\1.md)", rows)
 
 
 def reference(face):

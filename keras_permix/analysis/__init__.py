@@ -1,4 +1,4 @@
-"""Look inside mixers."""
+"""Measure and draw how mixers mix tokens."""
 
 from keras_permix.analysis.layer_maps import (
     butterfly_maps,

@@ -1,4 +1,4 @@
-"""Maps of single layers: which tokens each output token is made of."""
+"""Compute and draw mixing maps of single layers."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -16,7 +16,7 @@ from keras_permix.layers import CSP, SinkhornCSP, SliceSort
 def permutation_maps(
     layer: Layer, tokens: Tensor, channels: int | slice | Sequence[int] | None = None
 ) -> np.ndarray:
-    """Permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
+    """Return the permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
 
     `maps[b, c] @ values[b, :, c]` is what the layer makes of channel `c` of its values: each map
     is what an attention map is to attention, with one 1 in every row and column.
@@ -65,7 +65,7 @@ def permutation_maps(
 
 
 def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
-    """Draw permutation maps as dots: a dot at row `n`, column `m` moves token `m` to place `n`.
+    """Draw permutation maps as dots: a dot at row `n`, column `m` moves token `m` to `n`.
 
     Args:
         axes: Matplotlib axes, one for each map.
@@ -89,7 +89,7 @@ def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
 
 
 def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarray:
-    """Attention maps of a `ButterflyBlock` on tokens, with zeros outside of its blocks.
+    """Return the attention maps of a `ButterflyBlock` on tokens, with zeros outside its blocks.
 
     `maps[b, h] @ values[b, :, h]` is what head `h` makes of its values. The product of the maps of
     `ops.butterfly_stages` layers has no zeros: they mix all tokens.
@@ -133,7 +133,7 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
 
 
 def mixed_blocks(layer, tokens, mask=None):
-    """What the mixer within a `ButterflyBlock` sees of tokens, and the mask of that."""
+    """Return the tokens and mask that the mixer within a `ButterflyBlock` receives."""
     blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
     if hasattr(layer.block, "mixer") and layer.block.norm_first:
         blocks = layer.block.mixer_norm(blocks)
@@ -141,7 +141,7 @@ def mixed_blocks(layer, tokens, mask=None):
 
 
 def maps_of_all(layer, maps, size):
-    """Maps of blocks, `(batch * blocks, …, block_size, block_size)`, as maps of all tokens."""
+    """Expand maps of blocks `(batch * blocks, …, block_size, block_size)` to all tokens."""
     maps = keras.ops.convert_to_numpy(keras.ops.cast(maps, "float32"))
     members = keras.ops.convert_to_numpy(layer.cut(keras.ops.arange(size)[None]))
     out = np.zeros((len(maps) // len(members), *maps.shape[1:-2], size, size), "float32")
@@ -151,7 +151,7 @@ def maps_of_all(layer, maps, size):
 
 
 def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
-    """Draw attention maps: the shade at row `n`, column `m` is what token `n` takes from `m`.
+    """Draw attention maps: the shade at row `n`, column `m` is the weight of token `m` in `n`.
 
     Args:
         axes: Matplotlib axes, one for each map.
@@ -178,7 +178,7 @@ def simple_attention_maps(
     mask: Mask = None,
     heads: int | slice | Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Attention maps of a `SimpleAttention` layer for given tokens.
+    """Return the attention maps of a `SimpleAttention` layer for given tokens.
 
     `maps[b, h] @ values[b, :, h]` is what the layer makes of the values of head `h`: the products
     of queries and keys, scaled as the layer does. There is no softmax, so a map has values of
@@ -228,7 +228,7 @@ def simple_attention_maps(
 
 
 def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
-    """Draw maps with rows for queries and columns for keys: red adds a value, blue takes it off.
+    """Draw maps with rows for queries and columns for keys: red adds a value, blue subtracts.
 
     The colors of all maps share one scale, white at zero.
 
@@ -253,12 +253,12 @@ def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
 
 
 def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
-    """How much each output token of any mixer changes with each input token.
+    """Measure how much each output token of a mixer changes with each input token.
 
-    Every input token in turn is moved by a small random step, and the outputs are compared:
-    `map[n, m]` is the change of token `n` for a step of token `m`, relative to the step. It needs
-    no access to the inside of the layer, so it draws attention, sorting and recurrence alike. Ties
-    and exchanges at the very step aside, it is the norm of a random column of the Jacobian.
+    Shifts each input token by a small random step and compares the outputs. `map[n, m]` is the
+    change of token `n` for a step of token `m`, relative to the step. It works for
+    any layer. Except for ties and exchanges at the step, it is the norm of a random column of the
+    Jacobian.
 
     Args:
         layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
@@ -287,7 +287,7 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
 def influence_maps(
     layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
 ) -> np.ndarray:
-    """The map of each sample, `(batch, tokens, tokens)`."""
+    """Return the map of each sample, `(batch, tokens, tokens)`."""
     tokens = as_tokens(tokens).astype("float32")
     still = _call(layer, tokens)
     step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
@@ -308,7 +308,7 @@ def _call(layer, tokens):
 
 
 def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
-    """Draw an influence map: row `n`, column `m` is dark where output `n` listens to input `m`.
+    """Draw an influence map: row `n`, column `m` is dark if output `n` depends on `m`.
 
     The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
 

@@ -1,4 +1,4 @@
-"""One call: how a model of the zoo mixes tokens, and what it leaves of them."""
+"""Show in one call how a zoo model mixes tokens."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ SHOWN = 8  # maps in a picture
 
 
 class Inside(NamedTuple):
-    """What `look_inside` gives.
+    """Hold the results of `look_inside`.
 
     Args:
         maps: A `MixingMap` for each mixer: its name, kind and array `(tokens, tokens)`.
@@ -44,7 +44,7 @@ class Inside(NamedTuple):
 
 
 def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None) -> Inside:
-    """Look at what a model of the zoo does with tokens, layer by layer.
+    """Measure how a zoo model mixes tokens, layer by layer.
 
     Padding counts nowhere. Rollouts are products of `(map + 1) / 2`, the rows of the maps
     normalized to 1; they leave out what channels do.
@@ -111,7 +111,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
 
 
 def rollout(maps: list[np.ndarray]) -> np.ndarray:
-    """What the last tokens take from the first, through mixers and skip connections.
+    """Compute how the last tokens depend on the first, through mixers and skip connections.
 
     Args:
         maps: Arrays `(tokens, tokens)`, the first mixer's first.
@@ -142,7 +142,7 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
 
 
 def _real_tokens(tokens, mask):
-    """The real tokens of every sample, `(1, tokens, channels)` each; pixels are tokens as well."""
+    """Return the real tokens (or pixels) of every sample, `(1, tokens, channels)` each."""
     tokens = keras.ops.convert_to_numpy(keras.ops.cast(tokens, "float32"))
     tokens = tokens.reshape(len(tokens), -1, tokens.shape[-1])
     real = np.ones(tokens.shape[:2], bool) if mask is None else mask
@@ -175,7 +175,7 @@ def _missing(model, maps):
 
 
 def plot_inside(figure: Any, inside: Inside) -> None:
-    """Draw all of it: a map a mixer and the rollout above, spectra and residuals below.
+    """Draw a map per mixer and the rollout above, spectra and residuals below.
 
     Row `n`, column `m` of a map is dark where output token `n` takes from token `m`: the colors go
     from its least entry to the largest off the diagonal. Of many mixers some are drawn, at equal
@@ -183,7 +183,7 @@ def plot_inside(figure: Any, inside: Inside) -> None:
 
     Args:
         figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
-        inside: What `look_inside` gives.
+        inside: Results of `look_inside`.
 
     Raises:
         TypeError: for arguments in another order.

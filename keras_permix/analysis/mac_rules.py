@@ -1,4 +1,4 @@
-"""What layers do in multiply-adds: a function of their first input's and output's shapes each.
+"""Count the multiply-adds of layers as functions of their first input's and output's shapes.
 
 The convention is that of the Dimension Mixer paper; see `count_macs`. Layers within a layer count
 for themselves.

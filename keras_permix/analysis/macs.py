@@ -13,7 +13,7 @@ from keras_permix.ops.backend import running
 
 
 class MACs(NamedTuple):
-    """What `count_macs` gives.
+    """Hold the results of `count_macs`.
 
     Args:
         total: Multiply-adds of one sample.
@@ -51,13 +51,13 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
 
     Args:
         model: A model.
-        inputs: What to call it with, a batch of one sample, or a list of one text. `None`: what a
-            model of the zoo makes up, such as an image of its own size.
-        rules: What layers of other classes do, or the same ones: a function of the layer and of
-            the shapes of its first input and output, by their class.
+        inputs: A batch of one sample, or a list of one text. Defaults to generated inputs of a
+            zoo model, such as an image of its size.
+        rules: Additional rules by class: functions of the layer and of the shapes of its first
+            input and output.
 
     Returns:
-        A `MACs`: `total`, `by_layer`, and `uncounted`, which names what has no rule.
+        A `MACs`: `total`, `by_layer`, and `uncounted`, the layers without a rule.
 
     Raises:
         ValueError: for inputs that are no batch of one sample, or none where the model makes none.
@@ -124,12 +124,12 @@ def _qualified_name(layer):
 
 
 def _is_graph(layer):
-    """Whether a layer is a model that does nothing but call others."""
+    """Return whether a layer is a model that only calls other layers."""
     return isinstance(layer, keras.Sequential) or hasattr(layer, "operations")
 
 
 def _operations(model):
-    """Operations, which are no layers, in the graphs of functional models, that are not free."""
+    """Return the operations of functional models that are not layers and not free."""
     for graph in model._flatten_layers():
         for operation in getattr(graph, "operations", ()):
             free = type(operation).__name__ in FREE_OPERATIONS
@@ -143,7 +143,7 @@ def _shapes(arrays):
 
 
 class SwapReport(NamedTuple):
-    """What `swap_report` gives; `print` shows it as a table.
+    """Hold the results of `swap_report`, printed as a table.
 
     Args:
         parameters: Numbers of weights, before and after.
@@ -176,7 +176,7 @@ class SwapReport(NamedTuple):
 
 
 def swap_report(before: Model, after: Model, inputs: Any = None) -> SwapReport:
-    """Compare a model with what `swap_mixer` made of it.
+    """Compare a model with the result of `swap_mixer`.
 
     Args:
         before, after: Two models that take the same inputs.

@@ -1,4 +1,4 @@
-"""What each mixer of a model takes from where: one matrix of tokens a mixer."""
+"""Compute one mixing map, tokens by tokens, per mixer of a model."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ MIXING = (
 
 
 class MixingMap(NamedTuple):
-    """What a mixer takes from where.
+    """Hold the mixing map of a mixer.
 
     Args:
         name: Path of the layer.
@@ -64,20 +64,23 @@ class MixingMap(NamedTuple):
 
 
 def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
-    """The maps of all mixers of a model, in the order in which it calls them.
+    """Return the maps of all mixers of a model, in call order.
 
-    Exact are the permutations of `CSP` and `SliceSort`, counted over channels, and the attention of
-    `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras, averaged over heads, without
-    its signs where there is no softmax; also within the blocks of a `ButterflyBlock`. Of
-    `SliceGraphormer` it is the sort of a head times its weights by the bias, or, where the sorted
-    values are added as in the release, half of each. All else is
-    measured from outside: `CausalCSP`, `SinkhornCSP`, attention that is linear or sees but a part,
-    Fourier transforms, moving averages, and, with their skip connections, blocks of MLP-Mixers and
-    butterflies of layers without exact maps.
+    Maps are exact for these mixers, also within a `ButterflyBlock`:
+
+    * `CSP` and `SliceSort`: permutations, counted over channels;
+    * `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras' attention: averaged over
+      heads, by absolute value if there is no softmax;
+    * `SliceGraphormer`: the sort of a head times its weights by the bias, or half of each if the
+      sorted values are added, as in the released code.
+
+    Maps of all other mixers are measured by `influence_map`. This includes `CausalCSP`,
+    `SinkhornCSP`, linear and local attention, Fourier transforms and moving averages. Blocks of
+    MLP-Mixers and butterflies without exact maps are measured with their skip connections.
 
     Args:
         model: A model with mixers of this package, or Keras' `MultiHeadAttention` to tokens.
-        inputs: What it takes.
+        inputs: Inputs of the model.
 
     Returns:
         A list of `MixingMap`, empty for a model without tokens.
@@ -102,7 +105,7 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 
 
 def _mixers(layer):
-    """The layers that mix tokens, but those within others that do."""
+    """Return the layers that mix tokens, without those inside other mixers."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
         if isinstance(part, MegaBlock):
             yield part.attention if part.attends else part.mixer  # but not its moving average
@@ -127,7 +130,7 @@ def _map_of(layer, given):
 
 
 def _exact(layer, given, mask):
-    """The maps `(batch, tokens, tokens)` of a mixer and their kind, where the layer tells them."""
+    """Return the exact maps `(batch, tokens, tokens)` of a mixer and their kind, or None."""
     first, *rest = given.values()
     maps, kind = None, "attention"
     if isinstance(layer, keras.layers.MultiHeadAttention):
@@ -153,25 +156,25 @@ def _exact(layer, given, mask):
 
 
 def _mixes_tokens(butterfly, given):
-    """Whether a butterfly is of a mixer along the tokens, with no map cut by a mask of its own."""
+    """Return whether a butterfly mixes along the tokens, without a separate attention mask."""
     mixes = isinstance(butterfly.block, MixerBlock | MixingLayer) and butterfly.axis == 1
     return mixes and given.get("attention_mask") is None
 
 
 def _places(values):
-    """The unit vectors as values: what is linear in the values makes its matrix of them."""
+    """Return unit vectors as values, for which a linear mixer returns its matrix."""
     batch, tokens, _ = values.shape
     return ops.broadcast_to(ops.eye(tokens, dtype=values.dtype), (batch, tokens, tokens))
 
 
 def _permutations(layer, tokens, mask):
-    """For each sample in how many of its channels an output is which input, `(batch, n, n)`."""
+    """Return the share of channels in which an output is an input, `(batch, n, n)`."""
     values = layer.value_dense(tokens) if layer.use_value_projection else tokens
     return _shares(values, lambda ranks: layer.mix(ranks, mask))[:, 0]
 
 
 def _sorted_maps(layer, tokens, bias, mask):
-    """What a `GraphSliceSort` sorts are means by its bias, or values that are added to these."""
+    """Return the map of a `GraphSliceSort`: means by its bias, sorted or added to the sort."""
     values, weights = layer.value_dense(tokens), layer.attention_maps(tokens, bias, mask)
     before = layer.average(weights, values) if layer.mode == "paper" else values
     sort = _shares(before, lambda ranks: layer.sort(ranks, mask, bias), layer.num_heads)
@@ -181,7 +184,7 @@ def _sorted_maps(layer, tokens, bias, mask):
 
 
 def _shares(values, permute, groups=1):
-    """In what share of its channels an output is which input, by groups: `(batch, groups, n, n)`.
+    """Return the share of channels in which an output is an input: `(batch, groups, n, n)`.
 
     `permute` is of values, and is given their ranks.
     """
@@ -199,7 +202,7 @@ def _shares(values, permute, groups=1):
 
 
 def _mean(maps, mask):
-    """The mean over the samples, of each row over those in which its token is real."""
+    """Average over the samples; each row, over those in which its token is real."""
     if mask is None:
         return maps.mean(axis=0)
     maps = maps * mask[:, :, None] * mask[:, None, :]

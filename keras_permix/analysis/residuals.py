@@ -1,4 +1,4 @@
-"""Measure how far tokens are from being equal: residuals, their bound, spectra."""
+"""Measure how far tokens are from being equal: rank residuals, their bound, spectra."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,10 +13,10 @@ ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": n
 
 
 def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
-    """What is left of tokens when the token that they share is taken away.
+    """Subtract the token that all tokens share, and return the rest.
 
-    `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero where all tokens are
-    alike, which is what stacked softmax attention drives them to.
+    The result is `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero if all tokens
+    are equal, to which stacked softmax attention converges.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
@@ -36,8 +36,11 @@ def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
     >>> rank_residual(np.array([[[1.0, 5.0], [3.0, 5.0]]])).tolist()
     [[[-1.0, 0.0], [1.0, 0.0]]]
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1; Dong et al., "Attention
-    is not all you need", 2021.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, Theorem 1.
+        Dong et al., "Attention is Not All You Need: Pure Attention Loses Rank Doubly Exponentially
+        with Depth", 2021, arXiv:2103.03404.
     """
     tokens = as_tokens(tokens)
     estimate = ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)]
@@ -45,7 +48,7 @@ def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
 
 
 def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
-    """Norm of the tokens of every sample, as matrices `(tokens, channels)`.
+    """Return the norm of the tokens of every sample, as matrices `(tokens, channels)`.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
@@ -104,7 +107,7 @@ def plot_rank_residual(
 
 
 def as_tokens(tokens):
-    """`tokens` as a float64 array of shape (batch, tokens, channels)."""
+    """Return `tokens` as a float64 array of shape (batch, tokens, channels)."""
     tokens = keras.ops.convert_to_numpy(tokens).astype("float64")
     if tokens.ndim != 3:
         raise ValueError(

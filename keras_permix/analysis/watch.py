@@ -1,4 +1,4 @@
-"""What layers are called with, and what they give, while a model runs."""
+"""Record the arguments and outputs of layers while a model runs."""
 
 import contextlib
 import functools

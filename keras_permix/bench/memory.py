@@ -20,7 +20,7 @@ def peak_megabytes(function: Callable[[], Any]) -> float | None:
     function()  # Compile first.
     number = accelerator()
     if number is not None:
-        peak = running.module("device").peak_bytes(function, number)
+        peak = running.module("runtime").peak_bytes(function, number)
         return None if peak is None else peak / 1e6
     if sys.platform != "linux":
         return None

@@ -27,7 +27,10 @@ IMAGE_MIXERS = {
     "ButterflyMixer, linear": ("ButterflyMixer", {**PATCHES, "mlp": "butterfly_linear"}),
     "PatchOnlyMLPMixer": ("PatchOnlyMLPMixer", dict[str, Any]()),
 }
-BERTS = {name: ("SimpleTRON", {"attention": name}) for name in ("softmax", "simple")}
+BERTS = {
+    "softmax": ("SimpleTRON", {"variant": "softmax"}),
+    "simple": ("SimpleTRON", {"variant": "simple_resl"}),
+}
 GRAPHORMERS = {name: (name, dict[str, Any]()) for name in ("Graphormer", "SliceGraphormer")}
 MEGAS = {
     "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),

@@ -152,7 +152,7 @@ def _check_equal(ours, reference, tolerance, case, shape):
 
     from keras_permix.ops.backend import running
 
-    exact = running.module("device").full_precision if tolerance else nullcontext
+    exact = running.module("runtime").full_precision if tolerance else nullcontext
     for call, other in zip(ours, reference, strict=True):
         with exact():
             results = list(zip(call(), other(), strict=True))

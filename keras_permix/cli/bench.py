@@ -191,7 +191,7 @@ def chip_of(device):
     kind, _, number = (device or "").lower().partition(":")
     if kind == "cpu":
         return ""
-    return running.module("device").chip(int(number or 0))
+    return running.module("runtime").chip(int(number or 0))
 
 
 def check_device(device):

@@ -96,6 +96,6 @@ def _rich_table(header, *rows):
 
 
 def format_scores(scores):
-    """Format the measured scores; return a dash if there are none."""
+    """Return the measured scores as text, or a dash without any."""
     measured = {key: value for key, value in (scores or {}).items() if value is not None}
     return ", ".join(f"{key} {format_score(key, value)}" for key, value in measured.items()) or "–"

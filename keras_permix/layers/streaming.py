@@ -30,10 +30,7 @@ class Streaming:
     ((2, 10, 32), (2, 32))
     """
 
-    built: bool
-    compute_dtype: str
-
-    def initial_state(self, batch_size: int) -> Any:
+    def initial_state(self: Any, batch_size: int) -> Any:
         """Return the state before the first token.
 
         Args:
@@ -68,7 +65,7 @@ class Streaming:
         outputs, state = self.chunk(ops.expand_dims(token, 1), state, mask)
         return outputs[:, 0], state
 
-    def chunk(self, tokens: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:
+    def chunk(self: Any, tokens: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:
         """Read some tokens of each sequence.
 
         Args:

@@ -1,7 +1,4 @@
-"""Functions of arrays: permutations of tokens, channel by channel.
-
-Tokens have the shape (batch, tokens, channels).
-"""
+"""Ops that permute and mix tokens of shape (batch, tokens, channels)."""
 
 from keras_permix.ops.butterfly import butterfly_permute, butterfly_unpermute
 from keras_permix.ops.butterfly_stages import butterfly_mixes, butterfly_stages

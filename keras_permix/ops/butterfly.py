@@ -1,7 +1,4 @@
-"""Bring the members of every butterfly block together along an axis, and back.
-
-Both ops are one transposition between two reshapes, which no backend does faster by other means.
-"""
+"""Gather the members of each butterfly block along an axis, and undo it."""
 
 from operator import index
 
@@ -27,16 +24,16 @@ def butterfly_permute(
     """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
 
     The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
-    is the identity. Only `axis` is permuted: nothing moves along another. The gradient is
-    `butterfly_unpermute`, the inverse.
+    is the identity. Only `axis` is permuted. The gradient is the inverse, `butterfly_unpermute`.
 
     Args:
         x: Tensor of any shape and dtype.
         block: Entries per block, at least 2; it divides the size of `axis`.
         stage: 0-based stage.
         axis: The axis to permute.
-        cyclic: Whether stages from `butterfly_stages` on begin anew, or else repeat the last one.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        cyclic: Whether stages from `butterfly_stages` on restart at 0. False repeats the last one.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -53,7 +50,9 @@ def butterfly_permute(
     >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
     [0, 2, 4, 6, 1, 3, 5, 7]
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     x, options = _check(x, block, stage, axis, cyclic)
     return dispatch(
@@ -81,7 +80,8 @@ def butterfly_unpermute(
         x: Tensor of any shape and dtype.
         block: Entries per block, at least 2; it divides the size of `axis`.
         stage, axis, cyclic: As given to `butterfly_permute`.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -97,7 +97,9 @@ def butterfly_unpermute(
     >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7]
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     x, options = _check(x, block, stage, axis, cyclic)
     return dispatch(
@@ -143,7 +145,7 @@ def exchange(x, rows, columns, axis):
 
 
 def _stride(known, size, block, stage, cyclic):
-    """How far apart the members of a block are, on an axis whose size may not be `known`."""
+    """Return the distance between the members of a block; `known` is None for a dynamic size."""
     if known is not None:
         stage = stage % butterfly_stages(known, block) if cyclic else stage
         return butterfly_stride(known, block, stage)

@@ -1,4 +1,4 @@
-"""The stages of a butterfly: which strides, how many, and whether they mix everything."""
+"""Compute the strides and number of butterfly stages, and whether they mix everything."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,9 @@ def butterfly_stages(size: int, block: int) -> int:
     >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
     (2, 3, 2)
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     size, block = check_block(size, block)
     count = 0
@@ -41,12 +43,12 @@ def butterfly_stages(size: int, block: int) -> int:
 
 
 def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) -> bool:
-    """Say whether butterfly stages, one after the other, connect every input with every output.
+    """Return whether consecutive butterfly stages connect every input with every output.
 
     Args:
         size: Entries along the mixed axis.
         block: Entries per block, at least 2; it divides `size`.
-        stages: Stages in their order, of any number. None: as many as `butterfly_stages` counts.
+        stages: Stages in order. None uses the number from `butterfly_stages`.
 
     Returns:
         A Python boolean.
@@ -60,31 +62,33 @@ def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) 
     >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
     (True, False, True)
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023, appendix C.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735, appendix C.
     """
     count = butterfly_stages(size, block)
     blocks = size // block
-    heard: np.ndarray  # (blocks of the first stage, blocks of a stage): who hears of whom
+    connected: np.ndarray  # (blocks of the first stage, blocks of a stage)
     reached: np.ndarray | None = None  # the same for each entry
     for stage in range(count) if stages is None else stages:
         order = butterfly_order(size, block, stage)
         if reached is None:
-            heard = np.eye(blocks, dtype=bool)
+            connected = np.eye(blocks, dtype=bool)
         else:
-            heard = np.any(reached[:, order].reshape(blocks, blocks, block), axis=2)
+            connected = np.any(reached[:, order].reshape(blocks, blocks, block), axis=2)
         reached = np.empty((blocks, size), bool)
-        reached[:, order] = np.repeat(heard, block, axis=1)
+        reached[:, order] = np.repeat(connected, block, axis=1)
     return reached is not None and bool(reached.all())
 
 
 def two_stage_block(size: int) -> int:
-    """The smallest block with which two stages, or one, mix everything: the root of a square."""
+    """Return the smallest block with which at most two stages mix everything."""
     divisors = (block for block in range(2, size) if size % block == 0)
     return next((block for block in divisors if block**2 >= size), size)
 
 
 def butterfly_stride(size, block, stage):
-    """How far apart the members of a block are in `stage`."""
+    """Return the distance between the members of a block in `stage`."""
     stage = check_integer("stage", stage, least=0)
     stride = min(block**stage, size // block)
     if size % (block * stride):
@@ -96,7 +100,7 @@ def butterfly_stride(size, block, stage):
 
 
 def butterfly_order(size, block, stage):
-    """Which entry comes to each place: an integer array (size,), a block after the other."""
+    """Return the entry for each position, block by block: an integer array (size,)."""
     stride = butterfly_stride(size, block, stage)
     return np.arange(size).reshape(-1, block, stride).swapaxes(1, 2).ravel()
 

@@ -1,4 +1,4 @@
-"""Shift every channel along the tokens by its own number of places."""
+"""Shift every channel along the tokens by a separate step."""
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
@@ -13,28 +13,27 @@ from keras_permix.ops.shift_steps import Steps, check_steps
 def channel_shift(
     x: Tensor, steps: Steps, *, mask: Mask = None, implementation: str | None = None
 ) -> Tensor:
-    """Shift every channel circularly along the tokens by its own step.
+    """Shift every channel circularly along the tokens by a separate step.
 
-    `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`: a positive step moves values towards
-    larger token indices. The result is equal to the last bit on every backend, and the gradient
-    is the shift by the opposite steps.
+    `out[b, n, c] = x[b, (n - steps[c]) % tokens, c]`. A positive step moves values to larger
+    token indices. The result is identical on every backend, and the gradient is the shift by the
+    opposite steps.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), of any dtype.
-        steps: One integer per channel, known in advance, of any sign and size, which is reduced
-            modulo the number of tokens (a tuple compiles best under `torch.compile`); or a
-            `ShiftSchedule`.
-        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
-            themselves, as if there were no others: steps are those for their number, and reduced
-            modulo it. The others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        steps: One integer per channel of any sign and size, taken modulo the number of tokens, or a
+            `ShiftSchedule`. Use a tuple under `torch.compile`.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are shifted,
+            as if there were no others, with steps modulo their number. The others become 0.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
 
     Raises:
-        ValueError: for a wrong shape, a wrong number of steps, or an implementation that cannot
-            serve the call.
+        ValueError: for a wrong shape, a wrong number of steps, or an implementation that does
+            not support the call.
         TypeError: for steps that are not integers.
 
     Example:
@@ -45,7 +44,9 @@ def channel_shift(
     >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
     [[0, 5], [2, 1], [4, 3]]
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (3).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (3).
     """
     x = check_tokens(x)
     steps = check_steps(steps, x.shape[2])

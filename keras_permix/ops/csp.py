@@ -22,22 +22,23 @@ def csp(
     mask: Mask = None,
     implementation: str | None = None,
 ) -> Tensor:
-    """Permute the tokens of every channel: a circular shift, then a sort within groups.
+    """Shift every channel circularly, then sort it within groups of tokens.
 
-    The same as `group_sort(channel_shift(x, steps), group_size)`, in one pass; only with
-    `align="reference"` channel 0 is neither shifted nor sorted, and the others take the ranks
-    of its unshifted groups. The contract is that of `group_sort`. The permutation counts as
-    constant for the gradient, which is its inverse.
+    Equals `group_sort(channel_shift(x, steps), group_size)` in one pass. With
+    `align="reference"`, channel 0 is neither shifted nor sorted, and the other channels take the
+    ranks of its unshifted groups. Order of equal values and NaN follow `group_sort`. The gradient
+    treats the permutation as constant and applies its inverse.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         steps: One integer per channel, or a `ShiftSchedule`, as for `channel_shift`.
         group_size: Tokens per group; 1 only shifts, None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: Allow a last group that is shorter.
-        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
-            themselves, as if there were no others; the others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        ragged: Allow a shorter last group.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are
+            permuted, as if there were no others; the others become 0.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -54,7 +55,9 @@ def csp(
     >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
     [1.0, 2.0, 3.0, 4.0]
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equations (4) and (5).
     """
     x = check_sortable(x)
     steps = check_steps(steps, x.shape[2])

@@ -1,4 +1,4 @@
-"""Multi-dimensional damped exponential moving average along the tokens."""
+"""Compute the multi-dimensional damped exponential moving average along the tokens."""
 
 from keras import ops
 
@@ -6,7 +6,6 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
 from keras_permix.ops.reference.ema import (
     CHUNK,
     as_implementation,
@@ -15,6 +14,7 @@ from keras_permix.ops.reference.ema import (
     in_full_precision,
     powers,
 )
+from keras_permix.ops.reference.packing import cut, join
 
 
 @op
@@ -30,36 +30,36 @@ def damped_ema(
     mask: Mask = None,
     implementation: str | None = None,
 ) -> Tensor:
-    """Average every channel over the tokens before it, with weights that decay in `dim` ways.
+    """Average every channel over earlier tokens, with `dim` decaying weights.
 
     With `p = sigmoid(delta)` and `q = 1 - p * sigmoid(alpha)`, each of shape (channels, dim):
 
         h[t] = q * h[t - 1] + p * beta * x[t]
         out[t] = sum(gamma * h[t]) / sqrt(dim) + omega * x[t]
 
-    Parameters of 2 * channels rows hold a second average, over the tokens that follow, which is
-    added; the token itself then counts in both. All forms compute in float32, or in float64 where
-    `x` has it, and agree within its rounding: "chunked" (time and memory linear in the tokens),
-    "fft" (one long convolution) and "reference" (the recurrence above, token by token, which holds
-    `dim` times its input).
+    Parameters with 2 * channels rows add a second average, over later tokens; the token itself
+    counts in both. All implementations compute in float32, or in float64 for a float64 `x`. The
+    implementation "chunked" takes time and memory linear in the tokens, "fft" is one long
+    convolution. "reference" is the recurrence above, which stores `dim` times its input.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
         delta, alpha, beta, gamma: Tensors of shape (channels, dim), or (2 * channels, dim) for
             both directions, the forward rows first.
         omega: Tensor of shape (channels,).
-        truncation: Number of tokens, itself included, that a token is averaged over in each
-            direction; None for all.
-        mask: Booleans of shape (batch, tokens), True for real tokens. The others count as 0 in
-            the averages, though not in `omega * x`.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        truncation: Tokens per average and direction, including the token itself. None averages over
+            all.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. The others count
+            as 0 in the averages, though not in `omega * x`.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
 
     Raises:
         ValueError: for shapes that do not fit, `x` that is not floating, a `truncation` below 1,
-            or an implementation that cannot serve the call.
+            or an implementation that does not support the call.
 
     Example:
 
@@ -69,8 +69,9 @@ def damped_ema(
     >>> keras.ops.convert_to_numpy(y).ravel().tolist()
     [0.5, 0.375, 0.28125]
 
-    Source: Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, section 3.1; the
-    factor 1 / sqrt(dim) and the sum of both directions as in the released code.
+    Reference:
+        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655, section
+        3.1. The factor 1 / sqrt(dim) and the sum of both directions follow the released code.
     """
     x = check_tokens(x)
     return dispatch(

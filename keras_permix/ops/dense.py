@@ -1,11 +1,11 @@
-"""The product with a matrix of weights, by the fastest way that a backend has."""
+"""Multiply channels by a matrix and add a bias."""
 
 from keras import KerasTensor, ops
 
 from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.dense import dense as dense_reference
+from keras_permix.ops.reference.linear import dense as dense_reference
 
 
 @op
@@ -17,14 +17,16 @@ def dense(
     Args:
         x: Tensor of shape (..., channels).
         kernel: Tensor of shape (channels, units), of the dtype of `x`.
-        bias: Tensor of shape (units,), or None for none.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        bias: Tensor of shape (units,), or None.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor of shape (..., units), like `x`.
 
     Raises:
-        ValueError: for shapes that do not fit, or an implementation that cannot serve the call.
+        ValueError: for shapes that do not fit, or an implementation that does not
+            support the call.
 
     Example:
 

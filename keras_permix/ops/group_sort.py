@@ -7,8 +7,7 @@ from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.packing import pack, sorting_order, token_range, unpack
+from keras_permix.ops.reference.packing import cut, join, pack, sorting_order, token_range, unpack
 from keras_permix.utils.checks import check_align
 
 
@@ -24,27 +23,29 @@ def group_sort(
 ) -> Tensor:
     """Sort every channel along its tokens, within groups of `group_size` consecutive tokens.
 
-    With `align="independent"` every group ascends. With `align="reference"` channel 0 stays as
-    it is, and the groups of every other channel take the ranks of its group. Sorting is stable
-    on every backend, for values as for gradients, and the result is a permutation of the input
-    to the last bit. Signed zeros count as equal, and keep their signs in an unspecified order;
-    NaN survives at an unspecified place. (The reference may take subnormal floats for zeros.)
+    With `align="independent"`, every group is sorted in ascending order. With
+    `align="reference"`, channel 0 is unchanged, and the groups of the other channels take the ranks
+    of its groups. Sorting is stable on every backend, for values and gradients, and permutes the
+    input exactly. Signed zeros are equal, so their order is unspecified, as is the position of NaN.
+    The reference implementation may treat subnormal floats as zeros.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         group_size: Tokens per group; None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: Allow a last group that is shorter.
-        mask: Booleans of shape (batch, tokens), True for real tokens. Groups are then made of
-            consecutive real tokens, and the others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        ragged: Allow a shorter last group.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Groups then consist
+            of consecutive real tokens, and the others become 0.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
 
     Raises:
         ValueError: for a wrong shape, a group size that does not divide the number of tokens
-            (unless `ragged`), an unknown `align`, or an implementation that cannot serve the call.
+            (unless `ragged`), an unknown `align`, or an implementation that does not
+            support the call.
 
     Example:
 
@@ -54,7 +55,9 @@ def group_sort(
     >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
     [1.0, 2.0, 0.0, 3.0]
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equations (4) and (5).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equations (4) and (5).
     """
     x = check_sortable(x)
     x, group_size = check_groups(x, group_size, ragged)
@@ -78,7 +81,7 @@ def group_sort_reference(x, mask, plan):
 
 
 def sort_groups(values, leader, lengths, plan):
-    """Sort packed values in groups; `leader`, (batch, tokens, 1), is what the others align to."""
+    """Sort packed values in groups, aligned to the reference channel (batch, tokens, 1)."""
     tokens = ops.shape(values)[1]
     group_size = tokens if plan.group_size is None else plan.group_size
     padding, whole = None, isinstance(tokens, int) and tokens % group_size == 0

@@ -1,4 +1,4 @@
-"""Which channels a Sliceformer layer sorts in descending order."""
+"""Choose the channels that a Sliceformer layer sorts in descending order."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ KINDS = ("interleave", "interleave_haar")
 def interleave_order(
     kind: str, channels: int, *, layer_index: int, num_layers: int, head_dim: int | None = None
 ) -> np.ndarray:
-    """Make the sorting order of every channel of one layer.
+    """Compute the sorting order of every channel of a layer.
 
-    `"interleave"` is the paper's rule, over all channels: channel i (from 1) of layer n (from 1)
-    is ascending where `sin(2 ** (num_layers - n) * pi * i / channels) >= 0`, evaluated in integers.
-    `"interleave_haar"` is the released code's, for each head: runs of `head_dim // 2 **
-    layer_index` channels alternate, beginning with an ascending one, and the first layer is all
-    ascending.
+    `"interleave"` is the paper's rule over all channels. Channel i (from 1) of layer n (from 1) is
+    ascending if `sin(2 ** (num_layers - n) * pi * i / channels) >= 0`, evaluated in integers.
+    `"interleave_haar"` is the released code's rule, per head: runs of
+    `head_dim // 2 ** layer_index` channels alternate, starting with an ascending run. The first
+    layer is all ascending.
 
     Args:
         kind: `"interleave"` or `"interleave_haar"`.
@@ -39,7 +39,9 @@ def interleave_order(
     >>> interleave_order("interleave_haar", 4, layer_index=1, num_layers=2).tolist()
     [False, False, True, True]
 
-    Source: Yuan and Xu, "Sliceformer", 2023, equations (5) and (6), and its released code.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683, equations (5) and (6), and its released code.
     """
     check_choice("kind", kind, KINDS)
     check_layer_index(layer_index, num_layers)

@@ -18,9 +18,10 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
-        mask: Booleans of shape (batch, tokens), True for real tokens. The maximum is that of
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. The maximum is that of
             the real tokens and goes to the first of them; the others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -36,7 +37,9 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
     >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
     [5.0, 2.0, 1.0]
 
-    Source: Yuan and Xu, "Sliceformer", 2023.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683.
     """
     x = check_sortable(x)
     mask = check_mask(mask, x)

@@ -1,7 +1,4 @@
-"""Cut images into patches, and put them back.
-
-Both ops are one transposition between two reshapes, which no backend does faster by other means.
-"""
+"""Cut images into patches, and reassemble them."""
 
 from numbers import Real
 
@@ -23,7 +20,8 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
     Args:
         images: Tensor of shape (batch, height, width, channels), of any dtype.
         size: Side of a patch in pixels; it divides height and width.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor of shape (batch, height / size * width / size, size * size * channels).
@@ -39,7 +37,9 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
     >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
     [[0, 1, 4, 5], [2, 3, 6, 7]]
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     images = _check(images, "images", ("batch", "height", "width", "channels"))
     size = _check_size(size, images.shape[1:3])
@@ -64,13 +64,14 @@ def unpatchify(
     *,
     implementation: str | None = None,
 ) -> Tensor:
-    """Put patches back in place: the inverse of `patchify`.
+    """Reassemble images from patches: the inverse of `patchify`.
 
     Args:
         patches: Tensor of shape (batch, height / size * width / size, size * size * channels).
         size: Side of a patch in pixels; it divides height and width.
         height, width: Sides of the image in pixels.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor of shape (batch, height, width, channels).
@@ -87,7 +88,9 @@ def unpatchify(
     >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
     [[0, 1, 2, 3], [4, 5, 6, 7]]
 
-    Source: Sapkota and Bhattarai, "Dimension Mixer", 2023.
+    Reference:
+        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
+        Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     patches = _check(patches, "patches", ("batch", "patches", "features"))
     height, width = _check_side("height", height), _check_side("width", width)

@@ -1,4 +1,4 @@
-"""Schedules of Channel-wise Sample Permutation: shift steps as a rule of the number of tokens."""
+"""Define shift steps as a function of the number of tokens."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,12 +18,11 @@ REMEMBERED = 64  # numbers of tokens
 @keras.saving.register_keras_serializable("keras_permix")
 @dataclass(frozen=True)
 class ShiftSchedule:
-    """The shift steps of every channel, for any number of tokens.
+    """Define the shift steps of every channel for any number of tokens.
 
-    Ops take it in place of steps. So they work where the number of tokens is not known in
-    advance; and with a mask every sample is shifted as if its padding were not there, by the
-    steps for its number of real tokens. A power law needs to know the number of tokens at least
-    with the padding.
+    Ops accept a schedule instead of steps, so that the number of tokens may be unknown in advance.
+    With a mask, every sample is shifted by the steps for its number of real tokens, as if it had no
+    padding. A power schedule requires a known number of tokens, including padding.
 
     Args:
         name: A name from the table of `shift_steps`.
@@ -45,7 +44,9 @@ class ShiftSchedule:
     >>> tuple(ops.csp(np.ones((1, 8, 4), "float32"), schedule, 2).shape)
     (1, 8, 4)
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, section 3.2.2.
     """
 
     name: str
@@ -64,10 +65,9 @@ class ShiftSchedule:
         check_layer_index(self.layer_index, self.num_layers)
 
     def at(self, tokens: int) -> tuple[int, ...]:
-        """Steps for so many tokens: a tuple of Python integers from 0 to `tokens` - 1.
+        """Return the steps for `tokens` tokens: a tuple of integers from 0 to `tokens` - 1.
 
-        They are made once. (PyTorch's compiler warns of functions that Python caches; it compiles
-        once more for a number of tokens that is new.)
+        The result is cached here, since PyTorch's compiler warns of functions cached by Python.
         """
         if tokens not in self._known:
             if len(self._known) >= REMEMBERED:
@@ -76,7 +76,7 @@ class ShiftSchedule:
         return self._known[tokens]
 
     def steps_for(self, lengths: Tensor, tokens: int | None = None) -> Tensor | tuple[int, ...]:
-        """Steps for numbers of tokens that are known only when it runs.
+        """Return the steps for numbers of tokens that are known only at run time.
 
         Args:
             lengths: An int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.

@@ -1,4 +1,4 @@
-"""How far each channel is shifted: the schedules of Channel-wise Sample Permutation."""
+"""Compute the shift steps of Channel-wise Sample Permutation."""
 
 from collections.abc import Sequence
 from operator import index
@@ -22,7 +22,7 @@ def shift_steps(
     num_layers: int = 1,
     group_size: int = 2,
 ) -> np.ndarray:
-    """Make the circular shift step of every channel.
+    """Compute the circular shift step of every channel.
 
     | `schedule` | step of channel c |
     | --- | --- |
@@ -58,7 +58,9 @@ def shift_steps(
     >>> shift_steps("linear", tokens=8, channels=4).tolist()
     [0, 2, 4, 6]
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, section 3.2.2.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, section 3.2.2.
     """
     tokens = check_integer("tokens", tokens)
     options = {"layer_index": layer_index, "num_layers": num_layers, "group_size": group_size}

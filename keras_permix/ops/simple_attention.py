@@ -1,4 +1,4 @@
-"""Attention without softmax, whose products associate to the right: linear in the tokens."""
+"""Attend without softmax, in time linear in the tokens."""
 
 from keras import KerasTensor, ops
 
@@ -6,8 +6,8 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.precision import full_precision, matmul
+from keras_permix.ops.reference.linear import full_precision, matmul
+from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_choice
 
 SCALES = ("length", "valid", None)
@@ -27,22 +27,22 @@ def simple_attention(
 ) -> Tensor:
     """Attend without softmax: `query @ (key^T @ value) / sqrt(tokens)`, for every head.
 
-    The same values as `(query @ key^T) @ value`, in O(tokens) time and memory: no map of tokens
-    by tokens is made. The causal form, in which a query sees the keys up to its own place, is
-    beyond the paper. It runs over chunks of `max(head_dim, 32)` tokens: within a chunk it makes
-    the map of its tokens, and of all chunks before it knows the sum of `key^T @ value`, so that
-    what it holds is still a small multiple of its input.
+    Equals `(query @ key^T) @ value` in O(tokens) time and memory, without an attention map. The
+    causal form, an extension of this package, runs over chunks of `max(head_dim, 32)` tokens. It
+    computes the map within a chunk and adds the sum of `key^T @ value` over earlier chunks. Its
+    memory is a small multiple of its input.
 
     Args:
         query: Tensor of shape (batch, tokens, heads, head_dim), floating.
         key: Tensor like `query`.
         value: Tensor of shape (batch, tokens, heads, value_dim).
-        mask: Booleans of shape (batch, tokens), True for real tokens. The keys and values of the
-            others count as zeros; their queries attend like any other.
-        scale: `"length"` divides by the square root of the number of tokens, padding included;
-            `"valid"` by that of the number of real tokens that a query sees; None by nothing.
-        causal: Whether a query sees no key behind its own place.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Keys and values of
+            the others count as zeros; their queries attend like any other.
+        scale: `"length"` divides by the square root of the number of tokens, including padding.
+            `"valid"` counts the real tokens that a query attends to. None does not scale.
+        causal: Whether a query attends only to keys up to its position.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `value`, also for no samples or no tokens.
@@ -58,7 +58,9 @@ def simple_attention(
     >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
     [1.5, 3.0, 4.5, 6.0]
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference:
+        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
+        arXiv:2111.15588.
     """
     query, key, value = _check_heads(query, key, value)
     return dispatch(
@@ -159,6 +161,6 @@ def _check_heads(query, key, value):
 
 
 def _agree(*sizes):
-    """Whether those that are known are one; an exporter's have an equality, but no hash."""
+    """Return whether all known sizes are equal; sizes of an exporter have no hash."""
     known = [size for size in sizes if size is not None]
     return all(size == known[0] for size in known)

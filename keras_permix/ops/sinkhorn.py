@@ -1,4 +1,4 @@
-"""Make scores doubly stochastic: a permutation with a temperature."""
+"""Turn scores into doubly stochastic matrices: soft permutations."""
 
 from numbers import Real
 
@@ -7,10 +7,10 @@ from keras import KerasTensor, backend, ops
 from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.sinkhorn import as_implementation, unrolled
+from keras_permix.ops.reference.linear import sinkhorn_by, unrolled
 from keras_permix.utils.checks import check_integer
 
-sinkhorn_reference = as_implementation(unrolled)
+sinkhorn_reference = sinkhorn_by(unrolled)
 
 
 @op
@@ -23,18 +23,18 @@ def sinkhorn(
 ) -> Tensor:
     """Turn square scores into nearly doubly stochastic matrices.
 
-    `exp(scores / temperature)` is divided by the sums of its rows, then by those of its columns,
-    `iterations` times, all in the logarithmic domain and in float32 at least. So columns sum to 1,
-    and rows nearly so. The lower the temperature, the nearer the result is to the permutation with
-    the greatest sum of scores, and the more iterations it takes. The gradient holds every
-    iteration's result. Scores of minus infinity stay 0 as long as every row and every
-    column has a finite one.
+    Divides `exp(scores / temperature)` by its row sums, then by its column sums, `iterations`
+    times, in the logarithmic domain and at least float32. Columns then sum to 1, and rows nearly
+    so. A lower temperature approaches the permutation with the greatest sum of scores and requires
+    more iterations. The gradient stores the result of every iteration. Scores of minus infinity
+    result in 0 if every row and column has a finite score.
 
     Args:
-        scores: Tensor of shape (..., rows, columns), rows and columns alike, floating.
-        iterations: How often rows and columns are normalized.
+        scores: Floating tensor of shape (..., tokens, tokens).
+        iterations: Number of normalizations of rows and columns.
         temperature: A positive number, or a scalar tensor of one.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `scores`.
@@ -50,7 +50,9 @@ def sinkhorn(
     >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
 
-    Source: Yuan and Xu, "Channel-wise Sample Permutation", 2024, equation (8).
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (8).
     """
     scores = scores if isinstance(scores, KerasTensor) else ops.convert_to_tensor(scores)
     shape = tuple(scores.shape)

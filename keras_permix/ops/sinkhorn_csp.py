@@ -1,4 +1,4 @@
-"""The differentiable relaxation of channel-wise sample permutation."""
+"""Relax channel-wise sample permutation to a differentiable op."""
 
 from keras import backend, ops
 
@@ -6,8 +6,15 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_floating, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch
 from keras_permix.ops.dispatch.node import op
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, token_range, unpack
+from keras_permix.ops.reference.packing import (
+    cut,
+    join,
+    pack,
+    shift_table,
+    take_tokens,
+    token_range,
+    unpack,
+)
 from keras_permix.ops.shift_steps import Steps, check_steps
 from keras_permix.ops.sinkhorn import check_temperature, sinkhorn
 from keras_permix.utils.checks import check_integer
@@ -25,25 +32,25 @@ def sinkhorn_csp(
     mask: Mask = None,
     implementation: str | None = None,
 ) -> Tensor:
-    """Permute the tokens of every channel softly: what `csp` does with a temperature.
+    """Permute the tokens of every channel softly: `csp` with a temperature.
 
-    With `leader` a group of channel 0 and `group` that of another channel, shifted, the result is
-    `sinkhorn(leader group^T) @ group`. As the temperature falls (and the iterations rise) this
-    becomes `csp` with `align="reference"`, while gradients flow through the choice of the order as
-    well. Channel 0 stays as it is. The iterations do not start from the scores alone but near
-    their limit, which sorting gives for temperature zero: the limit of many iterations stays the
-    same, and 20 bring rows within a few percent of it at any temperature. For every group and
-    channel it holds a matrix of group size by group size.
+    The result is `sinkhorn(reference group^T) @ group`, with a group of channel 0 and the group of
+    another, shifted channel. With a falling temperature and more iterations it approaches `csp`
+    with `align="reference"`, and gradients flow through the order as well. Channel 0 is unchanged.
+    The iterations start near their limit, which sorting gives for temperature zero. Their limit is
+    the same, and 20 of them bring rows within a few percent of it at any temperature. Each group
+    and channel requires a matrix of group size by group size.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
         steps: One integer per channel, or a `ShiftSchedule`, as for `csp`.
         group_size: Tokens per group; None takes all tokens as one group.
         iterations, temperature: See `sinkhorn`.
-        ragged: Allow a last group that is shorter.
-        mask: Booleans of shape (batch, tokens), True for real tokens. Only these move, among
-            themselves; the others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        ragged: Allow a shorter last group.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are mixed;
+            the others become 0.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -65,8 +72,10 @@ def sinkhorn_csp(
     [5.24, 6.76]
     [5.0, 7.0]
 
-    Source: beyond the papers; from Yuan and Xu, "Channel-wise Sample Permutation", 2024,
-    equation (9) and Theorem 2.
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an
+        extension of this package.
     """
     x = check_tokens(x)
     check_floating(x)
@@ -140,7 +149,7 @@ def _score(leader, groups):
 
 
 def _keep_apart(scores, real):
-    """Scores that move padding to its own place only, so that no row is empty."""
+    """Restrict padding to its position, so that no row is empty."""
     places = ops.arange(ops.shape(scores)[-1])
     itself = ops.where(places[:, None] == places, 0.0, -float("inf"))
     both = ops.swapaxes(real, 2, 3) * real > 0

@@ -1,4 +1,4 @@
-"""Sort every channel over all tokens, up or down."""
+"""Sort every channel over all tokens, ascending or descending."""
 
 from collections.abc import Sequence
 
@@ -21,24 +21,25 @@ def slice_sort(
     mask: Mask = None,
     implementation: str | None = None,
 ) -> Tensor:
-    """Sort every channel over all tokens.
+    """Sort every channel over all tokens, ascending or descending.
 
     A descending channel is the ascending one reversed, so among equal values the later token
-    comes first. Otherwise the contract is that of `group_sort`.
+    comes first. In all else it follows `group_sort`.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
-        descending: A boolean, or one boolean per channel, as `interleave_order` makes them.
-        mask: Booleans of shape (batch, tokens), True for real tokens. Only these are sorted,
-            into the places of real tokens; the others become 0.
-        implementation: None to have the best one chosen, or a name that `explain` prints.
+        descending: A boolean, or one boolean per channel, as returned by `interleave_order`.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are
+            sorted, into the positions of real tokens; the others become 0.
+        implementation: Name of an implementation, as printed by `explain`. None selects the first
+            that supports the call.
 
     Returns:
         A tensor like `x`.
 
     Raises:
         ValueError: for a wrong shape, a wrong number of booleans, or an implementation that
-            cannot serve the call.
+            does not support the call.
 
     Example:
 
@@ -48,7 +49,9 @@ def slice_sort(
     >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
     [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
 
-    Source: Yuan and Xu, "Sliceformer", 2023.
+    Reference:
+        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
+        Discriminative Tasks", 2023, arXiv:2310.17683.
     """
     x = check_sortable(x)
     descending = check_descending(descending, x.shape[2])

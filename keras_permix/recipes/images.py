@@ -62,7 +62,7 @@ def check_start(path: Path) -> None:
     if rows and "path" not in rows[0]:
         raise ValueError(
             "A list to train on without a recipe must be one of images, with columns `path` and "
-            "`label`; texts and molecules need a recipe that names it (docs/training.md). "
+            "`label`; texts and molecules need a recipe that names it (docs/guides/fine_tune.md). "
             f"Received: {path} with {', '.join(rows[0])}"
         )
     raise ValueError(

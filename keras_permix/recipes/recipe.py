@@ -98,7 +98,7 @@ class Recipe:
     """What `permix train` needs to know to train a model.
 
     Read one from a file by `load_recipe`, or make one from a dict by `make_recipe`, which checks
-    all values. `docs/training.md` describes every field.
+    all values. `docs/reference/recipe_keys.md` describes every field.
 
     Example:
 

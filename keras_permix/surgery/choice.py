@@ -1,4 +1,4 @@
-"""Which mixers of a model are swapped, whether they can be, and how wide the new ones are."""
+"""Select the mixers to swap, and check whether they can be swapped."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
 def indices(layers, names):
-    """The chosen mixers of a model, by their indices among all, whose names these are."""
+    """Return the indices of the selected mixers; `names` lists all mixers."""
     if not names:
         raise ValueError(
             "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "
@@ -37,7 +37,7 @@ def indices(layers, names):
 
 
 def check_swappable(layer, spec):
-    """Refuse an attention that is more than one over all tokens of one tensor."""
+    """Raise an error if an attention does more than mix all tokens of one tensor."""
     causal = isinstance(layer, MixingLayer) and layer.is_causal
     if causal and not is_causal(spec) and spec.get("bidirectional", True):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""The projections of mixers, in one form: what can be carried from one mixer to another."""
+"""Read and write the projections of mixers in a common form."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ NAMES = ("query", "key", "value")
 
 
 def projections(layer):
-    """What a mixer projects tokens with.
+    """Return the projections of a mixer.
 
     Args:
         layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.

@@ -27,36 +27,34 @@ def swap_mixer(
 ) -> keras.Model:
     """Replace the token mixers of a model, and keep the weights that fit.
 
-    It replaces Keras' `MultiHeadAttention` and the mixers of this package in functional and
-    sequential models, in models of the zoo and of KerasHub, and in custom layers and subclassed
-    models. The rest is copied, and `model` itself is not changed. Projections to values and
-    outputs are kept, and those to queries and keys where the new mixer has them. Frozen weights
-    stay frozen.
+    Replaces Keras' `MultiHeadAttention` and the mixers of this package in functional and
+    sequential models, zoo and KerasHub models, custom layers and subclassed models. The rest is
+    copied, and `model` is not changed. Projections to values and outputs are kept, and those to
+    queries and keys if the new mixer has them. Frozen weights stay frozen.
 
-    A custom layer or model is copied by its `get_config`, and must hold its attention in an
-    attribute or in a list of layers. Such a class makes attention again in `clone_model` and
-    `load_model`, of which a warning tells: keep `save_weights("….weights.h5")`, and swap the same
-    mixers again before `load_weights`.
+    A custom layer or model is copied by its `get_config`, and its attention must be an attribute or
+    in a list of layers. Such a class creates attention again in `clone_model` and `load_model`; a
+    warning is issued. Store its weights with `save_weights("….weights.h5")`, and swap the same
+    mixers before `load_weights`.
 
-    A model of the zoo becomes one of the same class with another `mixer` in its config. MEGA keeps
-    its gates; `Graphormer` takes the mixers of graphs; MLP-Mixers have no mixer to swap.
-    `keras_permix.analysis.swap_report` compares parameters and multiply-adds of both models.
+    A zoo model keeps its class, with another `mixer` in its config. MEGA keeps its gates,
+    `Graphormer` accepts graph mixers, and MLP-Mixers have no mixer to swap.
+    `keras_permix.analysis.swap_report` compares the parameters and multiply-adds of both models.
 
     Args:
         model: A model that is built.
         mixer: A name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a dict with that
             `"name"` and arguments of its layer. For MEGA and Graphormer what their `mixer` may be.
-        layers: Which of the mixers of the model to swap: an index, 0-based, negative from the end,
-            or the name of the layer, in a model of the zoo of its block; or a list of these.
-            `None`: all.
+        layers: Mixers to swap: an index from 0, negative from the end, the name of a layer (of a
+            block in a zoo model), or a list of these. Defaults to all.
 
     Returns:
         The new model, not compiled.
 
     Raises:
-        ValueError: for a model without such mixers, one that is quantized, has LoRA or is not
-            built, a class that cannot be copied, unknown layers, or tokens that the mixer does not
-            take.
+        ValueError: for a model without such mixers, or one that is quantized, has LoRA or is not
+            built. Also for a class that cannot be copied, unknown layers, or a number of tokens
+            that the mixer does not support.
         TypeError: for what is no model, for attention to another tensor, or with a causal mask
             that the mixer does not support. A subclassed model raises it when it is called.
 
@@ -97,7 +95,7 @@ def swap_mixer(
     made = []
 
     def make(layer):
-        """What stands in the new model where `layer` stood."""
+        """Return the layer of the new model that corresponds to `layer`."""
         if id(layer) not in swapped:
             return _remake(layer)
         arguments = {

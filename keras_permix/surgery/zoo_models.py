@@ -1,4 +1,4 @@
-"""Another mixer in a model of the zoo, which its config makes anew."""
+"""Swap the mixers of zoo models through their config."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
-    """`swap_mixer` for a model of the zoo.
+    """Swap the mixers of a zoo model.
 
-    What a family shares with its old mixer by the paths of its weights is carried over by these;
-    between layers of `keras_permix.layers.mixers.MIXERS` projections are, too.
+    Weights with the same path are copied. Projections are copied between layers of
+    `keras_permix.layers.mixers.MIXERS` as well.
     """
     config = model.get_config()
     if "mixer" not in config:

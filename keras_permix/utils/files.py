@@ -122,15 +122,18 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
 
 
 def sweep(folder: StrPath, age: float = 0.0) -> None:
-    """Remove what killed processes left in a folder.
+    """Remove what killed processes left in a folder, and restore files and folders set aside.
 
     Args:
         folder: The folder.
         age: Seconds since the last write. Pass `ABANDONED` where other processes may write.
     """
-    for path in Path(folder).iterdir():
+    for path in list(Path(folder).iterdir()):
+        match = LEFTOVER.fullmatch(path.name)
         with contextlib.suppress(FileNotFoundError):  # Another process may sweep as well.
-            if LEFTOVER.fullmatch(path.name) and time.time() - path.stat().st_mtime >= age:
+            if match and match["state"] == "old":
+                _recover(path.with_name(match["name"]))
+            if match and path.exists() and time.time() - path.stat().st_mtime >= age:
                 _remove(path)
 
 

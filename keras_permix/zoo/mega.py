@@ -12,7 +12,7 @@ from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, mak
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 from keras_permix.zoo.grid_mixers import mixer_on_pixels
 from keras_permix.zoo.heads import pool_tokens

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.zoo.sequence_classifier import check_tokens
 
 
@@ -20,7 +20,7 @@ def first_state(model: Model, batch_size: int) -> dict[str, Any]:
             f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
         )
     blocks = [block.initial_state(batch_size) for block in _blocks(model)]
-    total = ops.zeros((batch_size, config["width"]), full_precision(model.compute_dtype))
+    total = ops.zeros((batch_size, config["hidden_dim"]), full_precision(model.compute_dtype))
     return {"blocks": blocks, "total": total, "position": np.int32(0)}
 
 
@@ -47,4 +47,4 @@ def read_tokens(
 
 
 def _blocks(model):
-    return [model.get_layer(f"block_{index}") for index in range(model.get_config()["depth"])]
+    return [model.get_layer(f"block_{index}") for index in range(model.get_config()["num_layers"])]

@@ -15,6 +15,7 @@ from keras_permix.utils.checks import (
     check_choice,
     check_floats,
     check_integer,
+    check_positive,
     check_positive_or_none,
 )
 from keras_permix.zoo.heads import logits_of, pool_tokens
@@ -116,7 +117,7 @@ class MLPMixer(ImageClassifier):
             "tokens_mlp_dim": check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim),
             "channels_mlp_dim": check_positive_or_none("channels_mlp_dim", channels_mlp_dim),
             "pooling": check_choice("pooling", pooling, POOLINGS),
-            "layer_norm_epsilon": layer_norm_epsilon,
+            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
         }

@@ -27,14 +27,28 @@ class _Presets:
 
 
 class ZooModel(CheckedInputs, Exported, keras.Model):
-    """A functional Keras model that is rebuilt from the arguments of its constructor.
+    """Base class of all models: a functional Keras model that its constructor's arguments rebuild.
 
-    A class says by `task` what it is for, by the name of one of `keras_permix.tasks` (by `task_for`
-    where that depends on its arguments), and makes inputs of its kind in `make_inputs`. A layer
-    named "preprocessor" is described in its presets, and looks at inputs before they are computed
-    with, by `check` and `warning_of`, as those of `ImagePreprocessor` do.
-    Every model takes `labels`, a name for each class or output, besides its own arguments. Those of
-    `asset_files`, texts, stand in a file of their own in its presets, whose name is given there.
+    `ZooModel.from_preset("class/preset")` loads a preset of any class.
+
+    To add a class, set `task` to a name of `keras_permix.tasks` (or override `task_for`), and
+    implement `make_inputs`. A layer named "preprocessor" is described in presets and checks inputs
+    by `check` and `warning_of`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
+    texts to the files that store them in a preset.
+
+    Args:
+        inputs: Symbolic inputs, as for `keras.Model`.
+        outputs: Symbolic output `(batch, classes or targets)`.
+        feature_maps: Symbolic tokens after each block.
+        config: The constructor's arguments.
+        dtype: Dtype or dtype policy of every layer.
+        labels: A name for each class or output, or `None`.
+
+    Example:
+
+    >>> from keras_permix.zoo import ZooModel
+    >>> type(ZooModel.from_preset("cspvit/test")).__name__
+    'CSPViT'
     """
 
     task: str | None = None

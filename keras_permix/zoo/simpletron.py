@@ -16,6 +16,7 @@ from keras_permix.ops.simple_attention import SCALES
 from keras_permix.utils.checks import (
     check_choice,
     check_integer,
+    check_positive,
     check_positive_or_none,
     check_rate,
 )
@@ -151,7 +152,7 @@ class SimpleTRON(SequenceClassifier):
             "use_class_token": use_class_token,
             "pooler": check_choice("pooler", pooler, POOLERS),
             "dropout": check_rate("dropout", dropout),
-            "layer_norm_epsilon": layer_norm_epsilon,
+            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "tokenizer": tokenizer_text(tokenizer),
         }
         _check_config(config)

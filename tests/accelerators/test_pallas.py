@@ -34,41 +34,35 @@ CASES = {
 }
 
 
-def _ways():
-    """A device, and whether its kernels are interpreted."""
-    for device in ("gpu", "tpu"):
-        yield pytest.param(
-            (device, True), marks=pytest.mark.interpreted, id=f"{device} interpreted"
-        )
-        absent = pytest.mark.skipif(not _is_here(device), reason=f"no {device.upper()} is here")
-        yield pytest.param((device, False), marks=[getattr(pytest.mark, f"on_{device}"), absent])
-
-
-def _is_here(device):
+def _is_here():
     if keras.config.backend() != "jax":
         return False
     import jax
 
-    return jax.default_backend() == device
+    return jax.default_backend() == "tpu"
 
 
-@pytest.fixture(params=_ways())
+ABSENT = pytest.mark.skipif(not _is_here(), reason="no TPU is here")
+WAYS = (
+    pytest.param(True, marks=pytest.mark.interpreted, id="interpreted"),
+    pytest.param(False, marks=[pytest.mark.on_tpu, ABSENT], id="tpu"),
+)
+
+
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Kernels whose blocks are small, so that a few tokens take every way through the network."""
-    from keras_permix.ops.backend.jax.accelerators import Pallas
+    from keras_permix.ops.backend.jax.tpu_permute import Pallas
 
-    device, interpreted = request.param
-    if not interpreted:
-        return Pallas(device)
-    from keras_permix.ops.backend.jax.gpu import sort as pallas_gpu_sort
+    if not request.param:
+        return Pallas()
     from keras_permix.ops.backend.jax.tpu import sort as pallas_tpu_sort
 
     # Of a network in which all is used twice, XLA for CPUs would fuse what it then does twice.
     monkeypatch.setitem(backends.OPTIONS, "xla_disable_hlo_passes", "fusion")
-    monkeypatch.setattr(pallas_gpu_sort, "WORDS", 64)
     monkeypatch.setattr(pallas_tpu_sort, "VECTORS", 8)  # tiles of 64 tokens
     monkeypatch.setattr(pallas_tpu_sort, "BLOCK", 128)
-    return Pallas(device, interpret=True)
+    return Pallas(interpret=True)
 
 
 def kernels_of(function, *arrays):
@@ -80,10 +74,10 @@ def kernels_of(function, *arrays):
 
 
 def csp(way, steps, group_size, align):
-    from keras_permix.ops.backend.jax import accelerators
+    from keras_permix.ops.backend.jax import tpu_permute
 
     plan = Plan(steps, group_size, align == "reference")
-    return lambda x: accelerators.permute(x, None, plan, way=way)
+    return lambda x: tpu_permute.permute(x, None, plan, way=way)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Pallas's kernels on several devices, each of which serves its part of the batch."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +14,10 @@ from tests.harness import ROOT
 pytestmark = [
     pytest.mark.interpreted,
     pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels"),
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("torch", "triton"))),
+        reason="PyTorch and Triton are not installed",
+    ),
 ]
 
 UNFUSED = "--xla_disable_hlo_passes=fusion"  # of an interpreted network much would be done twice
@@ -33,6 +38,7 @@ def test_eight_devices_train_as_one_does():
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_PLATFORMS": "cpu",
         "KERAS_BACKEND": "jax",
+        "TRITON_INTERPRET": "1",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {UNFUSED}",
     }
     done = subprocess.run(
@@ -48,5 +54,6 @@ def test_eight_devices_train_as_one_does():
     kernels = ("sort", "sort_pairs", "sort_with_places", "unsort", "unsort_pairs")
     # ModelParallel divided a batch into 4 parts, for pairs, and DataParallel into 8.
     served = sorted([["sort_pairs", 4], ["unsort_pairs", 4], *([kernel, 8] for kernel in kernels)])
-    expected = [dict(platform=p, devices=8, differ=0, served=served) for p in ("gpu", "tpu")]
+    served = {"gpu": [["triton", 4]], "tpu": served}
+    expected = [dict(platform=p, devices=8, differ=0, served=s) for p, s in served.items()]
     assert reports == expected

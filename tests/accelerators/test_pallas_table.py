@@ -1,5 +1,8 @@
 """Which of JAX's implementations serve which device."""
 
+from dataclasses import replace
+from importlib.util import find_spec
+
 import keras
 import numpy as np
 import pytest
@@ -20,7 +23,11 @@ WHOLE = "it needs a batch that 4 parts divide"
 
 @pytest.fixture
 def here(monkeypatch):
-    """Take a device for the present one."""
+    """Take a device for the present one, and jax-triton for installed."""
+    from keras_permix.ops.backend.jax import rows
+
+    monkeypatch.setattr("keras_permix.ops.backend.jax.hardware.JAX", (0, 0))
+    monkeypatch.setattr(rows, "ROWS", tuple(replace(row, requires=None) for row in rows.ROWS))
 
     def here(chip, *facts):
         hardware = CHIPS[chip].hardware(*facts)
@@ -33,11 +40,12 @@ def here(monkeypatch):
     ("tokens", "device", "chosen"),
     [
         (256, ["v5e"], "tpu_pallas"),
-        (8192, ["v5e"], "tpu_xla"),
+        (16384, ["v5e"], "tpu_pallas"),
+        (32768, ["v5e"], "tpu_xla"),
         (256, ["v5e", 4], "tpu_pallas"),
         (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
-        (4096, ["H200"], "gpu_pallas"),
-        (256, ["A100", 2], "gpu_pallas"),
+        (8192, ["H200"], "triton"),
+        (256, ["A100", 2], "triton"),
         (256, ["A100", 2, True, WHOLE], "native"),
         (256, ["T4"], "native"),
         (256, ["MI300X"], "native"),
@@ -66,12 +74,19 @@ def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
     np.testing.assert_array_equal(program.call(x), wanted)
 
 
-def test_kernels_for_gpus_need_what_compiles_them(here, monkeypatch):
+def test_kernels_for_gpus_need_a_new_jax(here, monkeypatch):
     here("A100")
-    monkeypatch.setattr("keras_permix.ops.backend.jax.chips.PALLAS", "jax.no_such_module")
+    monkeypatch.setattr("keras_permix.ops.backend.jax.hardware.JAX", (99, 0))
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
     assert found.chosen == "native"
-    assert "which this JAX has not" in found.objections["gpu_pallas"]
+    assert "it needs JAX 0.11" in found.objections["triton"]
+
+
+@pytest.mark.parametrize("arguments", [{"mask": np.ones((1, 8))}, {"group_size": 3}])
+def test_kernels_for_gpus_take_masks_and_short_groups(arguments, here):
+    here("A100")
+    x = keras.ops.zeros((1, 8, 4))
+    assert ops.explain("group_sort", x, ragged=True, **arguments).chosen == "triton"
 
 
 def test_a_cpu_needs_no_kernel():
@@ -82,9 +97,9 @@ def test_a_cpu_needs_no_kernel():
 @pytest.mark.parametrize(
     ("row", "device", "objection"),
     [
-        ("gpu_pallas", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
-        ("gpu_pallas", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
-        ("gpu_pallas", ["A100", 4, True, WHOLE], WHOLE),
+        ("triton", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
+        ("triton", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
+        ("triton", ["A100", 4, True, WHOLE], WHOLE),
         ("tpu_pallas", ["v5e", 4, True, WHOLE], WHOLE),
     ],
 )
@@ -104,6 +119,8 @@ def test_an_older_tpu_sorts_by_xla(here):
         assert "takes a TPU v5, and this is a TPU v4" in explanation.objections["tpu_pallas"]
     for name, arguments in {"channel_shift": ((0,) * 4,), "csp": ((0,) * 4, 2)}.items():
         assert ops.explain(name, x, *arguments).chosen == "tpu_pallas"
+    longer = ops.explain("channel_shift", keras.ops.zeros((1, 8192, 4)), (0,) * 4)
+    assert longer.chosen == "tpu_xla" and "4096 tokens" in longer.objections["tpu_pallas"]
 
 
 def test_a_program_may_be_for_another_platform(here):
@@ -115,7 +132,10 @@ def test_a_program_may_be_for_another_platform(here):
         assert ("native does where it is compiled for another" in str(explanation)) is not sure
 
 
-@pytest.mark.parametrize("chip", ["A100", "v5e"])
+CALLED = pytest.mark.skipif(not find_spec("jax_triton"), reason="jax-triton is not installed")
+
+
+@pytest.mark.parametrize("chip", [pytest.param("A100", marks=CALLED), "v5e"])
 def test_what_is_taken_for_another_platform_runs_here(chip, here):
     """As work on the CPU of a machine that has an accelerator, and what is exported for CPUs."""
     import jax
@@ -132,9 +152,9 @@ def test_what_is_taken_for_another_platform_runs_here(chip, here):
     np.testing.assert_array_equal(exported.call(x), np.sort(x, axis=1))
 
 
-def test_a_gpu_holds_groups_of_4096(here):
+def test_a_gpu_holds_groups_of_8192(here):
     here("A100")
-    x = keras.ops.zeros((1, 8192, 4))
-    for group_size, chosen in ((4096, "gpu_pallas"), (8192, "native")):
+    x = keras.ops.zeros((1, 16384, 4))
+    for group_size, chosen in ((8192, "triton"), (16384, "native")):
         assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen
     assert ops.explain("slice_sort", x).chosen == "native"

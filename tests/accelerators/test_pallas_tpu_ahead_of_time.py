@@ -25,9 +25,9 @@ CASES = {
         {"sort_pairs"},
         {"sort_pairs", "unsort_pairs"},
     ),
-    "pairs of 4096": (
+    "pairs of 16384": (
         lambda x: ops.csp(x, STEPS, 2),
-        4096,
+        16384,
         {"sort_pairs"},
         {"sort_pairs", "unsort_pairs"},
     ),
@@ -38,15 +38,15 @@ CASES = {
         {"shift", "sort_with_places", "unsort"},
     ),
     "one group": (ops.group_sort, 256, {"sort"}, {"sort_with_places", "unsort"}),
-    "one group of 4096": (ops.group_sort, 4096, {"sort"}, {"sort_with_places", "unsort"}),
+    "one group of 16384": (ops.group_sort, 16384, {"sort"}, {"sort_with_places", "unsort"}),
     "downwards": (
         lambda x: ops.slice_sort(x, True),
         256,
         {"sort"},
         {"sort_with_places", "unsort"},
     ),
-    "by XLA": (lambda x: ops.csp(x, STEPS, 2), 8192, set(), set()),
-    "one group by XLA": (ops.group_sort, 8192, set(), set()),
+    "by XLA": (lambda x: ops.csp(x, STEPS, 2), 32768, set(), set()),
+    "one group by XLA": (ops.group_sort, 32768, set(), set()),
 }
 
 

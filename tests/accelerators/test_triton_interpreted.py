@@ -11,9 +11,11 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
-from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
+from keras_permix.ops.backend.triton.windows import Reads, Window
+from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, as_tensors, check, check_second
 from tests.harness import ROOT, to_numpy
 from tests.oracle import permutations as oracle
+from tests.zoo.models import tiny
 
 pytestmark = [
     pytest.mark.interpreted,
@@ -38,6 +40,16 @@ def test_kernels_are_the_oracle(case, dtype, triton_launches):
 def test_second_derivatives_are_the_oracles(case):
     op, shape, arguments, _ = CASES[case]
     check_second(op, shape, arguments)
+
+
+@pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])
+def test_models_with_padding_launch_kernels(class_name, triton_launches, monkeypatch):
+    model = tiny(class_name)
+    inputs = model.make_inputs(seed=0, batch=3)
+    outputs = to_numpy(model(inputs))
+    assert set(triton_launches) == {"sort_groups_kernel"}
+    monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "reference")
+    np.testing.assert_array_equal(outputs, to_numpy(model(inputs)))
 
 
 def test_function_transforms_are_served_without_kernels(triton_launches):
@@ -80,7 +92,7 @@ def test_compiled_calls_are_given_their_tables(case, monkeypatch):
     from keras_permix.ops.backend.torch.triton import tables
 
     op, shape, arguments, _ = CASES[case]
-    x = torch.randn(shape, requires_grad=True)
+    arguments, x = as_tensors(arguments), torch.randn(shape, requires_grad=True)
     torch.compiler.reset()
     call = torch.compile(lambda x: getattr(ops, op)(x, **arguments), fullgraph=True, **AHEAD)
     expected, wanted = _value_and_gradient(call, x)
@@ -199,10 +211,11 @@ def test_what_a_cuda_graph_reads_stays(monkeypatch):
 def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
     import torch
 
-    from keras_permix.ops.backend.torch.triton.shift_pairs import order_pairs
+    from keras_permix.ops.backend.torch.triton.functions import run
+    from keras_permix.ops.backend.triton.pairs import order_pairs
 
     x = torch.zeros(1, 4, 2)
-    assert order_pairs(x, None, aligned=False, traced=False)[1] is None
+    assert order_pairs(run, x, Reads(Window()), aligned=False, traced=False)[1] is None
     with torch.no_grad():
         ops.csp(x.requires_grad_(), (0, 1), 2)
     assert triton_launches == ["order_pairs_kernel"] * 2
@@ -211,9 +224,10 @@ def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
 def test_the_trace_of_pairs_is_a_bit_each():
     import torch
 
-    from keras_permix.ops.backend.torch.triton.shift_pairs import order_pairs
+    from keras_permix.ops.backend.torch.triton.functions import run
+    from keras_permix.ops.backend.triton.pairs import order_pairs
 
-    trace = order_pairs(torch.zeros(2, 64, 40), None, aligned=False, traced=True)[1]
+    trace = order_pairs(run, torch.zeros(2, 64, 40), Reads(Window()), aligned=False, traced=True)[1]
     assert (tuple(trace.shape), trace.dtype) == ((2, 1, 40), torch.int32)
 
 
@@ -221,9 +235,10 @@ def test_the_trace_of_pairs_is_a_bit_each():
 def test_the_trace_of_a_sort_is_a_byte_or_two(tokens, bytes_each):
     import torch
 
-    from keras_permix.ops.backend.torch.triton.group_sort import sort_groups
+    from keras_permix.ops.backend.torch.triton.functions import run
+    from keras_permix.ops.backend.triton.sort import sort_groups
 
-    trace = sort_groups(torch.zeros(1, tokens, 1), tokens, traced=True)[1]
+    trace = sort_groups(run, torch.zeros(1, tokens, 1), tokens, traced=True)[1]
     assert trace.element_size() == bytes_each
 
 

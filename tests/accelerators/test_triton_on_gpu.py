@@ -18,9 +18,9 @@ def _why_not():
 
     if not torch.cuda.is_available():
         return "no CUDA device is here"
-    from keras_permix.ops.backend.torch import chips
+    from keras_permix.ops.backend.torch import runtime
 
-    if objection := chips.objection_of(torch.cuda.current_device()):
+    if objection := runtime.objection_of(torch.cuda.current_device()):
         return objection
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "TRITON_INTERPRET=1 would interpret them"

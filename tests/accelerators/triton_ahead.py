@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import tempfile
+from math import prod
 from pathlib import Path
 
 import torch
@@ -18,8 +19,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.backend.torch.triton import channel_shift, group_sort, shift_pairs
-from keras_permix.ops.backend.torch.triton.tables import reads_with, tables_for
+from keras_permix.ops.backend.torch.triton.functions import run
+from keras_permix.ops.backend.torch.triton.tables import (
+    Tables,
+    find_real,
+    masked_moves,
+    reads_with,
+    tables_for,
+)
+from keras_permix.ops.backend.triton import pairs, shift, sort
+from keras_permix.ops.backend.triton.windows import ALL
 
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -36,12 +45,13 @@ STEPS = {  # tokens, and the step from channel to channel
     "arcs": (4096, 1),
 }
 MOST = dict(aligned=True, traced=True)
+MASKED = ", masked"
 KERNELS = {
-    channel_shift.shift_kernel,
-    shift_pairs.order_pairs_kernel,
-    shift_pairs.undo_pairs_kernel,
-    group_sort.sort_groups_kernel,
-    group_sort.put_back_kernel,
+    shift.shift_kernel,
+    pairs.order_pairs_kernel,
+    pairs.undo_pairs_kernel,
+    sort.sort_groups_kernel,
+    sort.put_back_kernel,
 }
 POINTERS = {
     torch.float32: "*fp32",
@@ -61,29 +71,45 @@ def calls():
         yield from shifts(dtype)
         for size in GROUPS[dtype]:
             x = torch.zeros(2, 2 * size, 48, dtype=dtype)
-            yield f"sort of {size}", lambda x=x, n=size: group_sort.sort_groups(x, n, **MOST)
-            yield (
-                f"sort of {size}, descending, values only",
-                lambda x=x, n=size: group_sort.sort_groups(x, n, descending=turn),
-            )
-            places = torch.zeros(x.shape, dtype=torch.int16)
-            yield f"put_back of {size}", lambda x=x, p=places, n=size: group_sort.put_back(x, p, n)
+            shape, dtype_of_places = sort.places_of(x.shape, size)
+            places = torch.zeros(shape, dtype=getattr(torch, dtype_of_places))
+            real = find_real(torch.ones(x.shape[:2]))
+            for mask, given in (("", ()), (MASKED, (real,)))[: 1 + (size <= 1024)]:
+                yield (
+                    f"sort of {size}{mask}",
+                    lambda x=x, n=size, g=given: sort.sort_groups(run, x, n, *g, **MOST),
+                )
+                yield (
+                    f"sort of {size}, descending, values only{mask}",
+                    lambda x=x, n=size, g=given: sort.sort_groups(run, x, n, *g, descending=turn),
+                )
+                yield (
+                    f"put_back of {size}{mask}",
+                    lambda x=x, p=places, n=size, g=given: sort.put_back(run, x, p, n, *g),
+                )
 
 
 def shifts(dtype):
     """Those of shifts and pairs, for every window that their steps may lead to."""
     for name, (tokens, step) in STEPS.items():
         x = torch.zeros(2, tokens, 64, dtype=dtype)
-        words = shift_pairs.empty_swaps(x)
+        words = torch.zeros(pairs.swaps_of(x.shape)[0], dtype=torch.int32)
         steps = tuple(step * channel for channel in range(64))
         plan = Plan(steps, group_size=1).at(tokens)
-        reads, back = (reads_with(tables_for(x, plan, way), x, plan, way) for way in (False, True))
-        yield f"shift, {name}", lambda x=x, r=reads: channel_shift.shift(x, r)
-        yield f"pairs, {name}", lambda x=x, r=reads: shift_pairs.order_pairs(x, r, **MOST)
-        yield (
-            f"pairs back, {name}",
-            lambda x=x, w=words, r=back: shift_pairs.undo_pairs(x, w, r),
-        )
+        tables = [tables_for(x, plan, back) for back in (False, True)]
+        yield from with_tables(name, x, words, plan, tables, ALL)
+        if name != "arcs":  # of which a masked call has none
+            real = find_real(torch.ones(x.shape[:2]))
+            moves = masked_moves(x, plan, real)
+            yield from with_tables(name + MASKED, x, words, plan, 2 * [Tables(moves)], real)
+
+
+def with_tables(name, x, words, plan, tables, real):
+    ways = zip(tables, (False, True), strict=True)
+    reads, back = (reads_with(table, real, x, plan, back) for table, back in ways)
+    yield f"shift, {name}", lambda: shift.shift(run, x, reads)
+    yield f"pairs, {name}", lambda: pairs.order_pairs(run, x, reads, **MOST)
+    yield f"pairs back, {name}", lambda: pairs.undo_pairs(run, x, words, back)
 
 
 def launches(call):
@@ -118,15 +144,16 @@ def source(kernel, arguments):
 
 
 def usage(cubin):
-    """Registers a thread, and bytes of stack, from the resource table of a compiled kernel."""
+    """Registers of a thread, bytes of stack, and instructions of a compiled kernel."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [tool, "--dump-resource-usage", file.name]
+        command = [tool, "--dump-resource-usage", "--dump-sass", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text))
-    return {key: int(value) for key, value in found.items()}
+    code = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP|BRA)", text, re.MULTILINE)
+    return {key: int(value) for key, value in found.items()} | {"instructions": len(code)}
 
 
 def main():
@@ -145,6 +172,10 @@ def main():
                     "shared": made.metadata.shared,
                     **usage(made.asm["cubin"]),
                 }
+                sizes = [arguments.get(name, 1) for name in ("TOKENS", "LENGTH", "GROUPS")]
+                values = prod(sizes) * arguments["CHANNELS"]
+                threads = 32 * options["num_warps"]
+                report["per_value"] = report["instructions"] * threads / values
                 print(json.dumps(report), flush=True)
 
 

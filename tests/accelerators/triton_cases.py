@@ -19,6 +19,16 @@ WALK = tuple(64 * channel for channel in range(20))  # sectors of 8 or 16 are us
 APART = tuple(200 * channel for channel in range(20))  # and none are here
 TURNS = tuple(channel % 3 == 0 for channel in range(5))
 
+
+def mask(tokens):
+    """Masks of four samples: no padding, padding last, gaps, and only padding."""
+    rows = np.ones((4, tokens), bool)
+    rows[1, 2 * tokens // 3 :] = False
+    rows[2] = np.random.default_rng(3).random(tokens) < 0.5
+    rows[3] = False
+    return rows
+
+
 # name: (op, shape, arguments, kernels that forward and backward launch)
 CASES = {
     "shift": ("channel_shift", (2, 70, 40), dict(steps=STEPS), SHIFT),
@@ -48,6 +58,35 @@ CASES = {
     "one group": ("group_sort", (2, 63, 3), {}, SORT),
     "descending": ("slice_sort", (2, 20, 5), dict(descending=TURNS), SORT),
     "all descending": ("slice_sort", (1, 8, 3), dict(descending=True), SORT),
+    "a short last group": ("group_sort", (2, 10, 5), dict(group_size=4, ragged=True), SORT),
+    "a last token without partner": (
+        "csp", (2, 7, 40), dict(steps=STEPS, group_size=2, ragged=True), PAIRS
+    ),
+    "shift, masked": ("channel_shift", (4, 70, 40), dict(steps=STEPS, mask=mask(70)), SHIFT),
+    "shift fetched, masked": (
+        "channel_shift", (4, 8200, 3), dict(steps=(0, 1, 5000), mask=mask(8200)), SHIFT
+    ),
+    "only padding cleared": (
+        "csp", (4, 9, 3), dict(steps=(0, 0, 0), group_size=1, mask=mask(9)), SHIFT
+    ),
+    "pairs, masked": ("csp", (4, 66, 40), dict(steps=STEPS, group_size=2, mask=mask(66)), PAIRS),
+    "pairs, unshifted, masked": (
+        "group_sort", (4, 10, 3), dict(group_size=2, mask=mask(10)), PAIRS
+    ),
+    "pairs, aligned, masked": (
+        "csp", (4, 22, 40), dict(steps=STEPS, group_size=2, align="reference", mask=mask(22)), PAIRS
+    ),
+    "groups of 3, masked": (
+        "csp", (4, 10, 40), dict(steps=STEPS, group_size=3, ragged=True, mask=mask(10)),
+        SHIFTED_SORT,
+    ),
+    "groups of 3, aligned, masked": (
+        "csp", (4, 9, 40), dict(steps=STEPS, group_size=3, align="reference", mask=mask(9)),
+        ("shift_kernel", *ALIGNED_SORT),
+    ),
+    "descending, masked": (
+        "slice_sort", (4, 20, 5), dict(descending=TURNS, mask=mask(20)), SORT
+    ),
 }  # fmt: skip
 
 
@@ -55,6 +94,19 @@ def ties_and_infinities(shape):
     """Few values, both zeros and both infinities among them, that every float dtype holds."""
     rng = np.random.default_rng(0)
     return rng.choice(np.float32([-np.inf, -1.5, -1, -0.0, 0.0, 1, 1.5, np.inf]), shape)
+
+
+def sources_of(op, x, arguments):
+    """Where the oracle takes every value from. It always allows a short last group."""
+    arguments = {name: value for name, value in arguments.items() if name != "ragged"}
+    return getattr(oracle, op)(x, **arguments)
+
+
+def as_tensors(arguments):
+    """Arguments whose mask is a tensor, since PyTorch's compiler takes none of NumPy."""
+    if "mask" not in arguments:
+        return arguments
+    return {**arguments, "mask": keras.ops.convert_to_tensor(arguments["mask"])}
 
 
 def bits(x):
@@ -72,12 +124,12 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=None, t
     arguments of `torch.compile`.
     """
     x = ties_and_infinities(shape)
-    sources = getattr(oracle, op)(x, **arguments)
+    sources = sources_of(op, x, arguments)
     cotangent = np.random.default_rng(1).integers(-8, 9, shape).astype("float32")
-    function = getattr(ops, op)
+    function, given = getattr(ops, op), as_tensors(arguments)
 
     def call(tensor):
-        return function(tensor, **arguments, implementation=implementation)
+        return function(tensor, **given, implementation=implementation)
 
     if compiled:
         import torch
@@ -93,7 +145,9 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=None, t
     for _ in range(times):
         alone = to_numpy(call(tensor))
         np.testing.assert_array_equal(alone, oracle.values(x, sources))
-        np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), np.signbit(x).sum(axis=1))
+        real = arguments.get("mask", np.ones(shape[:2], bool))[..., None]
+        signs = np.signbit(x, where=real, out=np.zeros(shape, bool))
+        np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), signs.sum(axis=1))
 
 
 def check_second(op, shape, arguments):
@@ -107,6 +161,6 @@ def check_second(op, shape, arguments):
     loss = (out**3 * keras.ops.convert_to_tensor(weight)).sum()
     (first,) = torch.autograd.grad(loss, tensor, create_graph=True)
     (second,) = torch.autograd.grad(first, tensor, keras.ops.convert_to_tensor(direction))
-    sources = getattr(oracle, op)(x, **arguments)
+    sources = sources_of(op, x, arguments)
     curved = 6 * oracle.values(x, sources) * weight * oracle.values(direction, sources)
     np.testing.assert_array_equal(to_numpy(second), oracle.gradient(curved, sources))

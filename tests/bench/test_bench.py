@@ -92,7 +92,7 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
 
 
 def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
-    device = running.module("device")
+    device = running.module("runtime")
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
     monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 0)
     monkeypatch.setattr(device, "peak_bytes", lambda call, number: 2_500_000)
@@ -110,7 +110,7 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
 
 
 def test_a_cpu_beside_an_accelerator_has_no_chip(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(running.module("device"), "chip", lambda number=0: "NVIDIA H100")
+    monkeypatch.setattr(running.module("runtime"), "chip", lambda number=0: "NVIDIA H100")
     rows = bench("ops", tmp_path / "ops.csv", "--device", "cpu:0", "--cases", "channel shift")
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
 
@@ -122,7 +122,7 @@ def test_huge_tensors_are_of_a_gigabyte():
 
 def test_products_are_compared_exactly(small, monkeypatch):
     """Where float32 is TF32 or bfloat16 by default, two ways to compute are 1e-3 apart."""
-    exact, within = running.module("device").full_precision, []
+    exact, within = running.module("runtime").full_precision, []
 
     @contextlib.contextmanager
     def noted():
@@ -131,7 +131,7 @@ def test_products_are_compared_exactly(small, monkeypatch):
             yield
 
     before = precision()
-    monkeypatch.setattr(running.module("device"), "full_precision", noted)
+    monkeypatch.setattr(running.module("runtime"), "full_precision", noted)
     list(bench_ops.measure("simple attention", 1, "float32"))
     assert within and set(within) == {"highest"} and precision() == before
     within.clear()
@@ -182,7 +182,7 @@ def test_a_gpu_is_timed_by_its_events(monkeypatch):
         torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext()
     )
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    assert running.module("device").seconds(lambda: told.append("called")) == 1.5
+    assert running.module("runtime").seconds(lambda: told.append("called")) == 1.5
     assert told == [chip, "made", "made", "recorded", "called", "recorded", "waited"]
 
 
@@ -386,7 +386,7 @@ def test_peak_memory_is_that_of_the_call():
 
 def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
     """Of that on which tensors are made: the second of two here."""
-    device, on = running.module("device"), []
+    device, on = running.module("runtime"), []
 
     def peak_bytes(call, number):
         on.append(number)
@@ -427,7 +427,7 @@ def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
     monkeypatch.setattr("torch.cuda.memory_allocated", lambda number: held["now"])
     monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda number: held["peak"])
     monkeypatch.setattr("torch.cuda.synchronize", lambda number: None)
-    assert running.module("device").peak_bytes(call, 1) == 40
+    assert running.module("runtime").peak_bytes(call, 1) == 40
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="counted by TensorFlow")
@@ -437,7 +437,7 @@ def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [kind])
     monkeypatch.setattr(f"{of}.reset_memory_stats", lambda device: held.update(peak=70))
     monkeypatch.setattr(f"{of}.get_memory_info", lambda device: dict(held))
-    device, more = running.module("device"), lambda: held.update(peak=max(held["peak"], 110))
+    device, more = running.module("runtime"), lambda: held.update(peak=max(held["peak"], 110))
     assert device.peak_bytes(more, 1) == 40
 
 

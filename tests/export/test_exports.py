@@ -2,7 +2,7 @@
 
 The usual run has a few cases. `make test-exports` runs all of them, presets with their weights
 among them, which are timed; it writes what it found into the file that `KERAS_PERMIX_EXPORTS`
-names, of which `tools/tables.py` makes the tables of `docs/export.md`.
+names, of which `tools/tables.py` makes the tables of `docs/guides/export.md`.
 """
 
 import csv

@@ -115,7 +115,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_nothing_gives_nothing(name):
-    if name == "images" and running.name() == "torch" and running.module("device").chip():
+    if name == "images" and running.name() == "torch" and running.module("runtime").chip():
         pytest.skip("PyTorch resizes no empty batch on CUDA")
     make, *case = EMPTY[name]
     check_empty(make(), *case)

@@ -26,7 +26,7 @@ def test_a_size_that_is_traced_is_checked():
     """As an exporter traces sizes that may differ later on."""
     import torch
 
-    from keras_permix.ops.dispatch.require import require
+    from keras_permix.ops.dispatch.checks import require
 
     assert require(X, torch.tensor(True), "size ", torch.tensor(3)) is X
     with pytest.raises(ValueError, match="size 3"):

@@ -49,7 +49,7 @@ def test_states_come_near_the_teachers(num_layers, monkeypatch):
     before = errors_of(student, teacher)
     teach_simple.teach(student, teacher, TEXTS, epochs=20, learning_rate=3e-4)
     after = errors_of(student, teacher)
-    assert student.get_config()["attention"] == "simple"
+    assert student.get_config()["variant"] == "simple_l"
     assert student.get_config()["dropout"] == teacher.get_config()["dropout"]
     assert all(new < old / 2 for new, old in zip(after, before, strict=True))
     said = list(teach_simple.errors_of(student, teacher, TEXTS[:3]))

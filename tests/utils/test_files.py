@@ -145,7 +145,7 @@ def test_a_kill_loses_nothing(tmp_path, folder, rename):
 
 
 def test_only_leftovers_are_swept(tmp_path):
-    kept = [".bashrc", ".folder.new", ".file.0123456789ab.txt", "folder.0123456789ab.new"]
+    kept = [".bashrc", ".folder.new", ".file.0123456789ab.txt", "folder.0123456789ab.new", "x"]
     for name in [*kept, ".file.0123456789ab.new", ".x.0123456789ab.old"]:
         write_text(tmp_path / name, "")
     (tmp_path / ".folder.0123456789ab.new").mkdir()

@@ -171,8 +171,8 @@ def test_molecules_unlike_those_of_the_training_warn():
 
 @pytest.mark.once
 def test_command_names_the_units(tmp_path, capsys):
-    for units, said in (("eV", ["eV"] * 3), (["eV", "", "bohr³"], ["eV", None, "bohr³"])):
-        tiny("SliceGraphormer", units=units).save_to_preset(tmp_path / "preset")
+    for target_units, said in (("eV", ["eV"] * 3), (["eV", "", "bohr³"], ["eV", None, "bohr³"])):
+        tiny("SliceGraphormer", target_units=target_units).save_to_preset(tmp_path / "preset")
         assert main(["predict", str(tmp_path / "preset"), "CCO"]) == 0
         answers = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
         assert [words[1] if len(words) > 2 else None for words in answers] == said

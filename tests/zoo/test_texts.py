@@ -33,7 +33,7 @@ FIRST = [
 ]  # fmt: skip
 TOKENIZER = {
     "version": "1.0",
-    "truncation": {"max_sequence_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0},
     "padding": {
         "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
         "pad_type_id": 0, "pad_token": "[PAD]",

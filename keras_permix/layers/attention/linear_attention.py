@@ -9,8 +9,8 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import flatten_map, unflatten_map, visible_keys
 from keras_permix.layers.streaming import Streaming
-from keras_permix.ops.dispatch.require import is_empty
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.dispatch.checks import is_empty
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import simple_attention_stream
 from keras_permix.utils.checks import check_integer
 
@@ -69,9 +69,6 @@ class LinearAttention(Streaming, SelfAttention):
         else:
             outputs = self.merge_heads(linear_attention(*self.split_heads(tokens, mask), mask=mask))
         return unflatten_map(outputs, inputs)
-
-    def does(self, name: str) -> bool:
-        return name == "use_causal_mask" and self.causal
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal:

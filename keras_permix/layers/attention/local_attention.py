@@ -13,7 +13,7 @@ from keras_permix.layers.parts.masks import (
     unflatten_map,
 )
 from keras_permix.layers.parts.wrappers import MixingLayer
-from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_positive_or_none
 
 

@@ -9,7 +9,7 @@ from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import flatten_map, unflatten_map
 from keras_permix.layers.streaming import Streaming
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import SCALES, simple_attention_stream
 from keras_permix.utils.checks import check_choice
 

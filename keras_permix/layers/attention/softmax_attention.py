@@ -17,7 +17,7 @@ from keras_permix.layers.parts.masks import (
 )
 from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.layers.parts.wrappers import broadcasts, shape_of
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 
 
 @keras.saving.register_keras_serializable("keras_permix")

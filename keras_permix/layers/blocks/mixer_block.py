@@ -48,7 +48,7 @@ class MixerBlock(Composite):
             "attention", which adds it once more to what the mixer gives.
         dropout: Rate of the dropout after the channel mixer, in `[0, 1)`.
         hidden_dropout: Rate of the dropout within the channel mixer.
-        mixer_dropout: Rate of the dropout after the mixer, which may have one of its own.
+        mixer_dropout: Dropout rate after the mixer, in addition to the mixer's.
         epsilon: Epsilon of the layer normalizations; that of BERT is 1e-12.
         activation: "gelu", exact; "gelu_tanh", its approximation by a tanh; or "relu".
 

@@ -30,12 +30,12 @@ class MLPMixerBlock(Composite):
     Input and output: `(batch, tokens, channels)`, with a known number of tokens. There is no mask.
 
     Args:
-        mlp: Of what both MLPs are: "dense", `dense(gelu(dense(x)))`; "butterfly", a `ButterflyMLP`
-            of blocks of the root of the size, or else of the next greater divisor;
-            "butterfly_linear", a `ButterflyLinearMLP`, for square sizes.
+        mlp: Type of both MLPs. "dense" is `dense(gelu(dense(x)))`. "butterfly" is a
+            `ButterflyMLP` with blocks of the root of the size, or the next greater divisor.
+            "butterfly_linear" is a `ButterflyLinearMLP`, for square sizes.
         expansion: Hidden units of an MLP for each of its tokens or channels.
-        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLP across tokens, and of that
-            across channels. `None`: as `expansion` has it.
+        tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLPs across tokens and across
+            channels. Defaults to `expansion` times their size.
         epsilon: Epsilon of the layer normalizations.
 
     Raises:

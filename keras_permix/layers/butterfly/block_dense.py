@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.ops.reference.precision import full_precision, matmul
+from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
 # Activations of Keras that work element by element, in whatever order the elements are.
@@ -21,7 +21,7 @@ ELEMENTWISE = (
 
 @keras.saving.register_keras_serializable("keras_permix")
 class BlockDense(keras.layers.Layer):
-    """Multiply every block of the channels by a kernel of its own.
+    """Multiply every block of the channels by a separate kernel.
 
     The axis of the channels is cut into `blocks` runs of equal length; run `k` of the output is
     `run_k @ kernel[k] + bias[k]`. Blocks are small, so that the product is one of channels by
@@ -111,7 +111,7 @@ class BlockDense(keras.layers.Layer):
 
     @property
     def kernel(self) -> Any:
-        """What the blocks are multiplied by: with LoRA, the sum of what is frozen and trained."""
+        """Return the kernel; with LoRA, the sum of its frozen and trained parts."""
         return ops.cast(self._merged(), self.compute_dtype) if self.lora_enabled else self._kernel
 
     def _merged(self):
@@ -237,7 +237,7 @@ class BlockDense(keras.layers.Layer):
 
 
 def _side_by_side(initializer):
-    """An initializer of a stack of matrices that draws each as if it were alone."""
+    """Return an initializer that draws each matrix of a stack separately."""
     initializer = keras.initializers.get(initializer)
 
     def draw(shape, dtype=None):

@@ -155,7 +155,7 @@ class ButterflyBlock(MixingLayer):
         return mask_arguments(self.block, mask, attention_mask)
 
     def _block_shape(self, input_shape):
-        """What the layer sees of an input, and which axis of it is cut."""
+        """Return the shape that the layer receives, and the axis that is cut."""
         rank = len(input_shape)
         if not -rank <= self.axis < rank or self.axis == -rank:
             raise ValueError(
@@ -197,8 +197,8 @@ class ButterflyAttention(LocalAttention):
     """Multi-head softmax self-attention within blocks of tokens that lie a stride apart.
 
     The stride grows from layer to layer; with blocks of about the root of the number of tokens, two
-    layers mix all of them. What else a Transformer layer does looks at each token alone, so this is
-    `ButterflyBlock` around the whole layer. The weights are those of `SoftmaxAttention`.
+    layers mix all of them. The rest of a Transformer layer processes each token separately, so this
+    equals `ButterflyBlock` around the whole layer. The weights are those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
     the others are never attended to. In a block without real tokens they attend as if nothing were

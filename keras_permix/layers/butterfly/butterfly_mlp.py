@@ -72,9 +72,9 @@ class ButterflyLinear(Butterfly):
     """A linear map of all channels as a product of sparse ones.
 
     Stage `i` multiplies every block of `block_size` channels, `min(block_size**i, channels /
-    block_size)` apart, by a kernel of its own, without bias. There are as many stages as let every
-    channel reach every other one: `log(channels) / log(block_size)`, rounded up. The kernels start
-    as identities, and so does the layer.
+    block_size)` apart, by a separate kernel, without bias. The number of stages is
+    `log(channels) / log(block_size)`, rounded up, which mixes all channels. The kernels, and so the
+    layer, are initialized to the identity.
 
     Input and output: `(..., channels)`.
 

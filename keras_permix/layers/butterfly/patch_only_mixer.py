@@ -20,8 +20,8 @@ class PatchOnlyMixer(Composite):
     """Mix the pixels and channels of every patch by one MLP, with a residual.
 
     `patches = patchify(images)`, `images + unpatchify(dense(gelu(dense(norm(patches)))))`; the MLP
-    is shared by all patches. Several patch sizes follow each other with weights of their own:
-    patches of co-prime sizes overlap so that all pixels are mixed.
+    is shared by all patches. Several patch sizes follow each other with separate weights.
+    Patches of co-prime sizes overlap, so that all pixels are mixed.
 
     Input and output: `(batch, height, width, channels)`; the patch sizes divide height and width,
     which may be unknown while TensorFlow traces.

@@ -29,7 +29,7 @@ def merge(weights, places, axis, summed=False):
 
 
 def _share(weights, counts, axis):
-    """Divide every entry of an axis by a number of its own."""
+    """Divide every entry of an axis by a separate number."""
     shape = [-1 if index == axis else 1 for index in range(len(weights.shape))]
     return weights / ops.convert_to_tensor(counts.reshape(shape), weights.dtype)
 
@@ -52,8 +52,8 @@ def resize_head(kernel, old, new):
 def resize_dense(weights, shape, old, new):
     """Resize a kernel `(…, inputs, outputs)` or a bias of a layer along the tokens to `shape`.
 
-    An axis of as many entries as there are patches is that of their grid; others that change, such
-    as that of the hidden units, have no order but that of their numbers.
+    An axis whose size is the number of patches is resized as a grid. Other axes, such as hidden
+    units, are resized by index.
     """
     for axis, (had, needed) in enumerate(zip(tuple(weights.shape), shape, strict=True)):
         summed = axis == len(shape) - 2
@@ -67,10 +67,10 @@ def resize_dense(weights, shape, old, new):
 def resize_steps(steps, before, after, extra=0):
     """Scale shift steps as moves on a grid, as an image is resized.
 
-    Along tokens in rows, a step stands for several moves by rows and columns: on 8 x 8 tokens, 63
-    is 7 rows down and 7 columns to the right, or one column to the left. It is read as the
-    shortest, so that neighbors stay neighbors and opposite steps opposite. Rows and columns are
-    then scaled by the ratio of the grids, and rounded, halves to even.
+    A step along tokens in rows stands for several moves by rows and columns. On 8 x 8 tokens, 63 is
+    7 rows down and 7 columns to the right, or one column to the left. The shortest move is used, so
+    that neighbors stay neighbors. Rows and columns are then scaled by the ratio of the grids and
+    rounded, halves to even.
 
     Args:
         steps: One integer per channel, of any sign and size.

@@ -119,10 +119,10 @@ class ImagePreprocessor(keras.layers.Layer):
         check_images(inputs, len(self.mean), squeezed=True)
 
     def warning_of(self, inputs: Any) -> str | None:
-        """What is to be warned of in the values of inputs, which the layer itself looks at no more.
+        """Return a warning about the values of inputs, which are then not checked again.
 
         Raises:
-            ValueError: for values that are not of 0–255.
+            ValueError: for values outside 0–255.
         """
         self.looked = True
         return check_image_range(inputs)
@@ -193,11 +193,11 @@ def _resize(images, size, align_corners):
 
 
 def _tents(old, new, align_corners, numpy=ops):
-    """What each of `new` pixels along a side is of `old` ones, whose number may be a tensor.
+    """Return the weights of `old` pixels along a side in each of `new` pixels.
 
-    Each is a mean of the pixels near its place, by weights that fall with the distance to zero: at
-    that of one pixel where the side grows, of as many as a step takes where it shrinks. `numpy` is
-    what computes: `keras.ops`, or NumPy.
+    Each is a mean of the pixels near its position, with weights that decrease to zero with the
+    distance: that of one pixel if the side grows, of a step if it shrinks. `old` may be a tensor.
+    `numpy` is `keras.ops` or NumPy.
     """
     old_size, places = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
     step = (old_size - 1) / max(new - 1, 1) if align_corners else old_size / new
@@ -208,9 +208,9 @@ def _tents(old, new, align_corners, numpy=ops):
 
 
 def check_images(images, channels, squeezed=False):
-    """Check that arrays or tensors are images of so many channels, which stand last.
+    """Check that arrays or tensors are images with `channels` channels on the last axis.
 
-    Where they may be `squeezed`, a single channel needs no axis.
+    With `squeezed`, a single channel needs no axis.
     """
     shape = tuple(getattr(images, "shape", ()))
     if squeezed and _lacks_channel(shape, channels):
@@ -236,7 +236,7 @@ def _lacks_channel(shape, channels):
 
 
 def _way_to_images(shape, channels):
-    """What makes images of so many channels of an array of another shape, where that tells."""
+    """Return a hint that turns an array of another shape into images, if its shape allows one."""
     if len(shape) == 3 and shape[-1] == channels:
         return " `images[None]` makes a batch of one, `numpy.stack` of several of one size."
     if len(shape) == 3:

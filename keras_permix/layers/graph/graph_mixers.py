@@ -94,13 +94,13 @@ class GraphAttention(Composite):
         return masked_softmax(scores, allowed)
 
     def scores(self, tokens, bias):
-        """What the softmax is taken of."""
+        """Return the scores before the softmax."""
         query = self.split_heads(self.query_dense(tokens))
         key = self.split_heads(self.key_dense(tokens))
         return ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5 + bias
 
     def finish(self, mixed, values, mask, bias):
-        """What is done to the mixed values before the output projection."""
+        """Process the mixed values before the output projection."""
         return mixed
 
     def split_heads(self, x):
@@ -121,9 +121,9 @@ class GraphAttention(Composite):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphSliceSort(GraphAttention):
-    """Sorts every channel, and mixes by the bias alone: there are no queries and keys.
+    """Sort every channel and mix by the bias only, without queries and keys.
 
-    With `mixed = softmax(bias) value` per head, the output projection is given
+    With `mixed = softmax(bias) value` per head, the output projection receives
 
     * `sort(mixed)` with `mode="paper"`,
     * `mixed + sort(value)` with `mode="release"`, as the released code does.

@@ -36,10 +36,10 @@ class GraphormerBlock(Composite):
     Args:
         num_heads: Number of heads; it divides the channels.
         mlp_dim: Hidden width of the channel mixer. `None`: that of the tokens.
-        mixer: "attention"; "slice_sort", which has no queries and keys; or a dict with that
-            `"name"` and, for "slice_sort", `"mode"` ("paper" sorts the values that the softmax of
-            the bias has mixed; "release" adds sorted values to them) and `"order"` ("ascend",
-            "descend", "interleave", "interleave_haar"; see `SliceSort`).
+        mixer: "attention", "slice_sort" (without queries and keys), or a dict with this `"name"`.
+            For "slice_sort" the dict accepts `"mode"` and `"order"` (see `SliceSort`). Mode
+            "paper" sorts the values mixed by the softmax of the bias, and "release" adds sorted
+            values to them.
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
         epsilon: Epsilon of the layer normalizations.

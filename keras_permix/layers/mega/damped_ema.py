@@ -16,7 +16,7 @@ from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.damped_ema import damped_ema_stream
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 

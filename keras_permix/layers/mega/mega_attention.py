@@ -19,8 +19,8 @@ from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.projections import make_dropout
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.backend import running
-from keras_permix.ops.dispatch.require import is_empty, require
-from keras_permix.ops.reference.chunks import cut, join
+from keras_permix.ops.dispatch.checks import is_empty, require
+from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_choice, check_positive_or_none, check_rate
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
@@ -213,7 +213,7 @@ class MegaAttention(Composite):
         return tuple(shared * gamma[i] + beta[i] for i in range(2))
 
     def _check_length(self, shared, length, missing):
-        """Check that so many tokens fit: now, or once TensorFlow knows how many there are."""
+        """Check the number of tokens, now or when TensorFlow knows it."""
         if self.chunk_size is not None:
             rule = (
                 "`chunk_size` must divide the number of tokens; "
@@ -230,7 +230,7 @@ class MegaAttention(Composite):
         return require(shared, length <= self.longest, rule, length)
 
     def _sees(self, mask, size):
-        """Which keys a query sees, (batch, chunks, queries, keys) or to be broadcast; None: all."""
+        """Return the mask of keys per query, broadcastable to (batch, chunks, queries, keys)."""
         place = ops.arange(0, size)  # jax2onnx takes no end alone
         before = place <= place[:, None] if self.causal else None
         if mask is None:

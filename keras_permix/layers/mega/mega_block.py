@@ -37,8 +37,8 @@ class MegaBlock(Streaming, Composite):
         hidden = silu(candidate + (mixer(silu(shared), values) * silu(reset)) @ Wh + bh)
         outputs = inputs + sigmoid(update) * (hidden - inputs)
 
-    and after it the feed-forward layer. A layer as `mixer` takes the values alone, and nothing is
-    shared then: with `CSP(..., use_value_projection=False, use_output_projection=False)`, time and
+    and after it the feed-forward layer. A layer as `mixer` receives only the values, and nothing is
+    shared then. With `CSP(..., use_value_projection=False, use_output_projection=False)`, time and
     memory of the block are linear in the tokens.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
@@ -137,7 +137,7 @@ class MegaBlock(Streaming, Composite):
         return DampedEMA(**arguments, dtype=self.dtype_policy, name="ema")
 
     def _make_attention(self):
-        """The attention, also where its weights stay unused; None where there is none."""
+        """Return the attention, even if its weights are unused, or None."""
         known = part_arguments(MegaAttention) - {"function", "causal"}
         check_names("`attention`", self.attention_arguments, known)
         chunk_size = self.attention_arguments.get("chunk_size")

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_permix.layers.parts.projections import Dense, make_dropout
 from keras_permix.layers.parts.wrappers import Composite
-from keras_permix.ops.reference.precision import full_precision
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
 EPSILON = 1e-5

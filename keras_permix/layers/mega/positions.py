@@ -3,16 +3,16 @@
 import numpy as np
 from keras import ops
 
-from keras_permix.ops.reference.toeplitz import toeplitz
+from keras_permix.ops.reference.linear import toeplitz
 
 
 def key_places(position, size, new):
-    """Places of the tokens in `size` slots, below 0 where there is none, and of `new` that follow.
+    """Return positions of the tokens in `size` slots and of `new` more; empty slots are below 0.
 
     Args:
-        position: How many tokens came before, an integer or an integer tensor.
+        position: Number of earlier tokens, an integer or an integer tensor.
         size: Slots, the tokens of a chunk.
-        new: Tokens that come now, at most `size`.
+        new: Number of new tokens, at most `size`.
 
     Returns:
         An int32 tensor of shape (size + new,).
@@ -23,7 +23,7 @@ def key_places(position, size, new):
 
 
 def seen_keys(places, new):
-    """Which keys the last `new` of the tokens at `places` see, themselves included.
+    """Return the keys that the last `new` of the tokens at `places` attend to.
 
     Returns:
         Booleans (new, tokens): those of the same chunk that are not later.

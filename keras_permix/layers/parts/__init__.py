@@ -1,1 +1,1 @@
-"""What layers are made of; private to this package."""
+"""Share helpers of layers; private to this package."""

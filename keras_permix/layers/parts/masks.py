@@ -28,11 +28,10 @@ def check_blocks(block_size, input_shape, axis=-1):
 
 
 def visible_keys(allowed, among=None):
-    """Which keys queries attend to: those they may, or all keys where there is none of these.
+    """Return the keys that queries attend to: the allowed ones, or all if no key is allowed.
 
-    A query that may attend to nothing attends as if nothing were masked. So its values and its
-    gradient are finite and belong together, also where a backend would add a large negative number
-    to all of its scores alike.
+    A query without allowed keys attends as if nothing were masked. Its values and gradient then are
+    finite and consistent, also on backends that add a large negative number to all of its scores.
 
     Args:
         allowed: Booleans whose last axis is that of the keys, True where a query may attend.

@@ -65,8 +65,8 @@ class Composite(keras.layers.Layer):
     it makes then.
 
     Raises:
-        ValueError: for arguments that the layer does not take, with the nearest that it does; or
-            for another value than True or False of a keyword that is one of these by itself.
+        ValueError: for an unknown argument, naming the nearest one, or for a value other than True
+            or False of a boolean argument.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

@@ -30,8 +30,11 @@ class Plan(NamedTuple):
         group_size = tokens if self.group_size is None else min(self.group_size, tokens)
         return self._replace(steps=steps if steps and any(steps) else None, group_size=group_size)
 
+    def orders_pairs(self):
+        return self.group_size == 2 and self.descending is None
+
     def in_pairs(self, tokens):
-        return self.group_size == 2 and tokens % 2 == 0 and self.descending is None
+        return self.orders_pairs() and tokens % 2 == 0
 
     def is_identity(self):
         return self.group_size == 1 and self.steps is None

@@ -50,7 +50,7 @@ def cpu():
 
 def weights_kept(model):
     """A context in which a method of Keras that fails leaves a model its weights."""
-    return module("weights").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
+    return module("runtime").weights_kept(model) if name() == "jax" else contextlib.nullcontext()
 
 
 def outputs_of(model, inputs):
@@ -144,7 +144,7 @@ def loader_tensors(batch):
 
 def has_data(x):
     """Whether numbers can be read from a tensor now: not while a step is compiled or exported."""
-    return module("tracing").has_data(x)
+    return module("runtime").has_data(x)
 
 
 def module(file):

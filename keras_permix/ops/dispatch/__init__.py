@@ -1,1 +1,1 @@
-"""Which implementation serves a call."""
+"""Select the implementation of an op."""

@@ -1,12 +1,42 @@
-"""Argument checks shared by the ops. Public functions call them; nothing below checks again."""
+"""Check arguments of the ops. Public functions call these checks once."""
 
 from typing import Any
 
 from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
-from keras_permix.ops.dispatch.require import require
+from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_integer
+
+
+def is_empty(x):
+    """Whether a tensor is known to have no values; a size that an exporter leaves free has some."""
+    return any(size == 0 for size in x.shape if isinstance(size, int))
+
+
+def require(x, holds, message, size):
+    """Return `x`, tokens or a map, where a rule holds; raise where it does not.
+
+    The rule is checked at once where `holds` is a boolean. Where it is a tensor, since TensorFlow
+    traces for any number of tokens, it is checked whenever the traced function runs.
+
+    Args:
+        x: Tensor of shape (batch, tokens, channels) or (batch, rows, columns, channels).
+        holds: A boolean, or a boolean tensor without axes.
+        message: The rule, and what was received but for `size`, which is put behind it.
+        size: What was received, an integer or an integer tensor without axes.
+
+    Returns:
+        `x`; whatever is computed of it fails where the rule does not hold.
+
+    Raises:
+        ValueError: where `holds` is False.
+    """
+    if ops.is_tensor(holds):
+        return running.module("runtime").require(x, holds, message, size)
+    if not holds:
+        raise ValueError(f"{message}{size}")
+    return x
 
 
 def check_floating(x):

@@ -1,9 +1,9 @@
-"""Which implementation serves a call.
+"""Select the implementation of an op.
 
-Every op has a reference written in `keras.ops`, which serves any call on any backend. Faster
-implementations are rows of the table in `ops/backend/{jax,tensorflow,torch}/rows.py`; exactly one
-of these is imported. The first row that accepts the static facts of a call serves it, so the
-choice is made while tracing and costs nothing in a compiled function.
+Every op has a reference implementation in `keras.ops` that works on all backends. Faster ones are
+listed in `ops/backend/{jax,tensorflow,torch}/rows.py`, of which one is imported. The first that
+accepts the static facts of a call is used. The choice is made while tracing, so that it costs
+nothing in a compiled function.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import keras
 
 from keras_permix.ops.backend import running
+from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
 from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.require import is_empty
 from keras_permix.ops.dispatch.rows import Call, Hardware
 from keras_permix.utils.checks import check_choice
 
@@ -24,18 +24,18 @@ VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
 NATIVE = running.module("rows")
 REFERENCE = "reference"
-EXPORTING = 0  # how many exports there are, in all threads
+EXPORTING = 0  # number of exports in progress, in all threads
 LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Meanwhile ops are served, in all threads, by what LiteRT, ONNX and OpenVINO have, too.
+    """Use only operations that LiteRT, ONNX and OpenVINO support, in all threads.
 
-    Models of the zoo export so by themselves. It is for models of your own around these layers, on
-    JAX and TensorFlow, whose formats of their own take everything. PyTorch says when it exports.
-    `KERAS_PERMIX_IMPLEMENTATION` has no say meanwhile. `tf2onnx`, if it is installed, learns what
-    it lacks for ours.
+    Zoo models do this themselves when they export. Use it to export custom models with these
+    layers on JAX and TensorFlow; PyTorch reports its exports. Inside the context,
+    `KERAS_PERMIX_IMPLEMENTATION` is ignored. Missing conversions are added to `tf2onnx` if it is
+    installed.
 
     Example:
 
@@ -68,12 +68,11 @@ def dispatch(
     implementation=None,
     **options,
 ):
-    """Serve a call whose arguments have been checked.
+    """Run an op whose arguments have been checked.
 
-    Implementations are called as `function(*arrays, mask, **options)`, or, where the options amount
-    to a `plan`, as `function(*arrays, mask, plan)`. They return a tensor of the dtype of
-    `arrays[like]` and, unless there is a `shape` of its own, of the same shape. Rows get no
-    tensor that is known to be empty.
+    Implementations are called as `function(*arrays, mask, plan)` if there is a `plan`, otherwise as
+    `function(*arrays, mask, **options)`. They return a tensor of the dtype of `arrays[like]` and of
+    its shape, unless `shape` is given. They receive no tensor that is known to be empty.
     """
     explaining = implementation is EXPLAIN
     if not explaining and any(map(is_symbolic, (*arrays, mask))):
@@ -93,7 +92,7 @@ def dispatch(
 
 
 def _explain_copy(call, rows):
-    """What serves a call without values."""
+    """Return the explanation of a call without values."""
     others = dict.fromkeys((*rows, REFERENCE), "it is not asked for what has no values")
     return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
 
@@ -114,7 +113,7 @@ def _describe(op, arrays, mask, plan, options):
 
 
 def _choose(call, rows, implementation):
-    """The name of what serves a call, or None where a symbolic one does not tell."""
+    """Return the name of the implementation, or None if a symbolic call leaves it open."""
     wanted = implementation or _forced(rows)
     if wanted is not None:
         return _check_wanted(wanted, rows, call)
@@ -125,7 +124,7 @@ def _choose(call, rows, implementation):
 
 
 def _forced(rows):
-    """What the environment asks for, if this op has it."""
+    """Return the implementation named by the environment, if this op has it."""
     if FORCED is None or EXPORTING:
         return None
     check_choice(VARIABLE, FORCED, sorted({REFERENCE, *(row.name for row in NATIVE.ROWS)}))

@@ -1,4 +1,4 @@
-"""Ask which implementation serves a call."""
+"""Explain the choice of an implementation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ EXPLAIN = object()  # in place of a name of an implementation
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which implementation serves a call, and why the others do not; printed as a table."""
+    """Hold the implementation of a call and the objections of the others, printed as a table."""
 
     call: str
     chosen: str | None
@@ -33,16 +33,15 @@ class Explanation:
 
 
 def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Explanation:
-    """Say which implementation serves a call, and why the others do not.
+    """Explain which implementation runs a call, and why the others do not. Compute nothing.
 
-    The answer holds for these tensors, where they are. A function that is compiled may be served
-    by another one than an eager call, for instance where a compiler has to divide it between
-    devices: ask inside of the function. For a symbolic tensor, whose device is not known and whose
-    number of tokens may not be, the answer may be that it is known when it runs.
+    The result holds for these tensors on their device. A compiled function may use another
+    implementation than an eager call, for example if it is divided among devices. In this case,
+    call `explain` inside the function. The choice for a symbolic tensor may be open until run time.
 
-    The environment variable `KERAS_PERMIX_IMPLEMENTATION` takes the place of `implementation` in
-    every call: an implementation of that name serves wherever the op has one, and raises where it
-    cannot serve. This function then raises the same error.
+    The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
+    of an op that has an implementation of that name. A call that it does not support raises an
+    error, here as well.
 
     Args:
         op: A function of this module that takes `implementation`, or its name.
@@ -50,11 +49,10 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
         **kwargs: The named arguments of the call, without `implementation`.
 
     Returns:
-        An `Explanation` with `chosen` (a name, "copy" where a tensor has no values to compute
-        with, or None if that is known when it runs),
-        `objections` (a reason or None for every implementation, best first), `elsewhere` (what
-        serves instead where a compiled function turns out to be for another platform than the
-        default one, or None) and a readable `str`. Nothing is computed.
+        An `Explanation`, which prints as a table. `chosen` is a name, "copy" for a tensor without
+        values, or None if the choice is made at run time. `objections` has a reason or None for
+        every implementation, best first. `elsewhere` is the implementation of a compiled function
+        on another than the default platform, or None.
 
     Raises:
         ValueError: for a name that is no op, or arguments that the op rejects.

@@ -1,4 +1,4 @@
-"""What a call is, and what an implementation says about the calls it accepts."""
+"""Describe calls, and implementations with the calls that they accept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 
 
 class Hardware(NamedTuple):
-    """What a call runs on, as far as that is known."""
+    """Describe the device of a call, as far as it is known."""
 
     platform: str = UNKNOWN  # such as "cpu" or "cuda"
     devices: int = 1  # among which the compiler may have to divide the call
@@ -22,7 +22,7 @@ class Hardware(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """The static facts of one call, which rows decide by."""
+    """Hold the static facts of one call, which decide its implementation."""
 
     op: str
     hardware: Hardware
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation of one op, and the calls that it accepts."""
+    """Describe an implementation of an op and the calls that it accepts."""
 
     op: str
     name: str
@@ -54,7 +54,7 @@ class Row:
     devices: tuple = ()  # platforms; none given: all
     limit: Callable[[Call], str | None] | None = None  # what else it objects to
     elsewhere: str | None = None  # the row whose function it compiles for other platforms
-    requires: str | None = None  # a package that may be absent
+    requires: str | None = None  # an optional package
     dtypes: tuple = ()
     aligned: bool = True
     group_sizes: tuple = ()
@@ -71,7 +71,7 @@ class Row:
         object.__setattr__(self, "installed", found)
 
     def objection(self, call):
-        """Why this row cannot serve `call`, or None if it can."""
+        """Return why this implementation does not support `call`, or None if it does."""
         tokens = call.shape[1] if call.shape[1:] else None
         plan = call.plan or Plan()
         group = tokens if plan.group_size is None else plan.group_size
@@ -104,7 +104,7 @@ class Row:
         return self.limit(call) if self.limit and not call.symbolic else None
 
     def doubt(self, call):
-        """What leaves open whether this row, which does not object, will serve a symbolic call."""
+        """Return why the choice for a symbolic call is open, or None."""
         if not call.symbolic:
             return None
         if self.devices:

@@ -1,1 +1,1 @@
-"""What the references share, in `keras.ops`."""
+"""Share helpers of the reference implementations, in `keras.ops`."""

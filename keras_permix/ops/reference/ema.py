@@ -9,9 +9,8 @@ from functools import wraps
 
 from keras import ops
 
-from keras_permix.ops.reference.chunks import cut, join
-from keras_permix.ops.reference.precision import full_precision
-from keras_permix.ops.reference.toeplitz import toeplitz
+from keras_permix.ops.reference.linear import full_precision, toeplitz
+from keras_permix.ops.reference.packing import cut, join
 
 CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
 RUN = 16  # chunks, or runs of them, that are summed by one product
@@ -83,7 +82,7 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
 
 
 def _reach(truncation, size, last):
-    """How many chunks away all taps count, and the distances at which only some do."""
+    """Return the distance in chunks up to which all taps count, and those where some do."""
     if truncation is None:
         return last, ()
     full = max(truncation // size - 1, 0)
@@ -92,12 +91,12 @@ def _reach(truncation, size, last):
 
 
 def powers(log_decay, lags):
-    """Decays after some lags: (channels, dim, lags)."""
+    """Return decays after some lags: (channels, dim, lags)."""
     return ops.exp(log_decay[..., None] * ops.cast(lags, log_decay.dtype))
 
 
 def _block(distance, weight, log_decay, size, truncation, backward):
-    """Taps from every token of a chunk to every token of one `distance` chunks on."""
+    """Return the taps between all tokens of two chunks that are `distance` chunks apart."""
     lags = distance * size + ops.arange(1 - size, size) * (-1 if backward else 1)
     counts = lags >= 0 if truncation is None else (lags >= 0) & (lags < truncation)
     taps = ops.sum(weight[..., None] * powers(log_decay, ops.maximum(lags, 0)), axis=1)
@@ -110,7 +109,7 @@ def _product(x, matrices):
 
 
 def _carried(x, weight, log_decay, reach, most, backward):
-    """What the `reach` chunks before each of `most` or fewer add to it, by way of their states."""
+    """Return the contribution of the previous `reach` chunks to each chunk, from their states."""
     channels, batch, chunks, size = ops.shape(x)
     dim = weight.shape[1]
     lags = ops.arange(size) if backward else ops.arange(size - 1, -1, -1)

@@ -38,12 +38,12 @@ def _take_one(number, blocks, take):
 
 
 def network(length):
-    """Yield the steps of the network for `length` places, a power of two.
+    """Yield the steps of the network for `length` positions, a power of two.
 
-    A step is (size, parts, flip). Cut the places into blocks of `size`, compare every place of a
-    block's first half with one of its second half, which is read backwards where `flip`, and, if
-    there are 4 `parts`, do so within both halves, not backwards. Two stages of the network at once
-    pass through the memory once.
+    A step is (size, parts, flip). It cuts the positions into blocks of `size` and compares each
+    position of a block's first half with one of its second half, reversed if `flip`. With 4
+    `parts`, it then compares within both halves, not reversed. Two stages
+    then take one pass through memory.
     """
     level = 2
     while level <= length:

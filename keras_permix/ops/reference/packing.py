@@ -1,4 +1,4 @@
-"""What the references share: tokens packed to the front, index tables, sorts that know padding."""
+"""Pack real tokens to the front, make index tables, sort with padding last, and cut chunks."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ def pack(x, mask):
 
 
 def unpack(values, packed, mask):
-    """Bring real tokens back to their places, and fill the rest with zeros."""
+    """Return real tokens to their positions, and fill the rest with zeros."""
     if mask is None:
         return values
     values = take_tokens(values, packed.places[..., None])
@@ -41,33 +41,33 @@ def take_tokens(x, table):
 
 
 def token_range(x):
-    """Numbers of tokens, of shape (1, tokens, 1); from 0, since jax2onnx takes no end alone."""
+    """Return token indices of shape (1, tokens, 1); the start is explicit for jax2onnx."""
     return ops.arange(0, ops.shape(x)[1], dtype="int32")[None, :, None]
 
 
 def shift_table(x, steps, lengths=None):
-    """Where each token of the shifted result comes from; padding stays where it is."""
+    """Return the source of each token of the shifted result; padding is not shifted."""
     place, tokens = token_range(x), ops.shape(x)[1]
     steps = steps_modulo(steps, tokens if lengths is None else lengths, x.shape[1])
     if lengths is None:
-        known = isinstance(tokens, int)  # which a compiler may have as a symbol
+        known = isinstance(tokens, int)  # a compiler may use a symbol
         return ops.mod(place - steps, max(tokens, 1) if known else ops.maximum(tokens, 1))
     source = ops.mod(place - steps, ops.maximum(lengths, 1))
     return ops.where(place < lengths, source, place)
 
 
 def steps_modulo(steps, lengths, tokens=None):
-    """Reduce the step of every channel modulo numbers of tokens, of which 0 counts as 1.
+    """Reduce the step of every channel modulo the number of tokens; 0 counts as 1.
 
     Args:
-        steps: A tuple of Python integers of any sign and size, one per channel; or a
-            `ShiftSchedule`, whose steps are those for these numbers.
-        lengths: A Python integer, or an int32 tensor, a scalar or of a shape that ends with 1,
-            such as the number of real tokens of every sample as (batch, 1).
-        tokens: The greatest that `lengths` can be, or None where it is not known.
+        steps: A tuple of Python integers of any sign and size, one per channel, or a
+            `ShiftSchedule`.
+        lengths: Numbers of tokens: a Python integer, or an int32 tensor that is a scalar or has a
+            last axis of size 1, for example (batch, 1).
+        tokens: Upper limit of `lengths`, or None if it is unknown.
 
     Returns:
-        An int32 tensor, of the shape of `lengths` with channels in place of 1.
+        An int32 tensor of the shape of `lengths`, with channels instead of 1.
     """
     if isinstance(lengths, int):
         return ops.convert_to_tensor(steps_at(steps, lengths), "int32")
@@ -81,7 +81,7 @@ def steps_modulo(steps, lengths, tokens=None):
 
 
 def sorting_order(runs, padding=None):
-    """Stable ascending order along axis 2, with padding behind everything else."""
+    """Return the stable ascending order along axis 2, with padding last."""
     order = ops.argsort(runs, axis=2)
     if padding is None:
         return order
@@ -90,3 +90,18 @@ def sorting_order(runs, padding=None):
     late = ops.take_along_axis(padding, order, axis=2)
     distinct = late * size + ops.arange(0, size, dtype="int32")[None, None, :, None]
     return ops.take_along_axis(order, ops.argsort(distinct, axis=2), axis=2)
+
+
+def cut(x, size, axis=1):
+    """Cut an axis into pieces, the last one filled up with zeros: (…, pieces, size, …)."""
+    shape = ops.shape(x)
+    length, missing = shape[axis], -shape[axis] % size
+    x = ops.pad(x, [(0, missing if i == axis else 0) for i in range(len(shape))])
+    return ops.reshape(x, (*shape[:axis], (length + missing) // size, size, *shape[axis + 1 :]))
+
+
+def join(pieces, axis=1):
+    """Put the pieces of an axis together: (…, pieces * size, …)."""
+    shape = ops.shape(pieces)
+    length = shape[axis] * shape[axis + 1]
+    return ops.reshape(pieces, (*shape[:axis], length, *shape[axis + 2 :]))

@@ -18,15 +18,15 @@ def gpu(request, monkeypatch):
     """A GPU that PyTorch tells of, and what the kernels should object to."""
     import torch
 
-    from keras_permix.ops.backend.torch import chips
+    from keras_permix.ops.backend.torch import runtime
 
     name, capability, hip, objection = GPUS[request.param]
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: name)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
-    chips._looked_up.cache_clear()
+    runtime._looked_up.cache_clear()
     yield objection
-    chips._looked_up.cache_clear()
+    runtime._looked_up.cache_clear()
 
 
 def test_what_a_kernel_objects_to(gpu):
@@ -45,18 +45,18 @@ def test_what_a_kernel_objects_to(gpu):
 
 @pytest.mark.parametrize("lacking", ["a C compiler", "the headers of Python"])
 def test_triton_needs_what_compiles_its_launcher(lacking, monkeypatch):
-    from keras_permix.ops.backend.torch import chips
+    from keras_permix.ops.backend.torch import runtime
 
     monkeypatch.setenv("CC", "")
     monkeypatch.setattr("shutil.which", lambda name: None if "C c" in lacking else name)
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
-    assert chips._what_triton_lacks().startswith(f"Triton needs {lacking}, and there is n")
+    assert runtime._what_triton_lacks().startswith(f"Triton needs {lacking}, and there is n")
 
 
 def test_derivatives_forward_are_not_lost():
     import torch
 
-    from keras_permix.ops.backend.torch.tracing import transformed
+    from keras_permix.ops.backend.torch.runtime import transformed
 
     assert transformed(None) is None
     with torch.autograd.forward_ad.dual_level():
@@ -83,10 +83,10 @@ def test_what_a_cuda_graph_reads_stays(monkeypatch):
 def test_a_compiler_takes_the_answer_for_a_constant(gpu):
     import torch
 
-    from keras_permix.ops.backend.torch import chips
+    from keras_permix.ops.backend.torch import runtime
 
     def function(x):
-        return x + 1 if chips.objection_of(0) is None else x - 1
+        return x + 1 if runtime.objection_of(0) is None else x - 1
 
     torch.compiler.reset()  # it knows this function by its lines
     x = torch.zeros(3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_permix.ops import shift_steps
-from keras_permix.ops.backend.windows import HELD, SECTOR, WORD, arc, window_for
+from keras_permix.ops.backend.triton.windows import HELD, SECTOR, WORD, arc, window_for
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from keras_permix.ops.backend.jax import accelerators
+from keras_permix.ops.backend.jax import tpu_permute
 
 WAYS = ("tpu_pallas", "tpu_xla")  # in the order in which they serve
 PACKAGES = ("jax", "libtpu")
@@ -36,7 +36,7 @@ def compile_permutation(way, name, shape, dtype, group_size, chip):
 
 def _program(way, name, shape, dtype, size):
     """What is computed, and the shapes of its operands."""
-    functions = accelerators.Pallas("tpu")() if way == "tpu_pallas" else accelerators.xla_for_tpu()
+    functions = tpu_permute.Pallas()() if way == "tpu_pallas" else tpu_permute.xla_for_tpu()
     samples, tokens, channels = shape
     bits = jax.ShapeDtypeStruct(shape, "int32" if dtype == "float32" else "int16")
     steps = tuple(step % tokens for step in range(channels))

@@ -3,6 +3,7 @@
 XLA cannot divide a kernel. `divided` calls it on every device for that device's part of the batch.
 """
 
+import re
 from functools import partial
 from typing import NamedTuple
 
@@ -95,3 +96,42 @@ def _sharding(x):
     traced = isinstance(x, jax.core.Tracer)
     sharding = jax.typeof(x).sharding if traced else x.sharding
     return tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
+
+
+CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
+JAX = (0, 11)  # the oldest that `jax_triton` lowers for
+FREE = "it needs a known number of samples"
+ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
+TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
+OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
+
+
+def limit_of_gpu(call):
+    """Why the kernels cannot serve a call on its GPU, or None if they can."""
+    if call.shape[0] is None:
+        return FREE
+    if jax.__version_info__ < JAX:
+        return f"it needs JAX 0.11, and this is {jax.__version__}"
+    found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.hardware.chip, "compute_capability", ""))
+    if found and tuple(map(int, found.groups())) >= CAPABILITY:
+        return call.hardware.undivided
+    return f"it needs an NVIDIA GPU of compute capability 8.0, and this is {_name(call)}"
+
+
+def limit_of_tpu(call):
+    """Why the kernels cannot serve a call on its TPU, or None if they can."""
+    if call.shape[0] is None:
+        return FREE
+    plan, tokens = call.plan, call.shape[1]
+    sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
+    if call.hardware.chip.device_kind in OLD and sorts:
+        return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
+    if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > TOKENS:
+        return f"it takes at most {TOKENS} tokens on {_name(call)}"
+    return call.hardware.undivided
+
+
+def _name(call):
+    chip = call.hardware.chip
+    capability = getattr(chip, "compute_capability", None)
+    return f"a {chip.device_kind}" + (f" ({capability})" if capability else "")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from keras_permix.ops.backend.jax.single_cpu import apart
+from keras_permix.ops.backend.jax.runtime import apart
 from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)

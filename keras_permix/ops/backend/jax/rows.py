@@ -2,19 +2,19 @@
 
 from functools import partial
 
-from keras_permix.ops.backend.jax import accelerators, chips, dense
-from keras_permix.ops.backend.jax.ema import damped_ema
+from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
 from keras_permix.ops.backend.jax.hardware import hardware as hardware
+from keras_permix.ops.backend.jax.hardware import limit_of_gpu, limit_of_tpu
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.sinkhorn import sinkhorn
+from keras_permix.ops.backend.jax.products import damped_ema, dense, limit_of_dense, sinkhorn
 from keras_permix.ops.backend.plan import PERMUTING
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 NOT_EXPORTED = dict(dynamic=True, exported=False)
-LARGEST = 4096  # what kernels hold: a group on a GPU, all tokens on a TPU
+LARGEST = 16384  # tokens that kernels hold on a TPU
 
 
 def exporting():
@@ -26,23 +26,30 @@ def shape(x):
     return tuple(size if isinstance(size, int) else None for size in x.shape)
 
 
+def permute_by_triton(x, mask, plan):
+    from keras_permix.ops.backend.jax import triton  # which imports Triton
+
+    return triton.permute(x, mask, plan)
+
+
 def permuting(op):
-    """Rows of an op that a plan describes: Pallas' kernels, XLA for TPUs, and XLA.
+    """Rows of an op that a plan describes: Triton on GPUs, Pallas on TPUs, and XLA.
 
     What only moves may be of any type.
     """
-    dtypes = () if op == "channel_shift" else SORTABLE
-    group = None if op == "channel_shift" else LARGEST
-    gpu, tpu = accelerators.Pallas("gpu"), accelerators.Pallas("tpu")
-    kernels, any_groups = dict(elsewhere="native"), dict(ragged=True, exported=False)
-    ways = (
-        ("gpu", "gpu_pallas", gpu, dict(limit=chips.limit_of_gpu, max_group=group, **kernels)),
-        ("tpu", "tpu_pallas", tpu, dict(limit=chips.limit_of_tpu, max_tokens=LARGEST, **kernels)),
-        ("tpu", "tpu_xla", accelerators.xla_for_tpu, {}),
-    )
-    for device, name, way, facts in ways:
-        function = partial(accelerators.permute, way=way)
-        yield Row(op, name, function, (device,), dtypes=SORTABLE, **any_groups, **facts)
+    sorts, any_groups = op != "channel_shift", dict(ragged=True, exported=False)
+    kernels = dict(elsewhere="native", **any_groups)
+    yield Row(
+        op, "triton", permute_by_triton, ("gpu",), limit_of_gpu, requires="jax_triton",
+        dtypes=("float16", "bfloat16", "float32"), masks=True,
+        max_group=8192 if sorts else None, **kernels,
+    )  # fmt: skip
+    pallas = partial(tpu_permute.permute, way=tpu_permute.Pallas())
+    xla = partial(tpu_permute.permute, way=tpu_permute.xla_for_tpu)
+    tpu = dict(devices=("tpu",), dtypes=SORTABLE)
+    yield Row(op, "tpu_pallas", pallas, limit=limit_of_tpu, max_tokens=LARGEST, **tpu, **kernels)
+    yield Row(op, "tpu_xla", xla, **tpu, **any_groups)
+    dtypes = SORTABLE if sorts else ()
     yield Row(op, "native", permute, dtypes=dtypes, masks=True, dynamic=True, **any_groups)
 
 
@@ -50,7 +57,7 @@ ROWS = (
     *(row for op in PERMUTING for row in permuting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, exported=False),
     Row("damped_ema", "fft", ema.fft, masks=True, exported=False),
-    Row("dense", "flat", dense.dense, devices=("cpu",), limit=dense.limit, **NOT_EXPORTED),
+    Row("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
     Row("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
     Row("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
 )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from keras_permix.ops.backend.jax.packing import UNIQUE, clear, pack, unpack
-from keras_permix.ops.backend.jax.single_cpu import apart
+from keras_permix.ops.backend.jax.runtime import apart
 from keras_permix.ops.backend.plan import shift_places
 
 

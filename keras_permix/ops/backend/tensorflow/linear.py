@@ -8,6 +8,8 @@ from functools import partial
 
 import tensorflow as tf
 
+from keras_permix.ops.reference.linear import sinkhorn_by
+
 
 def compiled(function):
     """`function`, compiled by XLA for each shape.
@@ -57,3 +59,14 @@ def platform(x):
 def at_home(x):
     """Run what follows where `x` lies. TensorFlow's own choice would be the first accelerator."""
     return tf.device(x.device or None)
+
+
+@sinkhorn_by
+def sinkhorn(function, value, times):
+    """A loop whose number of passes XLA knows, which it must for a gradient."""
+    shape = value.shape
+
+    def step(value):
+        return (tf.ensure_shape(function(value), shape),)
+
+    return tf.while_loop(lambda _: True, step, (value,), maximum_iterations=times)[0]

@@ -2,9 +2,8 @@
 
 from keras_permix.ops.backend.plan import SORTING
 from keras_permix.ops.backend.tensorflow.exchange import max_exchange
-from keras_permix.ops.backend.tensorflow.linear import platform
+from keras_permix.ops.backend.tensorflow.linear import platform, sinkhorn
 from keras_permix.ops.backend.tensorflow.permute import permute
-from keras_permix.ops.backend.tensorflow.sinkhorn import sinkhorn
 from keras_permix.ops.dispatch.rows import Hardware, Row
 from keras_permix.ops.reference import ema
 

@@ -7,8 +7,8 @@ from, or nothing where channels were only shifted.
 import torch
 
 from keras_permix.ops.backend.torch import pairs
-from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
+from keras_permix.ops.backend.torch.runtime import fold
 from keras_permix.ops.backend.torch.shift import shift
 
 
@@ -48,7 +48,7 @@ def _repeat(x, trace, mask, plan):
     packing = None if mask is None else read(mask, x)
     out = shift(to_front(x, packing), plan, packing and packing.lengths)
     out = copy(out) if out is x else out
-    if in_pairs(plan):
+    if plan.orders_pairs():
         out = pairs.swap_(out, trace)
     elif trace is not None:
         out = out.gather(1, trace.long())
@@ -59,16 +59,12 @@ def _undo(x, trace, mask, plan):
     """The inverse of `_repeat`."""
     packing = None if mask is None else read(mask, x)
     out = to_front(x, packing)
-    if in_pairs(plan):
+    if plan.orders_pairs():
         out = pairs.swap_(copy(out) if out is x else out, trace)
     elif trace is not None:
         out = torch.empty_like(out).scatter_(1, trace.long(), out)
     out = shift(out, plan, packing and packing.lengths, back=True)
     return to_places(copy(out) if out is x else out, packing)
-
-
-def in_pairs(plan):
-    return plan.group_size == 2 and plan.descending is None
 
 
 def copy(x):

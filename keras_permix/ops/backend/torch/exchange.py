@@ -2,8 +2,8 @@
 
 import torch
 
-from keras_permix.ops.backend.torch.folding import fold
 from keras_permix.ops.backend.torch.packing import clear_
+from keras_permix.ops.backend.torch.runtime import fold
 
 
 def max_exchange(x, mask):

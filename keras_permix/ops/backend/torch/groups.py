@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from keras_permix.ops.backend.torch.numpy_sort import counting_to, sort_in_numpy
-from keras_permix.ops.backend.torch.tracing import compiling, exporting
+from keras_permix.ops.backend.torch.runtime import compiling, exporting
 
 
 def by_torch(x, lengths, plan, traced):

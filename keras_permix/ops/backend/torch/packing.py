@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from keras_permix.ops.backend.torch.keys import to_bits
-from keras_permix.ops.backend.torch.tracing import at_hand
+from keras_permix.ops.backend.torch.runtime import at_hand
 
 
 class Packing(NamedTuple):

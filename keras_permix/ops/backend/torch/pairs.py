@@ -3,7 +3,7 @@
 import torch
 
 from keras_permix.ops.backend.torch.keys import BITS
-from keras_permix.ops.backend.torch.tracing import compiling
+from keras_permix.ops.backend.torch.runtime import compiling
 
 PIECE = 1 << 18  # values
 

@@ -8,28 +8,30 @@ from torch import nn
 class _Plain(nn.Module):
     """A vision transformer of PyTorch's own layers."""
 
-    def __init__(self, image_size, patch_size, width, depth, mlp_dim, num_heads, num_classes):
+    def __init__(
+        self, image_size, patch_size, hidden_dim, num_layers, mlp_dim, num_heads, num_classes
+    ):
         super().__init__()
         tokens = (image_size // patch_size) ** 2
-        self.embed = nn.Conv2d(3, width, patch_size, patch_size)
-        self.positions = nn.Parameter(torch.randn(1, tokens, width) * 0.02)
+        self.embed = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.positions = nn.Parameter(torch.randn(1, tokens, hidden_dim) * 0.02)
         block = nn.TransformerEncoderLayer(
-            width, num_heads, mlp_dim, 0.0, "gelu", batch_first=True, norm_first=True
+            hidden_dim, num_heads, mlp_dim, 0.0, "gelu", batch_first=True, norm_first=True
         )
-        self.blocks = nn.TransformerEncoder(block, depth, enable_nested_tensor=False)
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, num_classes)
+        self.blocks = nn.TransformerEncoder(block, num_layers, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(hidden_dim), nn.Linear(hidden_dim, num_classes)
 
     def forward(self, images):
         tokens = self.embed(images).flatten(2).transpose(1, 2) + self.positions
         return self.head(self.norm(self.blocks(tokens).mean(1)))
 
 
-def _timm(image_size, patch_size, width, depth, mlp_dim, num_heads, num_classes):
+def _timm(image_size, patch_size, hidden_dim, num_layers, mlp_dim, num_heads, num_classes):
     from timm.models.vision_transformer import VisionTransformer
 
     return VisionTransformer(
-        image_size, patch_size, num_classes=num_classes, global_pool="avg", embed_dim=width,
-        depth=depth, num_heads=num_heads, mlp_ratio=mlp_dim / width, class_token=False,
+        image_size, patch_size, num_classes=num_classes, global_pool="avg", embed_dim=hidden_dim,
+        depth=num_layers, num_heads=num_heads, mlp_ratio=mlp_dim / hidden_dim, class_token=False,
     )  # fmt: skip
 
 

@@ -9,11 +9,10 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
-from keras_permix.ops.backend.torch.by_trace import copy, in_pairs, permute_by_trace
-from keras_permix.ops.backend.torch.folding import fold
+from keras_permix.ops.backend.torch.by_trace import copy, permute_by_trace
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
+from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
 from keras_permix.ops.backend.torch.shift import shift
-from keras_permix.ops.backend.torch.tracing import compiling, exporting
 
 
 def permute(x, mask, plan, sort=groups.by_torch):
@@ -34,7 +33,7 @@ permute_by_numpy = partial(permute, sort=groups.by_numpy)
 def permute_by_triton(x, mask, plan):
     from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
 
-    return functions.permute(x, plan.at(x.shape[1]))
+    return functions.permute(x, mask, plan)
 
 
 def _settle(plan, tokens, mask):
@@ -51,7 +50,7 @@ def _order(x, mask, plan, sort, traced):
     lengths = packing and packing.lengths
     front = to_front(x, packing)
     shifted = shift(front, plan, lengths)
-    if in_pairs(plan):
+    if plan.orders_pairs():
         trace = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
         out = pairs.swap_(copy(shifted) if shifted is x else shifted, trace)
     else:

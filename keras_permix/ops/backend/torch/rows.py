@@ -3,13 +3,13 @@
 import os
 
 from keras_permix.ops.backend.plan import SORTING
-from keras_permix.ops.backend.torch import chips, dense
-from keras_permix.ops.backend.torch.ema import damped_ema
+from keras_permix.ops.backend.torch import runtime
 from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, permute_by_triton
-from keras_permix.ops.backend.torch.tracing import exporting as exporting
-from keras_permix.ops.backend.torch.tracing import hardware as hardware
-from keras_permix.ops.backend.torch.tracing import shape as shape
+from keras_permix.ops.backend.torch.products import damped_ema, dense
+from keras_permix.ops.backend.torch.runtime import exporting as exporting
+from keras_permix.ops.backend.torch.runtime import hardware as hardware
+from keras_permix.ops.backend.torch.runtime import shape as shape
 from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
@@ -18,8 +18,10 @@ TRITON = dict(
     devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
+    masks=True,
+    ragged=True,
     exported=False,
-    limit=chips.limit,
+    limit=runtime.limit_of_triton,
 )
 NUMPY = dict(
     devices=("cpu",),
@@ -43,6 +45,6 @@ ROWS = (
     *(row for op in SORTING for row in sorting(op)),
     Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("dense", "linear", dense.dense, dtypes=("float16", "bfloat16", "float32"), dynamic=True),
+    Row("dense", "linear", dense, dtypes=("float16", "bfloat16", "float32"), dynamic=True),
     Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
 )

@@ -8,7 +8,7 @@ import torch
 
 from keras_permix.ops.backend.plan import remainders
 from keras_permix.ops.backend.torch.keys import to_bits
-from keras_permix.ops.backend.torch.tracing import has_data, recorded
+from keras_permix.ops.backend.torch.runtime import has_data, recorded
 
 CACHED = 64 << 20  # bytes of tables
 FEW = 4  # different steps in a batch for which tables are worth keeping
@@ -99,7 +99,7 @@ def _windows(tokens, steps, device):
 def _places(tokens, plan, back, device):
     """Places on a strip of so many tokens, in which they are shifted."""
     tokens, token = max(tokens, 1), torch.arange(tokens, device=device)[:, None]
-    return _flat((token - _remainders(plan, tokens, tokens, back, device)) % tokens)
+    return _flat((token - remainders_of(plan, tokens, tokens, back, device)) % tokens)
 
 
 def _flat(token):
@@ -109,11 +109,11 @@ def _flat(token):
 def _sources(x, plan, lengths, back):
     """Where each of `lengths`, (batch, 1, 1), tokens comes from; padding stays where it is."""
     token, lengths = torch.arange(x.shape[1], device=x.device)[:, None], lengths.clamp(min=1)
-    source = (token - _remainders(plan, lengths, x.shape[1], back, x.device)) % lengths
+    source = (token - remainders_of(plan, lengths, x.shape[1], back, x.device)) % lengths
     return torch.where(token < lengths, source, token)
 
 
-def _remainders(plan, lengths, most, back, device):
+def remainders_of(plan, lengths, most, back, device):
     """Steps modulo numbers of tokens, a number or a tensor of (..., 1): (..., channels)."""
     steps = plan.steps
     if not isinstance(steps, tuple):  # a schedule

@@ -1,6 +1,6 @@
 """Circular shifts, and shifts with sorted pairs, on a TPU, in Pallas.
 
-A sample is one block, so it has at most 4096 tokens. A shift is one roll and one choice for each
+A sample is one block. A shift is one roll and one choice for each
 bit of the steps; no index is gathered.
 
 Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is int32
@@ -59,7 +59,7 @@ def _call(kernel, name, operands, steps, used, results, interpret):
         out_specs=blocks(results),
         out_shape=[jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results],
         scratch_shapes=[pltpu.VMEM((rows, lanes), jnp.int32)],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(rows, 4096)),
         interpret=interpret,
         name=f"permix_{name}",
     )(steps, *operands)

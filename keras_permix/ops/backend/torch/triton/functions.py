@@ -9,110 +9,158 @@ import torch
 
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.backend.torch.by_trace import permute_by_trace
-from keras_permix.ops.backend.torch.triton.channel_shift import shift
-from keras_permix.ops.backend.torch.triton.group_sort import (
-    empty_places,
-    put_back,
-    sort_groups,
-    sources,
-)
-from keras_permix.ops.backend.torch.triton.shift_pairs import (
-    empty_swaps,
-    order_pairs,
-    swapped,
-    undo_pairs,
-)
 from keras_permix.ops.backend.torch.triton.tables import (
     Tables,
+    find_real,
     given_tables,
+    masked_moves,
     of_one_size,
     reads_with,
     sorts,
     tables_for,
 )
+from keras_permix.ops.backend.triton.pairs import PAIRS, order_pairs, swaps_of, undo_pairs
+from keras_permix.ops.backend.triton.shift import REGISTERS, shift
+from keras_permix.ops.backend.triton.sort import places_of, put_back, sort_groups
+from keras_permix.ops.backend.triton.windows import ALL, Real
 
 
-def permute(x, plan):
+def permute(x, mask, plan):
     """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
-    if plan.is_identity():
-        return x.clone()
-    if plan.steps and sorts(plan, x.shape[1]):  # two kernels, since one would read slowly
-        return permute(permute(x, Plan(plan.steps, 1)), plan._replace(steps=None))
+    tokens = x.shape[1]
+    group_size = tokens if plan.group_size is None else min(plan.group_size, tokens)
+    if mask is None and tokens % group_size:  # the last group is shorter
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    if mask is None:
+        plan = plan.at(tokens)
+        return x.clone() if plan.is_identity() else _permute_real(x, None, ALL, plan)
+    shifted = any(plan.steps) if isinstance(plan.steps, tuple) else plan.steps
+    plan = plan._replace(steps=plan.steps if shifted else None, group_size=group_size)
+    mask = mask.to(x.device)
+    return _permute_real(x, mask, find_real(mask), plan)
+
+
+def _permute_real(x, mask, real, plan):
+    if plan.steps and sorts(plan):  # two kernels, since one would read slowly
+        x = _permute_real(x, mask, real, Plan(plan.steps, 1, plan.aligned))
+        plan = plan._replace(steps=None)
     differentiable = torch.is_grad_enabled() and x.requires_grad
     make = _opaque_permute[of_one_size(x)] if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
-        out, trace = make(x, *given_tables(x, plan), *plan, differentiable)
+        out, trace = make(x, *_given(x, real, plan), *_static(plan, mask), differentiable)
     if not differentiable:
         return out
-    return _WithInverse.apply(x, out, trace, *given_tables(x, plan, back=True), plan)
+    return _WithInverse.apply(x, out, trace, mask, *_given(x, real, plan, back=True), plan)
+
+
+def _given(x, real, plan, back=False):
+    """The tensors that a call is given: moves, what is beside them, order and lengths."""
+    if real.order is None:
+        return *given_tables(x, plan, back), *ALL
+    if sorts(plan):
+        return None, given_tables(x, plan, back).beside, *real
+    return masked_moves(x, plan, real, back), None, *real
+
+
+def _static(plan, mask):
+    """A plan as the ops take it. Steps of a masked call are among its tensors."""
+    return plan if mask is None else plan._replace(steps=None)
 
 
 class _WithInverse(torch.autograd.Function):
     """`out`, a permutation of `x`, with the gradient that leads back."""
 
     @staticmethod
-    def forward(ctx, x, out, trace, moves, beside, plan):
-        ctx.save_for_backward(trace, moves, beside)
+    def forward(ctx, x, out, trace, mask, moves, beside, order, lengths, plan):
+        ctx.save_for_backward(trace, mask, moves, beside, order, lengths)
         ctx.plan = plan
         return out.view_as(out)
 
     @staticmethod
     def backward(ctx, grad):
+        trace, mask, *tables = ctx.saved_tensors
         if torch.compiler.is_compiling():  # which differentiates once
-            undone = _opaque_undo[of_one_size(grad)](grad, *ctx.saved_tensors, *ctx.plan)
+            undo, plan = _opaque_undo[of_one_size(grad)], _static(ctx.plan, mask)
+            undone = undo(grad, trace, *tables, *plan)
         else:
-            undone = _Undo.apply(grad, *ctx.saved_tensors, ctx.plan)
-        return undone, None, None, None, None, None
+            undone = _Undo.apply(grad, trace, mask, *tables, ctx.plan)
+        return undone, *(None,) * 8
 
 
 class _Undo(torch.autograd.Function):
     """That gradient. Its own is the permutation once more, and from there on PyTorch's."""
 
     @staticmethod
-    def forward(ctx, grad, trace, moves, beside, plan):
-        ctx.save_for_backward(trace)
+    def forward(ctx, grad, trace, mask, moves, beside, order, lengths, plan):
+        ctx.save_for_backward(trace, mask)
         ctx.plan = plan
-        return _undo(grad, trace, moves, beside, *plan)
+        return _undo(grad, trace, moves, beside, order, lengths, *_static(plan, mask))
 
     @staticmethod
     def backward(ctx, x):
-        trace = _as_torch_keeps_it(*ctx.saved_tensors, ctx.plan, x.shape[1])
-        return permute_by_trace(x, trace, None, ctx.plan, False), None, None, None, None
+        trace, mask = ctx.saved_tensors
+        trace = _as_torch_keeps_it(trace, ctx.plan, x.shape[1])
+        return permute_by_trace(x, trace, mask, ctx.plan, False), *(None,) * 7
 
 
-def _permute(x, moves, beside, steps, group_size, aligned, descending, traced):
+def _permute(x, moves, beside, order, lengths, steps, group_size, aligned, descending, traced):
     plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
-    tables = _given(moves, beside) or tables_for(x, plan)
+    tables, real = _completed(x, plan, False, moves, beside), Real(order, lengths)
     with torch.cuda.device_of(x):
         if group_size == 1:
-            return shift(x, reads_with(tables, x, plan)), None
-        if plan.in_pairs(x.shape[1]):
-            return order_pairs(x, reads_with(tables, x, plan), aligned=aligned, traced=traced)
+            return shift(run, x, reads_with(tables, real, x, plan)), None
+        if plan.orders_pairs():
+            return order_pairs(
+                run, x, reads_with(tables, real, x, plan), aligned=aligned, traced=traced
+            )
         options = dict(descending=tables.beside, aligned=aligned, traced=traced)
-        return sort_groups(x, group_size, **options)
+        return sort_groups(run, x, group_size, real, **options)
 
 
-def _undo(grad, trace, moves, beside, steps, group_size, aligned, descending):
+def _undo(grad, trace, moves, beside, order, lengths, steps, group_size, aligned, descending):
     plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
-    tables = _given(moves, beside) or tables_for(grad, plan, back=True)
+    tables, real = _completed(grad, plan, True, moves, beside), Real(order, lengths)
     with torch.cuda.device_of(grad):
         if group_size == 1:
-            return shift(grad, reads_with(tables, grad, plan, back=True))
-        if plan.in_pairs(grad.shape[1]):
-            return undo_pairs(grad, trace, reads_with(tables, grad, plan, back=True))
-        return put_back(grad, trace, group_size)
+            return shift(run, grad, reads_with(tables, real, grad, plan, back=True))
+        if plan.orders_pairs():
+            return undo_pairs(run, grad, trace, reads_with(tables, real, grad, plan, back=True))
+        return put_back(run, grad, trace, group_size, real)
 
 
-def _given(moves, beside):
-    return None if moves is None and beside is None else Tables(moves, beside)
+def _completed(x, plan, back, moves, beside):
+    """The tables of a call: those that it is given, or else made now."""
+    made = moves is None and beside is None
+    return tables_for(x, plan, back) if made else Tables(moves, beside)
+
+
+def run(program, arrays, results):
+    """Start a kernel on tensors of PyTorch. Returns tensors for its results, in their order."""
+    arrays = {
+        name: array if array is None else array.contiguous() for name, array in arrays.items()
+    }
+    like = next(iter(arrays.values()))
+    made = {name: _empty(like, *result) for name, result in results.items()}
+    program.kernel[(program.grid,)](
+        **arrays, **made, **program.arguments, num_warps=program.warps, maxnreg=REGISTERS
+    )
+    return tuple(made.values())
+
+
+def _empty(like, shape, dtype):
+    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    return like.new_empty(shape, dtype=dtype)
 
 
 def _as_torch_keeps_it(trace, plan, tokens):
     if plan.group_size == 1:
         return None
-    if plan.in_pairs(tokens):
-        return swapped(trace, tokens)
-    return sources(trace, plan.group_size)
+    if plan.orders_pairs():  # which pairs were swapped, (batch, tokens / 2, channels)
+        pair = torch.arange(tokens // 2, device=trace.device)
+        words = trace[:, pair // PAIRS.value]
+        return (words >> (pair % PAIRS.value)[:, None] & 1).bool()
+    token = torch.arange(tokens, device=trace.device)[:, None]
+    return token // plan.group_size * plan.group_size + trace
 
 
 def _opaque(name, function, fake):
@@ -135,23 +183,28 @@ def _permute_traced(
     x: torch.Tensor,
     moves: torch.Tensor | None,
     beside: torch.Tensor | None,
+    order: torch.Tensor | None,
+    lengths: torch.Tensor | None,
     steps: Sequence[int] | None,
     group_size: int,
     aligned: bool,
     descending: Sequence[bool] | None,
     traced: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out, trace = _permute(x, moves, beside, steps, group_size, aligned, descending, traced)
+    tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
+    out, trace = _permute(x, *tables, *plan, traced)
     return out, x.new_empty(0) if trace is None else trace
 
 
-def _permuted_like(x, moves, beside, steps, group_size, aligned, descending, traced):
-    if group_size == 1 or not traced:
+def _permuted_like(x, moves, beside, order, lengths, *plan_and_traced):
+    *plan, traced = plan_and_traced
+    plan = Plan(*plan)
+    if plan.group_size == 1 or not traced:
         trace = x.new_empty(0)
-    elif Plan(steps, group_size, aligned, descending).in_pairs(x.shape[1]):
-        trace = empty_swaps(x)
+    elif plan.orders_pairs():
+        trace = _empty(x, *swaps_of(x.shape))
     else:
-        trace = empty_places(x, group_size)
+        trace = _empty(x, *places_of(x.shape, plan.group_size))
     return torch.empty_like(x, memory_format=torch.contiguous_format), trace
 
 
@@ -160,12 +213,15 @@ def _undo_traced(
     trace: torch.Tensor,
     moves: torch.Tensor | None,
     beside: torch.Tensor | None,
+    order: torch.Tensor | None,
+    lengths: torch.Tensor | None,
     steps: Sequence[int] | None,
     group_size: int,
     aligned: bool,
     descending: Sequence[bool] | None,
 ) -> torch.Tensor:
-    return _undo(grad, trace, moves, beside, steps, group_size, aligned, descending)
+    tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
+    return _undo(grad, trace, *tables, *plan)
 
 
 def _undone_like(grad, *options):

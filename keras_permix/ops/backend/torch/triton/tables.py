@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from keras_permix.ops.backend.torch.tracing import recorded
-from keras_permix.ops.backend.windows import Window, window_for
+from keras_permix.ops.backend.torch.runtime import recorded
+from keras_permix.ops.backend.torch.shift import remainders_of
+from keras_permix.ops.backend.triton.windows import (
+    Reads,
+    Real,
+    Window,
+    reads_of,
+    window_for_any,
+)
 
 RECORDED: dict[tuple, "Tables"] = {}  # what CUDA graphs read, for as long as they may be replayed
-
-
-class Reads(NamedTuple):
-    """How many tokens further on every channel reads, and what programs hold meanwhile."""
-
-    window: Window
-    offsets: Any = None  # (channels,), int32 from 0 to tokens - 1, or None for no shift
-    starts: Any = None  # (tiles of channels,), int32, where the window is an arc
 
 
 class Tables(NamedTuple):
@@ -31,6 +30,21 @@ class Tables(NamedTuple):
 
     moves: Any = None  # offsets of `Reads`
     beside: Any = None  # starts of `Reads`; of sorts (channels,), int8, 1 for those to turn
+
+
+def find_real(mask):
+    """The real tokens that a mask, (batch, tokens), marks."""
+    mask = mask.bool()
+    order = torch.argsort((~mask).to(torch.uint8), dim=1, stable=True)
+    return Real(order.int(), mask.sum(1, dtype=torch.int32))
+
+
+def masked_moves(x, plan, real, back=False):
+    """The moves of a masked call, whose steps are those for the number of real tokens."""
+    if plan.steps is None:
+        return torch.zeros(x.shape[::2], dtype=torch.int32, device=x.device)
+    lengths = real.lengths[:, None].clamp(min=1)
+    return remainders_of(plan, lengths, x.shape[1], not back, x.device).int().contiguous()
 
 
 def given_tables(x, plan, back=False):
@@ -55,23 +69,26 @@ def tables_for(x, plan, back=False):
     return tables
 
 
-def reads_with(tables, x, plan, back=False):
-    """What a shift of `x`, or its inverse, reads by its tables; None where it does not shift."""
+def reads_with(tables, real, x, plan, back=False):
+    """What a shift of `x`, or its inverse, reads by its tables."""
     if tables.moves is None:
-        return None
+        return Reads(Window(), real=real)
+    if real.order is not None:
+        window = window_for_any(x.shape[1], x.element_size())
+        return Reads(window, tables.moves, real=real)
     steps = tuple(plan.steps or (0,) * x.shape[2])
-    return Reads(_known(steps, x.shape[1], x.element_size(), back)[1], *tables)
+    return Reads(reads_of(steps, x.shape[1], x.element_size(), back)[1], *tables)
 
 
-def sorts(plan, tokens):
+def sorts(plan):
     """Whether a plan sorts groups, rather than to shift or to order pairs."""
-    return plan.group_size > 1 and not plan.in_pairs(tokens)
+    return plan.group_size > 1 and not plan.orders_pairs()
 
 
 def _call(x, plan, back):
     steps = None if plan.steps is None else tuple(plan.steps)
     turns = None if plan.descending is None or back else tuple(plan.descending)
-    return steps, turns, sorts(plan, x.shape[1]), back, *x.shape[1:], x.element_size(), x.device
+    return steps, turns, sorts(plan), back, *x.shape[1:], x.element_size(), x.device
 
 
 class _Held:
@@ -110,16 +127,9 @@ def _tables(steps, turns, sorts, back, tokens, channels, itemsize, device):
         return Tables(None, _table(turns, torch.int8, device))
     if steps is None and not back:
         return Tables()
-    reads, window = _known(steps or (0,) * channels, tokens, itemsize, back)
+    reads, window = reads_of(steps or (0,) * channels, tokens, itemsize, back)
     starts = window.starts or None
     return Tables(_table(reads, torch.int32, device), _table(starts, torch.int32, device))
-
-
-@lru_cache(maxsize=256)
-def _known(steps, tokens, itemsize, back):
-    """How many tokens further on channels read, shifted by `steps`, or back, and the window."""
-    reads = tuple((step if back else -step) % tokens for step in steps)
-    return reads, window_for(reads, tokens, itemsize)
 
 
 def _table(values, dtype, device):

@@ -1,1 +1,0 @@
-"""Pallas kernels for GPUs, by way of Triton."""

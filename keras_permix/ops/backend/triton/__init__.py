@@ -1,0 +1,1 @@
+"""Triton kernels for NVIDIA GPUs, which PyTorch and JAX call."""

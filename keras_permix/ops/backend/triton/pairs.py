@@ -1,0 +1,220 @@
+"""Shift every channel, and order the tokens of every pair: one pass.
+
+The trace is one bit per pair, True where the pair was swapped. The gradient swaps back and shifts
+back, in one pass as well.
+"""
+
+import triton
+import triton.language as tl
+
+from keras_permix.ops.backend.triton.shift import (
+    SCALAR,
+    held_places,
+    held_row,
+    load,
+    offset,
+    pick_real,
+    program,
+    shifting_program,
+    token_at,
+    wrap,
+)
+from keras_permix.ops.backend.triton.sort import in_turn, in_turns, partner
+from keras_permix.ops.backend.triton.windows import WORD as TOKENS_OF_WORD
+
+WORD = tl.constexpr(TOKENS_OF_WORD)
+PAIRS = tl.constexpr(TOKENS_OF_WORD // 2)  # a bit each
+
+
+@triton.jit(do_not_specialize=SCALAR)
+def order_pairs_kernel(
+    x,
+    out,
+    swaps,
+    reads,
+    starts,
+    order,
+    lengths,
+    spread,
+    tokens,
+    channels,
+    TOKENS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    TRACED: tl.constexpr,
+):
+    sample, begin, tile = program(tokens, channels, TOKENS, CHANNELS)
+    words = sample * tl.cdiv(tokens, WORD) * channels
+    x, out = x + sample * tokens * channels, out + sample * tokens * channels
+    length = tokens
+    if order is not None:
+        order, length = order + sample * tokens, tl.load(lengths + sample)
+        if reads is not None:
+            reads += sample * channels
+    channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    limit = tl.where(channel < channels, length, 0)
+    # The first half of the rows are the first tokens of the pairs, the second half the second.
+    row = tl.arange(0, TOKENS)[:, None]
+    pair, second = in_turn(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
+    here = begin + 2 * pair
+    place = here + second
+    source = place
+    if reads is not None:
+        source += tl.load(reads + channel, mask=channel < channels, other=0)
+    if HELD:
+        window = begin, tile, starts, spread, length
+        number = tl.arange(0, HELD)[:, None]
+        first, needed, at = held_places(number, window, limit, TOKENS, HELD)
+        at = token_at(order, at, length)
+        held = load(x, at, channel, number < needed, channels, WIDE)
+        at = held_row(source, first, begin, length, TOKENS, HELD)
+        value = pick_real(held, at, order, place, channel, limit, channels)
+    else:
+        source = token_at(order, wrap(source, length), length)
+        value = load(x, source, channel, place < limit, channels, WIDE)
+    other = partner(value, TOKENS // 2)
+    swap = descends(value, other, second)
+    token = token_at(order, place, tokens)
+    if ALIGNED:  # of the leader, threads hold the same rows
+        leader = load(x, token, 0 * channel, place < limit, channels, WIDE)
+        swap = swap ^ descends(leader, partner(leader, TOKENS // 2), second)
+    if order is not None:  # without which all pairs are whole
+        swap = swap & (here + 1 < length)
+    mask = (place < tokens) & (channel < channels)
+    target = out + offset(token, channel, channels, WIDE)
+    tl.store(target, tl.where(swap, other, value), mask=mask)
+    if TRACED:
+        bits = (swap & (second == 0) & (place < limit)).to(tl.int32) << (pair % PAIRS)
+        index, word = words_of(bits, TOKENS // 2, ROWS)
+        index, channel = begin // WORD + index, channel[None]
+        mask = (index * WORD < tokens) & (channel < channels)
+        tl.store(swaps + words + offset(index, channel, channels, WIDE), word, mask=mask)
+
+
+@triton.jit
+def words_of(bits, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """Words, and their numbers in the program, of one bit per pair in rows that are `in_turn`."""
+    CHANNELS: tl.constexpr = bits.shape[1]
+    TURNS: tl.constexpr = COUNT // ROWS  # pairs in a row that a thread has
+    if TURNS >= PAIRS:
+        bits = tl.reshape(bits, (2, TURNS // PAIRS, PAIRS, ROWS, CHANNELS))
+        word = tl.sum(tl.sum(bits, axis=2), axis=0)
+        index = tl.arange(0, TURNS // PAIRS)[:, None, None]
+        return index + tl.arange(0, ROWS)[None, :, None] * (TURNS // PAIRS), word
+    else:
+        bits = tl.sum(tl.sum(tl.reshape(bits, (2, TURNS, ROWS, CHANNELS)), axis=1), axis=0)
+        word = tl.sum(tl.reshape(bits, (COUNT // PAIRS, PAIRS // TURNS, CHANNELS)), axis=1)
+        return tl.arange(0, COUNT // PAIRS)[None, :, None], word[None]
+
+
+@triton.jit
+def descends(value, other, second):
+    """Whether the pair of two values descends. `second` is 1 where `value` is its second.
+
+    The comparison is in float32, since the interpreter compares bfloat16 as bits.
+    """
+    a, b = value.to(tl.float32), other.to(tl.float32)
+    return tl.where(second == 0, b < a, a < b)
+
+
+@triton.jit(do_not_specialize=SCALAR)
+def undo_pairs_kernel(
+    grad,
+    out,
+    swaps,
+    reads,
+    starts,
+    order,
+    lengths,
+    spread,
+    tokens,
+    channels,
+    TOKENS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    sample, begin, tile = program(tokens, channels, TOKENS, CHANNELS)
+    swaps += sample * tl.cdiv(tokens, WORD) * channels
+    grad, out = grad + sample * tokens * channels, out + sample * tokens * channels
+    length = tokens
+    if order is not None:
+        order, reads = order + sample * tokens, reads + sample * channels
+        length = tl.load(lengths + sample)
+    channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    limit = tl.where(channel < channels, length, 0)
+    place = begin + tl.arange(0, TOKENS)[:, None]
+    source = place + tl.load(reads + channel, mask=channel < channels, other=0)
+    if HELD:
+        window = begin, tile, starts, spread, length
+        row = tl.arange(0, HELD)[:, None]
+        pair = in_turn(row % (HELD // 2), HELD // 2, ROWS)
+        number = 2 * pair + row // (HELD // 2)
+        first, needed, at = held_places(number, window, limit, TOKENS, HELD)
+        at = token_at(order, at, length)
+        held = load(grad, at, channel, number < needed, channels, WIDE)
+        pair = in_turn(tl.arange(0, HELD // 2)[:, None], HELD // 2, ROWS)
+        here = tl.where(2 * pair < length, wrap(first + 2 * pair, length), 0)
+        swap = tl.broadcast_to(
+            swap_at(swaps, here, channel, limit, channels, WIDE)[None], (2, HELD // 2, CHANNELS)
+        )
+        swap = tl.reshape(swap, (HELD, CHANNELS))
+        held = tl.where(swap != 0, partner(held, HELD // 2), held)
+        number = held_row(source, first, begin, length, TOKENS, HELD)
+        row = number % 2 * (HELD // 2) + in_turns(number // 2, HELD // 2, ROWS)
+        value = pick_real(held, row, order, place, channel, limit, channels)
+    else:
+        source = wrap(source, length)
+        # The other of a pair lies beside it.
+        source = source ^ swap_at(swaps, source, channel, limit, channels, WIDE)
+        value = load(grad, token_at(order, source, length), channel, place < limit, channels, WIDE)
+    target = offset(token_at(order, place, tokens), channel, channels, WIDE)
+    tl.store(out + target, value, mask=(place < tokens) & (channel < channels))
+
+
+@triton.jit
+def swap_at(swaps, place, channel, limit, channels, WIDE: tl.constexpr):
+    """1 where the pair of a place was swapped."""
+    words = swaps + offset(place // WORD, channel, channels, WIDE)
+    return (tl.load(words, mask=place < limit, other=0) >> (place % WORD // 2)) & 1
+
+
+def order_pairs(run, x, reads, *, aligned, traced):
+    """Shift `x` as `reads` says, and order its pairs of tokens.
+
+    Args:
+        run: The caller of a framework, as for `Program`.
+        x: Contiguous floats of shape (batch, tokens, channels). Without a mask, the number of
+            tokens is even.
+        reads: A `Reads` for `x`.
+        aligned: Order like the pairs of channel 0, which is then not shifted.
+        traced: Whether `undo_pairs` will need the second result.
+
+    Returns:
+        A tensor like `x`, and one bit per pair, True where it was swapped: a word for 32 pairs of a
+        channel, (batch, words, channels), int32; or None.
+    """
+    flags = dict(ROWS=reads.window.rows, ALIGNED=aligned, TRACED=traced)
+    program = shifting_program(order_pairs_kernel, x.shape, reads.window, **flags)
+    arrays, out = {"x": x, **reads.arrays()}, {"out": (x.shape, x.dtype)}
+    if not traced:
+        return *run(program, {**arrays, "swaps": None}, out), None
+    return run(program, arrays, {**out, "swaps": swaps_of(x.shape)})
+
+
+def swaps_of(shape):
+    """The shape and dtype of the bits of all pairs."""
+    batch, tokens, channels = shape
+    return (batch, -(-tokens // TOKENS_OF_WORD), channels), "int32"
+
+
+def undo_pairs(run, grad, swaps, reads):
+    """Bring every value back to where `order_pairs` found it, as `reads`, a `Reads`, says."""
+    program = shifting_program(undo_pairs_kernel, grad.shape, reads.window, ROWS=reads.window.rows)
+    arrays = {"grad": grad, "swaps": swaps, **reads.arrays()}
+    [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
+    return out

@@ -1,0 +1,167 @@
+"""Shift every channel by its own step.
+
+A program has some tokens of some channels. It holds the rows that these read, loaded in order, and
+picks from them in shared memory, as `windows.py` explains. Threads of a warp have channels that lie
+side by side, so that neither memory nor shared memory is read in more than one row at a time. The
+gradient is the shift by the opposite steps.
+"""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+# Triton would let a thread have 16 bytes of a row, and shared memory is slow to read in that order.
+SCALAR = ("channels",)
+# What a thread may take. Left to choose, the compiler takes more at times, and fewer programs run.
+REGISTERS = 128
+
+
+@triton.jit(do_not_specialize=SCALAR)
+def shift_kernel(
+    x,
+    out,
+    reads,
+    starts,
+    order,
+    lengths,
+    spread,
+    tokens,
+    channels,
+    TOKENS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    sample, begin, tile = program(tokens, channels, TOKENS, CHANNELS)
+    x, out = x + sample * tokens * channels, out + sample * tokens * channels
+    length = tokens
+    if order is not None:
+        order, reads = order + sample * tokens, reads + sample * channels
+        length = tl.load(lengths + sample)
+    channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
+    limit = tl.where(channel < channels, length, 0)
+    place = begin + tl.arange(0, TOKENS)[:, None]
+    token = token_at(order, place, tokens)
+    read = tl.load(reads + channel, mask=channel < channels, other=0)
+    if HELD:
+        window = begin, tile, starts, spread, length
+        number = tl.arange(0, HELD)[:, None]
+        first, needed, source = held_places(number, window, limit, TOKENS, HELD)
+        source = token if HELD == TOKENS else token_at(order, source, length)
+        held = load(x, source, channel, number < needed, channels, WIDE)
+        row = held_row(place + read, first, begin, length, TOKENS, HELD)
+        value = pick_real(held, row, order, place, channel, limit, channels)
+    else:
+        source = token_at(order, wrap(place + read, length), length)
+        value = load(x, source, channel, place < limit, channels, WIDE)
+    target = offset(token, channel, channels, WIDE)
+    tl.store(out + target, value, mask=(place < tokens) & (channel < channels))
+
+
+@triton.jit
+def token_at(order, place, length):
+    """The token at a place. Without a mask, places are tokens."""
+    if order is None:
+        return place
+    else:
+        return tl.load(order + place, mask=place < length, other=0)
+
+
+@triton.jit
+def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
+    """Load values of a sample, and 0 where `mask` is False."""
+    return tl.load(x + offset(token, channel, channels, WIDE), mask=mask, other=0.0)
+
+
+@triton.jit
+def program(tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Sample, first token and tile of channels; the next program has the next channels."""
+    tiles, chunks = tl.cdiv(channels, CHANNELS), tl.cdiv(tokens, TOKENS)
+    chunk = tl.program_id(0) // tiles % chunks
+    sample = tl.program_id(0) // tiles // chunks
+    return sample.to(tl.int64), chunk * TOKENS, tl.program_id(0) % tiles
+
+
+@triton.jit
+def held_places(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr):
+    """The place of number 0, how many rows a program reads, and the places of these numbers."""
+    begin, tile, starts, spread, length = window
+    if HELD == TOKENS:
+        return 0, limit, number
+    else:
+        first = wrap(begin + tl.load(starts + tile), length)
+        needed = tl.minimum(limit, tl.minimum(TOKENS, length - begin) + spread)
+        return first, needed, wrap(first + number, length)
+
+
+@triton.jit
+def held_row(source, first, begin, length, TOKENS: tl.constexpr, HELD: tl.constexpr):
+    """The number of the row that holds a place, given as one from 0 to 2 * length."""
+    source = wrap(source, length)
+    return source if HELD == TOKENS else wrap(source - first + length, length) % HELD
+
+
+@triton.jit
+def pick(held, row):
+    """For every value of `row`, that of its channel in this row of `held`."""
+    ROWS: tl.constexpr = held.shape[0]
+    CHANNELS: tl.constexpr = held.shape[1]
+    PICKED: tl.constexpr = row.shape[0] * CHANNELS
+    # In one dimension: in two, Triton would move the values between threads first.
+    at = tl.reshape(row * CHANNELS + tl.arange(0, CHANNELS)[None, :], (PICKED,))
+    values = tl.gather(tl.reshape(held, (ROWS * CHANNELS,)), at, 0)
+    return tl.reshape(values, (row.shape[0], CHANNELS))
+
+
+@triton.jit
+def pick_real(held, row, order, place, channel, limit, channels):
+    """Pick for real tokens. With a mask, the last row held is 0 if there is padding."""
+    if order is None:
+        return pick(held, tl.where(channel < channels, row, 0))
+    else:
+        return pick(held, tl.where(place < limit, row, held.shape[0] - 1))
+
+
+@triton.jit
+def offset(token, channel, channels, WIDE: tl.constexpr):
+    """Where a value is in its sample."""
+    return (token.to(tl.int64) if WIDE else token) * channels + channel
+
+
+@triton.jit
+def wrap(place, length):
+    """A place from 0 to 2 * length, modulo length."""
+    once = (place - length).to(tl.uint32, bitcast=True)
+    return tl.minimum(place.to(tl.uint32, bitcast=True), once).to(tl.int32, bitcast=True)
+
+
+class Program(NamedTuple):
+    """A kernel with everything but its arrays, for the caller of a framework to start.
+
+    Callers are functions `run(program, arrays, results)`: of `arrays` by parameter, some of them
+    None, and of `results`, the shape and dtype of each by parameter. They return the results.
+    """
+
+    kernel: Any
+    grid: int
+    warps: int
+    arguments: dict[str, Any]
+
+
+def shifting_program(kernel, shape, window, **flags):
+    """A kernel that shifts samples and whose programs hold what the window says."""
+    batch, tokens, channels = shape
+    arguments = dict(
+        spread=window.spread, tokens=tokens, channels=channels, TOKENS=window.tokens,
+        CHANNELS=window.channels, HELD=window.held, WIDE=tokens * channels >= 2**31, **flags,
+    )  # fmt: skip
+    grid = batch * window.programs(tokens, channels)
+    return Program(kernel, grid, window.warps, arguments)
+
+
+def shift(run, x, reads):
+    """Shift `x`, (batch, tokens, channels): every channel reads as `reads`, a `Reads`, says."""
+    program = shifting_program(shift_kernel, x.shape, reads.window)
+    [out] = run(program, {"x": x, **reads.arrays()}, {"out": (x.shape, x.dtype)})
+    return out

@@ -1,0 +1,124 @@
+"""Which tokens and channels a program of a GPU kernel covers, chosen from what the channels read.
+
+A channel reads every token a fixed number of tokens further on. Rows of a few channels are loaded
+into shared memory in the order in which they lie, and every channel picks its tokens there: a load
+of one value from each of 32 rows would take 32 times as long as one of 32 values from one row.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from keras_permix.ops.backend.plan import power_of_two
+
+SECTOR = 32  # bytes that memory is read in
+WIDEST = 32  # channels, one for each thread of a warp
+WORD = 64  # tokens of a chunk, at least: a word of bits, one per pair
+ARC = 128  # tokens of a chunk that does not hold all tokens, at least
+CIRCLE = 1024  # tokens of a sample that are all held rather than an arc of them
+HELD = 16384  # values of a program, at most
+
+
+class Window(NamedTuple):
+    """How programs cover tokens and channels, and what each of them holds."""
+
+    tokens: int = WORD  # of a program
+    channels: int = WIDEST  # of a program
+    held: int = 0  # rows: all tokens, twice the tokens of the program, or 0 for none
+    spread: int = 0  # rows that the tokens of a program read besides their number
+    starts: tuple[int, ...] = ()  # what the first token reads first, one per tile of channels
+
+    @property
+    def warps(self):
+        """Warps of a program, whose threads hold 16 values each, or 32 of the largest."""
+        return min(16, max(self.held, self.tokens) * self.channels // 512)
+
+    @property
+    def rows(self):
+        """Rows that the threads of a program cover at once."""
+        return 32 * self.warps // self.channels
+
+    def programs(self, tokens, channels):
+        """How many cover a sample."""
+        return -(-tokens // self.tokens) * -(-channels // self.channels)
+
+
+class Real(NamedTuple):
+    """The real tokens of a masked call. Kernels work on places: real tokens, then padding."""
+
+    order: Any = None  # (batch, tokens), int32, the token at every place
+    lengths: Any = None  # (batch,), int32, the number of real tokens
+
+
+ALL = Real()  # tokens of a call without a mask
+
+
+class Reads(NamedTuple):
+    """How many places further on every channel reads, and what programs hold meanwhile."""
+
+    window: Window
+    offsets: Any = None  # int32 from 0, (channels,), with a mask (batch, channels); None: no shift
+    starts: Any = None  # (tiles of channels,), int32, where the window is an arc
+    real: Real = ALL
+
+    def arrays(self):
+        return dict(reads=self.offsets, starts=self.starts, **self.real._asdict())
+
+
+@lru_cache(maxsize=256)
+def window_for(reads, tokens, itemsize):
+    """The window for `reads`, or the default one, where they lie too far apart for any other.
+
+    Args:
+        reads: How many tokens further on every channel reads, a tuple of 0 to tokens - 1.
+        tokens: Tokens of a sample.
+        itemsize: Bytes of a value.
+    """
+    if tokens <= CIRCLE:
+        return window_for_any(tokens, itemsize)
+    wide = WIDEST
+    while wide >= SECTOR // itemsize:
+        starts, spread = _arcs(reads, tokens, wide)
+        chunk = max(ARC, power_of_two(spread))
+        if 2 * chunk * wide <= HELD and 2 * chunk <= tokens:
+            return Window(chunk, wide, 2 * chunk, spread, starts)
+        wide //= 2
+    return window_for_any(tokens, itemsize)
+
+
+@lru_cache(maxsize=256)
+def reads_of(steps, tokens, itemsize, back):
+    """How many tokens further on channels read, shifted by `steps` or back, and the window."""
+    reads = tuple((step if back else -step) % tokens for step in steps)
+    return reads, window_for(reads, tokens, itemsize)
+
+
+def window_for_any(tokens, itemsize):
+    """The window for steps that are known only when a kernel runs: all tokens, where they fit."""
+    circle = max(WORD, power_of_two(tokens))
+    channels = min(WIDEST, HELD // circle)
+    return Window(circle, channels, circle) if channels * itemsize >= SECTOR // 4 else Window()
+
+
+def _arcs(reads, tokens, channels):
+    """Where the arcs of all tiles of channels start, and how long the longest is."""
+    arcs = [even_arc(reads[at : at + channels], tokens) for at in range(0, len(reads), channels)]
+    return tuple(start for start, _ in arcs), max((spread for _, spread in arcs), default=0)
+
+
+def even_arc(places, tokens):
+    """An arc that holds `places` and cuts no pair: its first place, and how far its last lies."""
+    start, spread = arc(places, tokens)
+    odd = start % 2
+    return start - odd, (spread + odd + 1) // 2 * 2
+
+
+def arc(places, tokens):
+    """The shortest arc that holds `places`: its first place, and how far from it the last lies.
+
+    >>> arc((6, 7, 1), tokens=8)
+    (6, 3)
+    """
+    places = sorted(set(places))
+    before = (places[-1], *places)
+    gap, start = max(((b - a - 1) % tokens, b) for a, b in zip(before, places, strict=False))
+    return start, tokens - 1 - gap

@@ -1,0 +1,30 @@
+"""Common calls enter few of the package's files."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.harness import ROOT
+from tests.harness.processes import environment
+
+spec = importlib.util.spec_from_file_location("walk", ROOT / "tools" / "walk.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+
+# The most files on any backend. The goals are 18, 16, 80 and 45.
+FILES = {"from_preset": 26, "layer": 27, "train": 86, "predict": 63}
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize("call", tool.CALLS)
+def test_files_entered(call):
+    command = [sys.executable, ROOT / "tools" / "walk.py", call]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    *walk, summary = done.stdout.splitlines()
+    assert walk[0].startswith("permix.py" if call in ("train", "predict") else "keras_permix/")
+    assert len(walk) <= FILES[call], done.stdout
+    assert summary == f"{call}: {len(walk)} files"

@@ -1,0 +1,99 @@
+"""Print the bytes that compiled kernels move, relative to the least possible. It needs no device.
+
+    KERAS_BACKEND=torch python tools/kernel_bytes.py    # Triton, for an H100
+    KERAS_BACKEND=jax python tools/kernel_bytes.py      # Pallas, for a TPU v5e
+
+The least is to read and write every value and every word of a trace once. On a GPU, the loads and
+stores of the machine code count, for all threads. On a TPU, the operands and results of all
+custom calls and what lies between them count. The ideal time is the least at the full bandwidth.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHAPE = SAMPLES, TOKENS, CHANNELS = 128, 256, 384
+VALUES = SAMPLES * TOKENS * CHANNELS
+ITEMS = {"bfloat16": 2, "float32": 4}
+BANDWIDTH = {"torch": {"H100": 3350, "H200": 4800}, "jax": {"v5e": 819, "v6e": 1640}}  # GB/s
+# function -> tokens of a group, and bytes of its trace for a value
+KERNELS = {
+    "shift": (1, 0),
+    "sort_pairs": (2, 1 / 16),
+    "unsort_pairs": (2, 1 / 16),
+    "sort": (TOKENS, 0),
+    "sort_with_places": (TOKENS, {"torch": 1, "jax": 2}),
+    "unsort": (TOKENS, {"torch": 1, "jax": 2}),
+}
+
+
+def triton_bytes(name, dtype):
+    import torch
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from keras_permix.ops.backend.plan import Plan
+    from keras_permix.ops.backend.torch.triton.functions import _permute, _undo
+    from keras_permix.ops.backend.torch.triton.tables import Tables
+    from tests.accelerators.triton_ahead import launches, source
+
+    x, size = torch.zeros(SHAPE, dtype=getattr(torch, dtype)), KERNELS[name][0]
+    steps = tuple(range(CHANNELS)) if size <= 2 else None
+    tables, plan = (*Tables(), None, None), Plan(steps, size)
+    traced = name in ("sort_pairs", "sort_with_places")
+    call = lambda: _permute(x, *tables, *plan, traced)  # noqa: E731
+    if name.startswith("unsort"):
+        words = (SAMPLES, TOKENS // 64, CHANNELS) if size == 2 else SHAPE
+        trace = torch.zeros(words, dtype=torch.int32 if size == 2 else torch.uint8)
+        call = lambda: _undo(x, trace, *tables, *plan)  # noqa: E731
+    [(kernel, (arguments, options))] = launches(call).items()
+    target = GPUTarget("cuda", 90, 32)
+    made = triton.compile(source(kernel, arguments), target=target, options=options)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(made.asm["cubin"])
+        file.flush()
+        command = [tool, "--dump-sass", file.name]
+        text = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
+    sizes = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+    moved = 0
+    for kind in re.findall(r"\b(?:LDG|STG)\.E((?:\.\w+)*)", text):
+        moved += next((sizes[part] for part in kind.split(".") if part in sizes), 4)
+    rows = arguments["TOKENS"] if "TOKENS" in arguments else TOKENS * arguments["GROUPS"]
+    programs = -(-TOKENS // rows) * -(-CHANNELS // arguments["CHANNELS"]) * SAMPLES
+    return moved * 32 * options["num_warps"] * programs
+
+
+def pallas_bytes(name, dtype):
+    from keras_permix.ops.backend.jax import ahead_of_time
+
+    chip, size = ahead_of_time.chip("v5e:2x2"), KERNELS[name][0]
+    compiled = ahead_of_time.compile_permutation("tpu_pallas", name, SHAPE, dtype, size, chip)
+    memory = compiled.memory_analysis()
+    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    return kept + 2 * memory.temp_size_in_bytes
+
+
+def main():
+    backend = os.environ.get("KERAS_BACKEND")
+    if backend not in BANDWIDTH:
+        sys.exit(f"KERAS_BACKEND must be 'torch' or 'jax'. Received: {backend!r}")
+    count, chips = {"torch": triton_bytes, "jax": pallas_bytes}[backend], BANDWIDTH[backend]
+    print(f"| kernel | dtype | moved / least | {' | '.join(f'ideal µs, {c}' for c in chips)} |")
+    print("| --- | --- | ---: |" + " ---: |" * len(chips))
+    for name, (_, trace) in KERNELS.items():
+        for dtype, item in ITEMS.items():
+            trace_bytes = trace[backend] if isinstance(trace, dict) else trace
+            least = VALUES * (2 * item + trace_bytes)
+            times = " | ".join(f"{least / 1e3 / speed:.0f}" for speed in chips.values())
+            ratio = count(name, dtype) / least
+            print(f"| `{name}` | {dtype} | {ratio:.2f} | {times} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()
