@@ -1,6 +1,6 @@
 # make demo   the main job on JAX, in an environment of its own
-# make test   the tests on JAX, TensorFlow and PyTorch, in an environment of its own; most take turns,
-#             each on one of the three; make test ARGS=--thorough runs them all on each
+# make test   the tests on JAX, TensorFlow and PyTorch, in .venv-test; most run on one of the three, and
+#             make test ARGS=--thorough runs all on all three
 # make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
 #             allows
 # make test-newest   a quick part of the tests on JAX, with the newest Python that is supported and the

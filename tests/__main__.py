@@ -1,16 +1,20 @@
-"""Run the test suite once for each Keras backend that is installed.
+"""Run the test suite once per installed Keras backend.
 
-    python -m tests [BACKEND …] [--thorough] [arguments of pytest …]
+    python -m tests [BACKEND …] [--thorough] [pytest arguments …]
 
-Keras fixes its backend when it is imported, so each backend has processes of its own: one for each
-core and each `GIGABYTES` of memory, up to `WORKERS`, which share the cores. `-n 0` keeps the tests
-in a single one. Tests that need no backend, or would find the same on all (`pytest.mark.once`), run
-on the last of them, which starts soonest. Of the others, those that hold a backend to numbers
-(`pytest.mark.everywhere`) run on each, and the rest take turns: each runs on one backend, and at
-the next commit on the next; examples that need one backend run at every third commit. None takes
-turns with `--thorough`, on a single backend, or where arguments of pytest choose among them.
-Kernels are interpreted by `make test-accelerators` alone. On TensorFlow those that compile as users
-do have a run of their own. An `-m EXPRESSION` chooses in place of all this.
+Keras fixes its backend at import, so each backend gets its own worker processes: one per core and
+per `GIGABYTES` of memory, at most `WORKERS`. `-n 0` runs the tests in a single process.
+
+The backend of a test depends only on the test:
+
+- `pytest.mark.once` (needs no backend, or gives the same result on all): the last backend, which
+  starts fastest.
+- `pytest.mark.everywhere` (compares numbers with a reference): every backend.
+- All other tests: one backend, chosen by a hash of the test id.
+
+With `--thorough`, a single backend, or pytest arguments, all tests but `once` run on every backend.
+Kernels are interpreted only by `make test-accelerators`. On TensorFlow, tests that compile programs
+as users do run in a separate process. `-m EXPRESSION` replaces this selection.
 """
 
 import importlib.util
@@ -25,15 +29,14 @@ from pathlib import Path
 BACKENDS = ("jax", "tensorflow", "torch")
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-TURN = "KERAS_PERMIX_TURN"  # which of the tests that take turns run: "0/3" is the first of three
-NO_TESTS = 5  # pytest's exit code where it was given none
-# TensorFlow reads XLA's flags once per process. With these it compiles in a third of the time.
-SOON = {
+SHARE = "KERAS_PERMIX_SHARE"  # the share of the tests to run: "0/3" is the first of three
+NO_TESTS = 5  # pytest's exit code if it collected no tests
+# TensorFlow reads the XLA flags once per process. These cut compilation to a third of the time.
+FAST_COMPILATION = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 }
-# What is compiled as users compile it, by how names begin: what compares bits of whole programs, or
-# is what users run.
+# Prefixes of test ids that compile as users do: they compare bits of programs, or run examples.
 AS_USERS_DO = (
     "tests/accelerators",
     "tests/export",
@@ -47,7 +50,7 @@ AS_USERS_DO = (
     "tests/test_examples.py",
 )
 WORKERS = 4
-GIGABYTES = 5  # those of JAX, which take the most, were seen at 3.7
+GIGABYTES = 5  # per worker; JAX workers need the most, up to 3.7
 
 
 def main(arguments):
@@ -62,11 +65,10 @@ def main(arguments):
     arguments = [word for word in arguments if word != "--thorough"]
     *others, last = asked or installed
     chosen = dict.fromkeys(others, "not interpreted and not once") | {last: "not interpreted"}
-    turns = [{}] * len(chosen) if thorough else turns_of(len(chosen), commits())
-    results = {
-        name: run_all(name, marks, arguments, turn)
-        for (name, marks), turn in zip(chosen.items(), turns, strict=True)
-    }
+    results = {}
+    for number, (name, marks) in enumerate(chosen.items()):
+        share = {} if thorough else {SHARE: f"{number}/{len(chosen)}"}
+        results[name] = run_all(name, marks, arguments, share)
     print()
     for name, (code, counts, seconds) in results.items():
         print(f"{name}: {describe(counts)} in {seconds:.0f} s{f' (exit {code})' if code else ''}")
@@ -75,29 +77,14 @@ def main(arguments):
     return int(any(code for code, _, _ in results.values()))
 
 
-def turns_of(backends, start):
-    """What says in the environment of each of so many backends whose turn it is there."""
-    return [{TURN: f"{(number + start) % backends}/{backends}"} for number in range(backends)]
-
-
-def commits():
-    """How many commits led here; 0 where git does not know."""
-    command = ["git", "rev-list", "--count", "HEAD"]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    except OSError:
-        return 0
-    return int(done.stdout or 0)
-
-
-def run_all(backend, marks, arguments, turn):
+def run_all(backend, marks, arguments, share):
     """Run the tests on one backend. Returns the exit code, counts of outcomes, and seconds."""
-    runs = [(turn, marks, arguments)]
+    runs = [(share, marks, arguments)]
     if backend == "tensorflow" and "-m" not in arguments:
         files = sorted({name.partition("::")[0] for name in AS_USERS_DO})
         runs = [
-            ({**turn, **SOON}, f"{marks} and not as_users_do", arguments),
-            (turn, f"{marks} and as_users_do", arguments or files),
+            ({**share, **FAST_COMPILATION}, f"{marks} and not as_users_do", arguments),
+            (share, f"{marks} and as_users_do", arguments or files),
         ]
     done = [run(backend, flags, ["-m", marks, *arguments]) for flags, marks, arguments in runs]
     codes, counts, seconds = zip(*done, strict=True)
@@ -119,31 +106,31 @@ def run(backend, flags, arguments):
 
 
 def parallel():
-    """Arguments of pytest-xdist, where it is installed."""
+    """Return the arguments of pytest-xdist, if it is installed."""
     if not importlib.util.find_spec("xdist"):
         return []
     return ["-n", str(workers(os.cpu_count(), memory())), "--dist", "worksteal"]
 
 
 def threads():
-    """Threads of OpenMP in each process: no more in all than there are cores, or they wait."""
+    """Return the environment that shares the cores between the OpenMP threads of all workers."""
     if not importlib.util.find_spec("xdist"):
         return {}
     return {"OMP_NUM_THREADS": str(os.cpu_count() // workers(os.cpu_count(), memory()))}
 
 
 def workers(cores, memory):
-    """How many processes a machine of so many cores and bytes has room for."""
+    """Return the number of workers for a machine with `cores` cores and `memory` bytes."""
     return max(1, min(WORKERS, cores, memory // (GIGABYTES * 10**9)))
 
 
 def memory():
-    """Bytes of memory of this machine."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def count(report):
-    """Passed, failed and skipped tests of a JUnit report; nothing if pytest died before it."""
+    """Count passed, failed and skipped tests in a JUnit report; zeros if there is no report."""
     if not report.is_file():
         return 0, 0, 0
     suite = ElementTree.parse(report).find("testsuite")

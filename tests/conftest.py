@@ -1,4 +1,4 @@
-"""What every test starts from."""
+"""Choose the tests of each backend, and prepare each test."""
 
 import gc
 import os
@@ -9,11 +9,11 @@ import keras
 import pytest
 
 from keras_permix.ops.backend import running
-from tests.__main__ import AS_USERS_DO, TURN
+from tests.__main__ import AS_USERS_DO, SHARE
 from tests.backends import compile_soon, forget_compiled, keep_compiled
 
-# Tests that need no backend, or find the same on all, by how their names begin: `python -m tests`
-# runs them on one.
+# Prefixes of test ids that need no backend, or give the same result on all: `python -m tests` runs
+# them on one backend.
 ONCE = (
     "tests/bench/test_bench.py::test_a_wrong_operator",
     "tests/bench/test_bench.py::test_errors",
@@ -71,25 +71,18 @@ ONCE = (
     "tests/zoo/presets/test_saving.py",
     "tests/zoo/test_vit.py::test_parameters_are_the_papers",
 )
-# Of these, what takes a quarter of a minute or more: it takes turns, a third with three backends.
-SELDOM = (
-    "tests/cli/test_command.py::test_an_output_that_is_closed",
-    "tests/cli/test_presets.py::test_presets_of_one_backend_on_every_backend",
-    "tests/test_examples.py",
-    "tests/training/test_train.py::test_stored_score_is_measured_again",
-)
-# But for those that augment, in Keras, and those that train.
-EACH = (
+# Exceptions: tests that augment with Keras, and tests that train.
+NOT_ONCE = (
     "tests/data/images/test_augment.py",
     "tests/training/test_checkpoints.py::test_run_that_fell_back_ends_the_same",
     "tests/training/test_train.py::test_command_does_what_the_function_does",
     "tests/training/test_train.py::test_nan_stops_at_once",
 )
 
-# What holds a backend to others' numbers, or to the bit, or is about backends, by how names begin
-# or by a word in them: it runs on each, and the rest take turns.
+# Prefixes of test ids, and words in their names, that run on every backend: they compare numbers
+# with a reference, or are about backends.
 EVERYWHERE = (
-    "tests/export",  # whose cases are each backend's own
+    "tests/export",  # each backend has its own cases
     "tests/ops",
     "tests/test_backend.py",
     "tests/test_imports.py",
@@ -97,8 +90,8 @@ EVERYWHERE = (
     "tests/zoo/presets/test_presets.py::test_the_test",
 )
 WORDS = ("authors", "golden", "numpy", "oracle")
-# But for these, which permute nothing, or have a hundred cases of a kind.
-TURNS = (
+# Exceptions: tests of ops that do not permute, or with a hundred similar cases.
+NOT_EVERYWHERE = (
     "tests/ops/test_damped_ema.py",
     "tests/ops/test_masks.py",
     "tests/ops/test_simple_attention.py",
@@ -107,51 +100,51 @@ TURNS = (
 
 
 def pytest_report_header():
-    """Which of the Keras versions that may be installed side by side this run uses."""
+    """Report the version and the backend of Keras."""
     return f"keras: {keras.__version__} on {keras.config.backend()}"
 
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(EACH):
+        if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(NOT_ONCE):
             item.add_marker("once")
         if item.nodeid.startswith(AS_USERS_DO):
             item.add_marker("as_users_do")
-        is_asked = item.nodeid.startswith(EVERYWHERE) or any(word in item.name for word in WORDS)
-        if is_asked and not item.nodeid.startswith(TURNS):
+        is_numeric = item.nodeid.startswith(EVERYWHERE) or any(word in item.name for word in WORDS)
+        if is_numeric and not item.nodeid.startswith(NOT_EVERYWHERE):
             item.add_marker("everywhere")
-    turn, turns = map(int, os.environ.get(TURN, "0/1").split("/"))
-    chosen = [turn_of(item, turns) in (turn, None) for item in items]
-    others = [item for item, ours in zip(items, chosen, strict=True) if not ours]
-    config.hook.pytest_deselected(items=others)
+    share, shares = map(int, os.environ.get(SHARE, "0/1").split("/"))
+    chosen = [share_of(item, shares) in (share, None) for item in items]
+    config.hook.pytest_deselected(
+        items=[item for item, is_chosen in zip(items, chosen, strict=True) if not is_chosen]
+    )
     items[:] = compress(items, chosen)
 
 
-def turn_of(item, turns):
-    """In which of so many turns a test runs; `None`: in each."""
-    is_once = item.get_closest_marker("once") and not item.nodeid.startswith(SELDOM)
-    if is_once or item.get_closest_marker("everywhere"):
+def share_of(item, shares):
+    """Return the number of the share that holds a test, or `None` if all do."""
+    if item.get_closest_marker("once") or item.get_closest_marker("everywhere"):
         return None
-    return zlib.crc32(item.nodeid.encode()) % turns
+    return zlib.crc32(item.nodeid.encode()) % shares
 
 
 def pytest_collection_finish():
-    """What is imported stays, and no garbage is looked for in it: 0.25 s for each time."""
-    keras.utils.set_random_seed(0)  # It imports TensorFlow where that is installed.
+    """Exempt imported modules from garbage collection, which saves 0.25 s per collection."""
+    keras.utils.set_random_seed(0)  # imports TensorFlow if it is installed
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _compiled_once(tmp_path_factory):
-    """A program that two tests have in common is compiled for the first, in whichever worker."""
+    """Share compiled programs between the tests of all workers."""
     folder = tmp_path_factory.getbasetemp()
     keep_compiled((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _products_are_exact():
-    """On a GPU or TPU float32 is multiplied as float32, or a hundred comparisons fail."""
+    """Multiply float32 in full precision on GPUs and TPUs, which comparisons need."""
     if running.module("runtime").chip():
         with running.module("runtime").full_precision():
             yield
@@ -161,7 +154,7 @@ def _products_are_exact():
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
-    """What tests keep in a cache does not lie in that of the user."""
+    """Use a temporary cache folder instead of the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERAS_HOME", str(tmp_path_factory.mktemp("home")))
         yield
@@ -169,15 +162,15 @@ def _own_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="module")
 def _fresh_session():
-    """Graphs, compiled functions and layer names of one file do not outlive it."""
+    """Free graphs, compiled functions and layer names after each file."""
     yield
     keras.utils.clear_session()
     forget_compiled()
-    gc.freeze()  # what is left stays, too
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _same_start(request):
-    """Weights and data do not depend on which tests ran before, and hardly a program."""
+    """Set the seed and the compilation mode, so that tests do not depend on their order."""
     keras.utils.set_random_seed(0)
     compile_soon(not request.node.get_closest_marker("as_users_do"))

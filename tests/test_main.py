@@ -1,4 +1,4 @@
-"""What `python -m tests` runs, and how it ends."""
+"""Test the selection of tests and the exit code of `python -m tests`."""
 
 from types import SimpleNamespace
 
@@ -12,16 +12,16 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Notes what would be run, and lets each run end with the next of `codes`."""
+    """Record the runs instead of running pytest; each ends with the next of `codes`."""
 
     def run(backend, flags, arguments):
         noted.append((backend, "XLA_FLAGS" in flags, arguments))
-        turns.append(flags.get(main.TURN))
+        shares.append(flags.get(main.SHARE))
         return codes[len(noted) - 1], (3, 2, 1), 1.5
 
-    noted, codes, turns = [], [0] * 4, []
+    noted, codes, shares = [], [0] * 4, []
     monkeypatch.setattr(main, "run", run)
-    return noted, codes, turns
+    return noted, codes, shares
 
 
 def test_tensorflow_compiles_in_two_ways(runs):
@@ -49,38 +49,37 @@ def test_a_run_without_tests_is_none_that_failed(runs, codes, code):
 
 
 @pytest.mark.parametrize(
-    ("words", "turns"),
+    ("words", "shares"),
     [
-        ([], ["1/3", "2/3", "2/3", "0/3"]),
-        (["torch", "jax"], ["1/2", "0/2"]),
+        ([], ["0/3", "1/3", "1/3", "2/3"]),
+        (["torch", "jax"], ["0/2", "1/2"]),
         (["torch", "jax", "tests/ops"], [None] * 2),
         (["jax"], ["0/1"]),
         (["--thorough"], [None] * 4),
     ],
 )
-def test_backends_take_turns_from_commit_to_commit(runs, words, turns, monkeypatch):
+def test_backends_share_the_tests(runs, words, shares, monkeypatch):
     """TensorFlow has two runs."""
     monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.setattr(main, "commits", lambda: 7)
     noted, _, seen = runs
     main.main(words)
-    assert seen == turns
+    assert seen == shares
     assert all(("tests/ops" in words) == ("tests/ops" in arguments) for *_, arguments in noted)
     assert not any("--thorough" in arguments for *_, arguments in noted)
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
-def test_each_test_has_its_turn(turns):
-    def item(number, *marks, file="tests/test_x.py"):
-        return SimpleNamespace(nodeid=f"{file}::test[{number}]", get_closest_marker=marks.count)
+@pytest.mark.parametrize("shares", [1, 2, 3])
+def test_each_test_is_in_one_share(shares):
+    def item(number, *marks):
+        return SimpleNamespace(
+            nodeid=f"tests/test_x.py::test[{number}]", get_closest_marker=marks.count
+        )
 
-    chosen = {conftest.turn_of(item(number), turns) for number in range(99)}
-    assert chosen == set(range(turns))
+    first = [conftest.share_of(item(number), shares) for number in range(99)]
+    assert set(first) == set(range(shares))
+    assert [conftest.share_of(item(number), shares) for number in range(99)] == first
     for mark in ("once", "everywhere"):
-        assert conftest.turn_of(item(0, mark), turns) is None
-    for file in conftest.SELDOM:
-        seldom = (item(number, "once", file=file) for number in range(99))
-        assert {conftest.turn_of(each, turns) for each in seldom} == set(range(turns))
+        assert conftest.share_of(item(0, mark), shares) is None
 
 
 def test_workers_share_the_cores(monkeypatch):

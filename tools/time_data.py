@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from keras_permix.data import from_smiles, generated_listops, generated_pathfinder
-from keras_permix.data.lines import read_rows
+from keras_permix.data.files import read_rows
 from keras_permix.tasks import task_of
 from keras_permix.zoo import LRATransformer
 

@@ -1,4 +1,4 @@
-"""Measurements: operators, layers and models against attention: `permix bench`.
+"""Benchmark ops, layers and models against attention.
 
 Example:
 

@@ -1,4 +1,4 @@
-"""`permix bench layers`: whole mixers, with their projections, against attention."""
+"""Benchmark mixers with their projections against attention."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -54,7 +54,7 @@ IN_HUGE = (ATTENTION, "LinearAttention", "CSP", "SliceSort", "SimpleAttention", 
 
 
 def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]]:
-    """Functions that make a layer for a size of sample and a dtype policy, by name."""
+    """Return functions that make the layers of a benchmark, by name."""
     import keras
 
     from keras_permix.bench.rivals import SelfAttention
@@ -68,11 +68,11 @@ def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]
         return partial(make_mixer, {"name": name, **arguments}, dtype=dtype)
 
     def projections(count):
-        """Dense layers alone: what a mixer with as many of them costs at the least."""
+        """Return only dense layers: the lower bound for a mixer with as many projections."""
         return keras.Sequential([Dense(width, dtype=dtype) for _ in range(count)])
 
     def butterfly(stage):
-        """Attention in blocks of the square root of the tokens, at the stride of a stage."""
+        """Return attention in blocks of sqrt(tokens) tokens, at the stride of a stage."""
         attention = SoftmaxAttention(heads, dtype=dtype)
         return ButterflyBlock(attention, isqrt(tokens), stage, axis=1, dtype=dtype)
 
@@ -97,12 +97,12 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     Args:
         case: One of `CASES`.
         repeats: Rounds of `medians`.
-        dtype: What the layers compute in; their weights are float32.
+        dtype: Compute dtype; weights are float32.
 
     Yields:
-        A dict with the keys `COLUMNS`: medians in milliseconds, microseconds per token of forward
-        and backward together, the ratio to Keras' `MultiHeadAttention`, and the memory of forward
-        and backward in MB above what was there.
+        Dicts with the keys `COLUMNS`: medians in milliseconds, microseconds per token of forward
+        plus backward, the speedup over Keras' `MultiHeadAttention`, and the peak memory of forward
+        plus backward in MB.
     """
     import keras
 

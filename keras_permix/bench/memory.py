@@ -1,4 +1,4 @@
-"""How much memory a call takes at its peak."""
+"""Measure the peak memory of a call."""
 
 import ctypes
 import re
@@ -9,11 +9,11 @@ from typing import Any
 
 
 def peak_megabytes(function: Callable[[], Any]) -> float | None:
-    """Memory at its peak during a call, above what was held before it, in MB.
+    """Return the peak memory of a call, above the memory in use before it, in MB.
 
-    Where tensors are made on an accelerator, it is that of the device, as PyTorch and TensorFlow
-    count it; `None` with JAX. Elsewhere it is resident memory of this process, as Linux counts it
-    (`None` on other systems), without what the backend had in a pool of its own.
+    On an accelerator it is device memory, as reported by PyTorch and TensorFlow (`None` on JAX). On
+    a CPU it is the resident memory of the process on Linux (`None` on other systems), without
+    memory that the backend already holds in a pool.
     """
     from keras_permix.ops.backend import running  # Keras comes with it
 
@@ -24,12 +24,12 @@ def peak_megabytes(function: Callable[[], Any]) -> float | None:
         return None if peak is None else peak / 1e6
     if sys.platform != "linux":
         return None
-    # Twice, since a backend may free what a call before has left only after the count has begun.
+    # Twice, because a backend may free memory of an earlier call late.
     return max(_peak(function) for _ in range(2))
 
 
 def accelerator() -> int | None:
-    """The number of the GPU or TPU on which tensors are made now, `None` for a CPU."""
+    """Return the index of the current GPU or TPU, or `None` on a CPU."""
     import keras
 
     device = keras.ops.zeros(1).device
@@ -50,6 +50,6 @@ def _peak(function):
 
 
 def _resident(field):
-    """A field of the process's status in kilobytes."""
+    """Return a field of the process status in kilobytes."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(rf"{field}:\s+(\d+) kB", status)[1])

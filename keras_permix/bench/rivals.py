@@ -1,4 +1,4 @@
-"""What the operators and layers of this package are timed against."""
+"""Define the baselines that ops and layers are timed against."""
 
 from collections.abc import Callable
 from math import gcd, sqrt
@@ -12,13 +12,13 @@ HEAD = 64  # channels
 
 
 def in_heads(x: Tensor) -> Tensor:
-    """Tokens in heads of up to 64 channels, (batch, tokens, heads, channels)."""
+    """Split tokens into heads of up to 64 channels: (batch, tokens, heads, channels)."""
     batch, tokens, channels = x.shape
     return ops.reshape(x, (batch, tokens, -1, gcd(channels, HEAD)))
 
 
 def on_heads(attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The function of one tensor that is its own query, key and value."""
+    """Return a function that uses one tensor as query, key and value."""
 
     def call(x):
         heads = in_heads(x)
@@ -28,13 +28,13 @@ def on_heads(attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Te
 
 
 def quadratic_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """What `simple_attention` computes, by a map of tokens by tokens."""
+    """Compute `simple_attention` with a full attention map."""
     weights = ops.einsum("bnhd,bmhd->bhnm", query, key) / sqrt(key.shape[1])
     return ops.einsum("bhnm,bmhd->bnhd", weights, value)
 
 
 class SelfAttention(keras.layers.MultiHeadAttention):
-    """Keras' attention of a sequence to itself, as a layer of one input."""
+    """Apply Keras' `MultiHeadAttention` to one sequence."""
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         super().build(input_shape, input_shape)

@@ -28,5 +28,5 @@ def runners(
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """How long a call of `runners` takes: on PyTorch by the events of a GPU, else by the clock."""
+    """Return the time of a call in seconds, by GPU events on PyTorch, else by wall time."""
     return running.module("runtime").seconds(call)

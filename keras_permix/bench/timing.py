@@ -1,4 +1,4 @@
-"""Timing of functions against each other."""
+"""Time functions against each other."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ ROUND = 0.05  # seconds
 
 
 def wall_seconds(call: Callable[[], Any]) -> float:
-    """How long a call takes by the clock."""
+    """Return the wall time of a call in seconds."""
     start = perf_counter()
     call()
     return perf_counter() - start
@@ -20,11 +20,10 @@ def medians(
     repeats: int,
     clock: Callable[[Callable[[], Any]], float] = wall_seconds,
 ) -> list[float]:
-    """Median time of a call of each function, in milliseconds, by a clock of calls.
+    """Return the median time per call of each function, in milliseconds.
 
-    They alternate, so that a slow moment of the machine meets all. A round of each is one call that
-    does not count, since it begins with the caches and the memory that another function has left,
-    and then calls that do, for `ROUND` seconds.
+    Functions alternate, so that a slow phase of the machine affects all of them. Each round starts
+    with one call that is not counted, followed by calls for `ROUND` seconds.
     """
     seconds: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats):

@@ -1,17 +1,22 @@
-"""`permix backend`: show or choose the backend that Keras starts with, `import keras` included.
+"""Show or set the default backend of Keras.
 
-It stands in Keras' own file of settings, keras.json in ~/.keras or KERAS_HOME, for all programs of
-Keras that do not set KERAS_BACKEND.
+The setting is stored in keras.json, in ~/.keras or in KERAS_HOME. It applies to all Keras programs
+that do not set KERAS_BACKEND.
 """
 
 
 def add_arguments(parser):
-    parser.add_argument("name", nargs="?", metavar="NAME", help="jax, tensorflow or torch")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="backend to set: jax, tensorflow or torch (default: show the current one)",
+    )
     parser.set_defaults(run=run, needs_keras=False)
 
 
 def run(arguments):
-    """Print the backend, or keep another, without Keras. Returns the exit code."""
+    """Print or set the backend, without importing Keras. Return the exit code."""
     from keras_permix import _backend
 
     installed, first = _backend.installed_backends(), _backend.set_by_user()
@@ -30,7 +35,7 @@ def run(arguments):
 
 
 def _keep(backend):
-    """Write a backend into Keras' file of settings, and change nothing else. Returns the file."""
+    """Store a backend in keras.json and keep the other settings. Return the path."""
     import json
 
     from keras_permix import _backend

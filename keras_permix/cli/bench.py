@@ -1,4 +1,4 @@
-"""`permix bench`: what operators and models cost on this machine and backend."""
+"""Measure time and memory of ops, layers and models on this machine and backend."""
 
 import argparse
 import csv
@@ -21,40 +21,42 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 def add_arguments(parser):
     parser.add_argument("what", choices=list(WHAT), help="what to measure")
-    parser.add_argument("--cases", nargs="+", metavar="CASE", help="only these, as 'csp, pairs'")
-    parser.add_argument("--repeats", type=int, default=9, help="rounds of each function")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="dtype to compute in")
+    parser.add_argument(
+        "--cases", nargs="+", metavar="CASE", help="run only these cases, such as 'csp, pairs'"
+    )
+    parser.add_argument("--repeats", type=int, default=9, help="rounds per function")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="compute dtype")
     parser.add_argument(
         "--batch-size",
         type=int,
         default=argparse.SUPPRESS,
-        help=f"texts in a batch, of lra alone (default: {bench_lra.BATCH})",
+        help=f"texts per batch, only for lra (default: {bench_lra.BATCH})",
     )
     parser.add_argument(
         "--against",
         nargs="+",
         choices=bench_models.PEERS,
         default=argparse.SUPPRESS,
-        help="packages whose vision transformers are measured as well, of models alone; timm and "
+        help="also measure the vision transformers of these packages, only for models; timm and "
         "torch_nn need PyTorch",
     )
-    parser.add_argument("--device", help="where to run, such as cpu:0 or gpu:0")
+    parser.add_argument("--device", help="device to run on, such as cpu:0 or gpu:0")
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="leave the allocator alone, as in a process that never calls `keep_freed_memory`",
+        help="do not call `keep_freed_memory`, which keeps freed memory for reuse",
     )
     parser.add_argument(
         "--out",
         type=given_path,
-        help="CSV file to write, row by row, and a drawing beside it, PNG, if matplotlib is there; "
-        "its folder is made",
+        help="CSV file to write, row by row; its folder is created. With matplotlib, a plot is "
+        "written to the same path with the ending .png",
     )
     parser.set_defaults(run=run, keep_memory=True)
 
 
 def run(arguments):
-    """Measure, print a table, write the CSV. Returns the exit code."""
+    """Measure, print a table and write the CSV file. Return the exit code."""
     import keras
 
     from keras_permix._version import __version__
@@ -125,7 +127,7 @@ def run(arguments):
                 for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
                     rows.append(row)
                     write({**row, **about})
-            except Exception as error:  # Each backend has exceptions of its own.
+            except Exception as error:  # Each backend raises different exceptions.
                 if not is_out_of_memory(error):
                     raise
                 end = "does not fit into memory"
@@ -139,15 +141,15 @@ def run(arguments):
 
 
 def draw(bench, rows, path):
-    """Draw the rows, where what draws is installed."""
+    """Plot the rows if matplotlib is installed."""
     if find_spec("matplotlib"):
         bench.plot(rows, path)
     else:
-        print(f"{path.name} is not drawn without matplotlib.", file=sys.stderr)
+        print(f"{path.name} is not written: matplotlib is not installed.", file=sys.stderr)
 
 
 def check_replaced(path, columns):
-    """Raise unless what lies where results and their drawing go is of an earlier measurement."""
+    """Check that existing output files are from an earlier measurement."""
     drawing = path.with_suffix(".png")
     if path.is_file():
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -166,7 +168,7 @@ def check_replaced(path, columns):
 
 @contextmanager
 def writer(path, columns):
-    """A function that writes a row to a CSV file at once, so that a stopped run keeps it."""
+    """Yield a function that writes one row to a CSV file and flushes it."""
     if path is None:
         yield lambda row: None
         return
@@ -183,7 +185,7 @@ def writer(path, columns):
 
 
 def chip_of(device):
-    """The name of the accelerator that is measured, "" for a CPU."""
+    """Return the name of the measured accelerator, or "" for a CPU."""
     from keras_permix.ops.backend import running
 
     kind, _, number = (device or "").lower().partition(":")
@@ -193,17 +195,17 @@ def chip_of(device):
 
 
 def check_device(device):
-    """Raise where the backend has no such device, or takes another one and says nothing.
+    """Check that the backend has a device, and uses it.
 
     Raises:
-        ValueError: names the device.
+        ValueError: If it does not.
     """
     import keras
 
     try:
         with keras.device(device):
             given = str(keras.ops.ones(1).device)
-    except Exception as error:  # Each backend has exceptions of its own.
+    except Exception as error:  # Each backend raises different exceptions.
         given = f"{type(error).__name__}: {error}"
     kind, _, number = device.lower().replace("cuda", "gpu").partition(":")
     found = re.sub("[:_]", "", given.lower().replace("cuda", "gpu"))

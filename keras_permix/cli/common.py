@@ -1,7 +1,8 @@
-"""Helpers of several commands: messages, tables, and checks before the work begins."""
+"""Print errors and tables, and check output paths, for several commands."""
 
 import sys
 import tempfile
+from importlib.util import find_spec
 
 from keras_permix.utils.formatting import format_score, printable
 
@@ -12,20 +13,20 @@ def say_error(error):
 
 
 def check_file(argument, path):
-    """Raise unless a file can be written. Its content stays.
+    """Check that a file can be written, without changing it.
 
     Args:
-        argument: The option that names the file, for the message.
-        path: The file. It and its folders may be absent.
+        argument: The name of the option, for the error message.
+        path: The file. It and its folders need not exist.
 
     Raises:
-        ValueError: if it cannot be written.
+        ValueError: If the file cannot be written.
     """
     _check(argument, path, "file")
 
 
 def check_folder(argument, path):
-    """Raise unless files can be written in a folder, which may be absent; see `check_file`."""
+    """Check that files can be written to a folder, which need not exist."""
     _check(argument, path, "folder")
 
 
@@ -47,13 +48,13 @@ def _check(argument, path, kind):
 
 
 def trained_preset(preset):
-    """Return the `PresetInfo` of a preset that has weights.
+    """Return the `PresetInfo` of a preset with weights.
 
     Args:
         preset: Name, folder or handle.
 
     Raises:
-        ValueError: for an unknown name or a preset without weights.
+        ValueError: If the name is unknown or the preset has no weights.
     """
     from keras_permix.recipes.find import WEIGHTS_FILE
     from keras_permix.zoo import preset_info
@@ -66,14 +67,32 @@ def trained_preset(preset):
 
 
 def format_table(header, rows):
-    """Return rows of strings as text in columns of equal width."""
+    """Format rows of strings as a table, on a terminal with `rich` if it is installed."""
     lines = [[printable(cell) for cell in line] for line in (header, *rows)]
+    if sys.stdout.isatty() and find_spec("rich"):
+        return _rich_table(*lines)
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def _rich_table(header, *rows):
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for cell in header:
+        table.add_column(Text(cell))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n")
 
 
 def format_scores(scores):

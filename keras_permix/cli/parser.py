@@ -6,20 +6,20 @@ from pathlib import Path
 from keras_permix._version import __version__
 
 VERBS = {
-    "list": "list the presets",
-    "info": "show a preset or a model",
-    "predict": "predict images, texts or molecules with a preset",
-    "train": "train a model from a recipe, or resume a stopped run",
-    "lra": "train models on the Long Range Arena",
-    "evaluate": "score a preset",
-    "bench": "measure operators or models on this machine",
-    "verify": "check presets",
-    "backend": "show or choose Keras' backend",
+    "list": "list available presets",
+    "info": "show details of a preset or model",
+    "predict": "run a preset on images, texts or molecules",
+    "train": "train a model from a recipe, or resume a run",
+    "lra": "run the Long Range Arena benchmark",
+    "evaluate": "evaluate a preset on a data set",
+    "bench": "benchmark ops, layers or models on this machine",
+    "verify": "check the outputs of presets on every backend",
+    "backend": "show or set the Keras backend",
 }
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Help with the defaults that say something, where a text does not tell them itself."""
+    """Show the default of an option, unless its help text already does."""
 
     def _get_help_string(self, action):
         told = "default:" in (action.help or "")
@@ -31,13 +31,13 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong."""
+    """Report errors on one line."""
 
     def __init__(self, **options):
         super().__init__(formatter_class=Help, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        # Refused here, so that a command names its own help.
+        # Rejected here, so that the error refers to the help of the command.
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -48,10 +48,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def given(text):
-    """The text of an argument; an empty one names no set, recipe or preset.
+    """Return the text of an argument.
 
     Raises:
-        ArgumentTypeError: for an empty text.
+        ArgumentTypeError: If the text is empty.
     """
     if not text:
         raise argparse.ArgumentTypeError("must not be empty. Received: ''")
@@ -59,12 +59,12 @@ def given(text):
 
 
 def given_path(text):
-    """The path that an argument names; an empty text is not the current folder."""
+    """Return an argument as a path; an empty text is rejected."""
     return Path(given(text))
 
 
 def add_overrides(parser, text):
-    """Add `--set KEY=VALUE`, which may come several times."""
+    """Add the repeatable option `--set KEY=VALUE`."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=text
     )
@@ -72,13 +72,17 @@ def add_overrides(parser, text):
 
 def add_data_dir(parser):
     """Add `--data-dir`."""
-    parser.add_argument("--data-dir", type=given_path, help="folder with data files")
+    parser.add_argument("--data-dir", type=given_path, help="folder that holds the data files")
 
 
 def add_verbose(parser, default):
-    """Add `--verbose`, as Keras' `fit` takes it."""
+    """Add `--verbose`, with the values of Keras' `fit`."""
     parser.add_argument(
-        "--verbose", type=int, choices=(0, 1, 2), default=default, help="progress of fit"
+        "--verbose",
+        type=int,
+        choices=(0, 1, 2),
+        default=default,
+        help="progress output of fit: 0 silent, 1 progress bar, 2 one line per epoch",
     )
 
 
@@ -87,11 +91,12 @@ def parse(argv, load):
 
     Args:
         argv: A list of strings.
-        load: Function from the name of a verb to its module, called for the one in `argv`.
+        load: Function from the name of a command to its module, called for the command in `argv`.
     """
     parser = Parser(
         prog="permix",
-        description="Token mixing without attention. KERAS_BACKEND chooses jax, tensorflow, torch.",
+        description="Train and run models that mix tokens without attention. Set KERAS_BACKEND to "
+        "jax, tensorflow or torch to choose the backend.",
     )
     parser.add_argument("--version", action="version", version=f"keras_permix {__version__}")
     parser.set_defaults(needs_keras=True, keep_memory=False, plain=False)
@@ -103,5 +108,7 @@ def parse(argv, load):
         verbs[name].description = module.__doc__
         module.add_arguments(verbs[name])
     for verb in (parser, *verbs.values()):
-        verb.add_argument("--traceback", action="store_true", help="show the traceback of errors")
+        verb.add_argument(
+            "--traceback", action="store_true", help="print the full traceback of an error"
+        )
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
-"""`permix predict`: the predictions of a preset for images, texts or molecules.
+"""Run a preset on images, texts or molecules.
 
-An image may be a folder, which stands for all images in it. A bad input is reported, and the others
-are predicted; the exit code is then 1.
+A folder stands for all images in it. If an input cannot be read, the error is printed, the other
+inputs are predicted, and the exit code is 1.
 """
 
 import csv
@@ -18,25 +18,28 @@ ENDINGS = (".csv", ".jsonl")
 
 
 def add_arguments(parser):
-    parser.add_argument("preset", help="name (cspvit/cifar10_small), folder, or handle")
+    parser.add_argument("preset", help="name such as cspvit/cifar10_small, folder or handle")
     parser.add_argument(
         "inputs", nargs="*", metavar="INPUT",
-        help="image files or folders; texts, or @FILE for the content of a file as one text (two "
-        "for each pair); SMILES or JSON files of a graph each",
+        help="image files or folders; texts, or @FILE to read one text from a file (two per pair); "
+        "SMILES, or JSON files with one graph each",
     )  # fmt: skip
     parser.add_argument(
         "--from", type=given_path, metavar="FILE", dest="source",
-        help="file of more inputs, one per line (pairs are separated by a tab)",
+        help="read more inputs from FILE, one per line; separate pairs by a tab",
     )  # fmt: skip
-    parser.add_argument("--top", type=int, default=5, help="labels to print")
+    parser.add_argument("--top", type=int, default=5, help="number of labels to print")
     parser.add_argument(
-        "--out", type=given_path, metavar="FILE", help="write to a .csv or .jsonl file instead"
+        "--out",
+        type=given_path,
+        metavar="FILE",
+        help="write predictions to FILE (.csv or .jsonl) instead of stdout",
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print or write the predictions. Returns the exit code, 1 if an input is bad."""
+    """Print or write the predictions. Return the exit code, 1 if an input cannot be read."""
     from keras.utils import Progbar
 
     from keras_permix.cli.common import trained_preset
@@ -80,7 +83,7 @@ def run(arguments):
 
 
 def read_inputs(task, words, source):
-    """Return a list of the words of each input, from the command line and from a file."""
+    """Return the arguments of each input, from the command line and from a file."""
     from keras_permix.data.images.own import images_in
 
     size = task.arguments_per_input
@@ -110,7 +113,7 @@ def read_inputs(task, words, source):
 
 
 def write_rows(path, rows):
-    """Write rows as CSV, or as JSON lines, by the ending of the file."""
+    """Write rows as CSV or JSON lines, depending on the file name extension."""
     from keras_permix.utils.files import write_text
 
     text = io.StringIO(newline="")

@@ -1,7 +1,7 @@
-"""`permix verify`: presets give the answers that they promise, on every installed backend.
+"""Check that presets give their stored outputs on every installed backend.
 
-Each backend runs in a process of its own, loads every preset, whose checksums are verified on the
-way, and compares its outputs with the preset's probe.
+Each backend runs in a separate process. It loads every preset, verifies the checksums, and compares
+the outputs with the probe of the preset.
 """
 
 import json
@@ -16,19 +16,25 @@ from keras_permix.utils.formatting import counted
 
 def add_arguments(parser):
     parser.add_argument(
-        "presets", nargs="*", metavar="PRESET", help="names, folders or handles (default: all)"
+        "presets",
+        nargs="*",
+        metavar="PRESET",
+        help="names, folders or handles (default: all presets with weights)",
     )
     parser.add_argument(
-        "--backend", action="append", dest="backends", help="only this backend (repeatable)"
+        "--backend",
+        action="append",
+        dest="backends",
+        help="check only this backend; may be repeated",
     )
     parser.add_argument(
-        "--here", action="store_true", help="print JSON lines for this process's backend"
+        "--here", action="store_true", help="check in this process and print JSON lines"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print a row for each preset and backend. Returns the exit code."""
+    """Print a row per preset and backend. Return the exit code."""
     if arguments.here:
         for preset in arguments.presets:
             print(json.dumps(verify_here(preset)), flush=True)
@@ -43,7 +49,7 @@ def run(arguments):
         check_choice("--backend", backend, installed)
     for preset in arguments.presets:
         if "://" not in preset and not Path(preset).is_dir():
-            trained_preset(preset)  # which says of a name that there is none like it
+            trained_preset(preset)  # raises for an unknown name
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]
@@ -64,7 +70,7 @@ def run(arguments):
 
 
 def verify_here(preset):
-    """Load a preset on this process's backend and compare it with its probe."""
+    """Compare a preset with its probe on the backend of this process."""
     from keras_permix.zoo.presets.probe import verify_probe
 
     try:
@@ -75,7 +81,7 @@ def verify_here(preset):
 
 
 def verify_on(backend, presets):
-    """The results of `verify_here` in a process with another backend, one by one as they come."""
+    """Yield the results of `verify_here` from a process with another backend, as they arrive."""
     package_parent = str(Path(__file__).resolve().parents[2])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {

@@ -1,4 +1,4 @@
-"""Data sets, and the pipelines that bring them to a model."""
+"""Load data sets and batch them for training."""
 
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.graphs.pad import pad_graphs
@@ -7,13 +7,11 @@ from keras_permix.data.graphs.sets import GraphSource, load_graphs
 from keras_permix.data.graphs.smiles import from_smiles
 from keras_permix.data.images.augment import Augmentation, make_augmentation
 from keras_permix.data.images.decode import read_image
-from keras_permix.data.images.generated import generated_images
 from keras_permix.data.images.own import folder_images, listed_images
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.images.sets import load_images
-from keras_permix.data.images.sheet import load_sheet
+from keras_permix.data.images.sets import generated_images, load_images, load_sheet
 from keras_permix.data.images.tfds_images import tfds_images, tfds_source
 from keras_permix.data.lra.listops import (
     LISTOPS_VOCABULARY,

@@ -1,4 +1,4 @@
-"""Arrays that take long to make, made once and kept in files."""
+"""Cache arrays in files."""
 
 import json
 import os
@@ -12,30 +12,29 @@ import numpy as np
 from keras_permix.utils.files import cache_folder, replacing_folder, sha256_of, write_text
 
 Arrays: TypeAlias = dict[str, np.ndarray]
-MANY = 10_000  # samples; fewer are made again in seconds
-LIST = "arrays.json"  # names of the arrays and bytes of their files, written last
+MANY = 10_000  # samples; smaller sets are not cached
+LIST = "arrays.json"  # file sizes of the arrays, written last
 
 
 def cached_samples(count: int, name: str, content: bytes, make: Callable[[], Arrays]) -> Arrays:
-    """What `cached_arrays` gives of `count` samples; of less than `MANY`, what `make` gives."""
+    """Call `cached_arrays` for sets of at least `MANY` samples, else `make`."""
     return make() if count < MANY else cached_arrays(name, content, make)
 
 
 def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arrays:
-    """Arrays that belong to a content, read from a cache if they have been made before.
+    """Return arrays from the cache, or make and cache them.
 
-    They are kept in `data/NAME-CHECKSUM/` of `cache_folder()`, one `.npy` file each, whole or not
-    at all whichever processes make them at once. Nothing else lies there: what is no longer wanted
-    can be removed at any time. Where nothing can be written, they are made anew each time, with a
-    warning.
+    Each array is a `.npy` file in `data/NAME-CHECKSUM/` of `cache_folder()`. The folder is written
+    atomically and can be deleted at any time. If it cannot be written, the arrays are made on every
+    call, with a warning.
 
     Args:
-        name: What they are called.
-        content: All that they depend on.
-        make: Makes them: a dict of arrays by name.
+        name: Str, name of the set.
+        content: Bytes that determine the arrays; their checksum is the key of the cache.
+        make: Function without arguments that returns a dict of arrays.
 
     Returns:
-        The arrays, memory-mapped and read-only where they come from files.
+        A dict of arrays; cached ones are memory-mapped and read-only.
 
     Example:
 
@@ -68,7 +67,7 @@ def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arra
 
 
 def _read(folder: Path) -> Arrays | None:
-    """The arrays of a folder; `None` where there are none, or damaged ones."""
+    """Read the arrays of a folder; return `None` if they are missing or damaged."""
     try:
         if json.loads((folder / LIST).read_text(encoding="utf-8")) != _sizes(folder):
             return None

@@ -1,4 +1,4 @@
-"""A data set: what is trained on, what is tested on, and what the answers are called."""
+"""Hold the parts and labels of a data set."""
 
 import dataclasses
 import functools
@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-LOOKED_AT = 256  # samples of a part by which data are told from others
+LOOKED_AT = 256  # samples per part in a fingerprint
 READ_AT_ONCE = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set in two parts, or three.
+    """Hold a data set with a training part, a test part and an optional validation part.
 
     Args:
-        name: What the set is called.
-        train: `(inputs, targets)` as `Pipeline` takes them; `(source, None)` of a source, which
-            has its own targets.
-        test: The same, for testing.
-        labels: Names of the classes, or of the numbers of a regression, a tuple of str.
-        validation: A part like these to choose a model by, where the set has one; `None`: training
-            is watched on `test`.
+        name: Str, name of the set.
+        train: Tuple `(inputs, targets)`, the arguments of `Pipeline`. A source with custom targets
+            is given as `(source, None)`.
+        test: Tuple like `train`, for testing.
+        labels: Tuple of str, names of the classes or of the regression targets.
+        validation: Tuple like `train`, for model selection. `None`: training reports scores on
+            `test`.
 
     Example:
 
@@ -43,7 +43,7 @@ class Dataset:
 
 
 def some(part, count):
-    """`count` samples of a part of a `Dataset`, evenly out of all; all of them for `None`."""
+    """Return `count` evenly spaced samples of a part of a `Dataset`; all for `None`."""
     total = size_of(part[0])
     if count is None or count >= total:
         return part
@@ -57,7 +57,7 @@ def some(part, count):
 
 
 def labels_of(part):
-    """The labels of a part of a `Dataset` as an array of int; `None` where samples must be read."""
+    """Return the labels of a part as an int array, or `None` if they are stored in the samples."""
     source, targets = part
     if targets is None:
         known = getattr(source, "known_labels", None)
@@ -66,31 +66,31 @@ def labels_of(part):
 
 
 def taken(values, index):
-    """What a slice, or an array of indices, takes of an array, a source or a list."""
+    """Index an array, a source or a list by a slice or an array of indices."""
     if isinstance(index, slice) or not isinstance(values, list | tuple):
         return values[index]
     return [values[number] for number in index]
 
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
-    """What tells data from others: labels, and of each part the size and a sum of some samples.
+    """Summarize a data set by its labels, and by the size and a checksum of each part.
 
     Args:
-        dataset: The `Dataset`, of which 256 samples of each part are read.
+        dataset: A `Dataset`. At most 256 samples per part are read.
 
     Returns:
         A dict of plain values.
     """
     parts = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
-    told = {name: _told(*part) for name, part in parts.items() if part is not None}
-    return {"labels": list(dataset.labels), **told}
+    parts = {name: _summary(*part) for name, part in parts.items() if part is not None}
+    return {"labels": list(dataset.labels), **parts}
 
 
 def check_classes(name, train, test):
-    """Check that the classes of a set's training samples are two or more, and the only ones.
+    """Check that training has two classes or more, and that testing has no others.
 
     Args:
-        name: What the set is called.
+        name: Name of the set, for the error message.
         train, test: Collections of the classes of each part.
     """
     if len(set(train)) < 2 or not set(test) <= set(train):
@@ -102,7 +102,7 @@ def check_classes(name, train, test):
 
 
 def warn_of_missing(name, labels, found, aim, stacklevel):
-    """Warn of classes that are trained on, and of which a part to `aim` on has no sample."""
+    """Warn if a part to `aim` on has no samples of some classes."""
     if lacking := [label for label in labels if label not in found]:
         warnings.warn(
             f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
@@ -111,7 +111,7 @@ def warn_of_missing(name, labels, found, aim, stacklevel):
         )
 
 
-def _told(inputs, targets):
+def _summary(inputs, targets):
     size = size_of(inputs)
     some = np.linspace(0, size - 1, min(size, LOOKED_AT)).astype(int)
     checksum = 0
@@ -132,7 +132,7 @@ def _chosen(inputs, some):
 
 
 def _checksum(values, before):
-    """The checksum of numbers, texts or arrays, or of lists, tuples or dicts of some."""
+    """Return the checksum of numbers, texts and arrays, possibly nested."""
     if isinstance(values, dict):
         values = [part for item in sorted(values.items()) for part in item]
     array = values if isinstance(values, list | tuple) else np.asarray(values)
@@ -144,5 +144,5 @@ def _checksum(values, before):
 
 
 def size_of(inputs):
-    """The number of samples of an array, a dict of arrays or a source."""
+    """Return the number of samples of an array, a dict of arrays or a source."""
     return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)

@@ -1,9 +1,13 @@
-"""Data files on disk: where they lie, and that they are what they should be."""
+"""Find, check and read data files."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from keras_permix._typing import StrPath
 from keras_permix.utils.files import read_with_sha256
+from keras_permix.utils.tables import Rows, parse_rows
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 
@@ -23,7 +27,7 @@ SHA256 = {
     "qm9.csv.xz": "86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13",
     "esol.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
     "delaney-processed.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
-    # As their authors give them away; from Keras 3.15 and TensorFlow Datasets 4.9.
+    # Official archives; checksums from Keras 3.15 and TensorFlow Datasets 4.9.
     "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
@@ -40,10 +44,10 @@ SHA256 = {
 
 
 def data_folder(data_dir):
-    """Return the folder given by the caller, else that of `KERAS_PERMIX_DATA`, else None.
+    """Return `data_dir`, else the folder in `KERAS_PERMIX_DATA`, else None.
 
     Raises:
-        FileNotFoundError: if it does not exist.
+        FileNotFoundError: If the folder does not exist.
     """
     name, folder = "`data_dir` (`--data-dir`)", data_dir
     if data_dir is None:
@@ -58,8 +62,8 @@ def data_folder(data_dir):
 def find_folder(data_dir, names):
     """Return the folder that holds the files `names`, or None to use a download.
 
-    A folder given by the caller must hold them. The folder of the environment variable
-    `KERAS_PERMIX_DATA` is used where it does.
+    `data_dir` is returned unchecked. The folder in `KERAS_PERMIX_DATA` is used only if it holds all
+    files.
     """
     folder = data_folder(data_dir)
     if data_dir is not None or folder and all((folder / name).is_file() for name in names):
@@ -68,10 +72,10 @@ def find_folder(data_dir, names):
 
 
 def need_folder(data_dir, names):
-    """Return the folder that holds the files `names`, as `find_folder` finds it.
+    """Return the folder that `find_folder` finds.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: If there is no such folder.
     """
     folder = find_folder(data_dir, names)
     if folder is None:
@@ -83,17 +87,14 @@ def need_folder(data_dir, names):
 
 
 def find_forms(data_dir, pieces):
-    """Return paths of a set that may come in several forms, or None to use a download.
-
-    Looks where `find_folder` does.
+    """Return the paths of a set that exists in several forms, or None to use a download.
 
     Args:
-        data_dir: Folder given by the caller, or None.
-        pieces: For each piece of the set, the names that it may have: of files, or of folders.
+        data_dir: Folder of the set. None: the folder in `KERAS_PERMIX_DATA`.
+        pieces: List of the possible file or folder names of each piece of the set.
 
     Raises:
-        FileNotFoundError: if the folder does not exist, or the caller's lacks a piece; names all
-            that it may be called.
+        FileNotFoundError: If the folder does not exist, or `data_dir` lacks a piece.
     """
     folder = data_folder(data_dir)
     if folder is None:
@@ -113,11 +114,11 @@ def find_forms(data_dir, pieces):
 
 
 def read_file(path):
-    """Return the bytes of a data file, which are checked where its name is that of a known one.
+    """Read a data file, and check the SHA-256 of known files.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if its SHA-256 is not the known one.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the checksum of a known file differs.
     """
     path = Path(path)
     if not path.is_file():
@@ -126,3 +127,84 @@ def read_file(path):
     if path.name not in SHA256:
         return path.read_bytes()
     return read_with_sha256(path, SHA256[path.name])
+
+
+def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
+    """Read the training and the test rows of a set.
+
+    Known sets are read from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Custom sets
+    give the files `train` and `test`, relative to `data_dir`.
+
+    Args:
+        name: Str, name of the set.
+        known: Dict from names of known sets to tuples of `Files`, one per form.
+        data_dir: Folder of the files, or `None`.
+        train, test: Files of a custom set; they may be the same file.
+        splits: Tuple of the values in the column "split" for training and testing. `None` selects
+            all rows of the file.
+
+    Returns:
+        Two lists of dicts.
+
+    Raises:
+        ValueError: If the set is unknown and has no files, or a file is damaged.
+        FileNotFoundError: If a file is missing.
+    """
+    if train is None and test is None and name in known:
+        folder, files = _find(data_dir, known[name])
+        return _parts(folder, files)
+    if train is None or test is None:
+        raise ValueError(
+            f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
+            f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
+        )
+    return _parts(Path(data_dir or "."), Files(train, test, splits))
+
+
+def _find(data_dir, forms):
+    """Return the folder of a set, and the first form found in it."""
+    folder = data_folder(data_dir)
+    for files in forms if folder else ():
+        if all((folder / name).exists() for name in (files.train, files.test)):
+            return folder, files
+    names = ", or ".join(" and ".join(dict.fromkeys((form.train, form.test))) for form in forms)
+    raise FileNotFoundError(
+        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {names}. "
+        f"Received: {f'{folder}, without' if folder else 'no folder'}"
+    )
+
+
+def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
+    """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
+    return parse_rows(read_file(path), Path(path), columns)
+
+
+class Files(NamedTuple):
+    """Locate the two parts of a set, in one of its forms.
+
+    Args:
+        train, test: Files or folders, relative to the data folder; they may be the same.
+        splits: Values in the column "split" of each part. `None` selects all rows.
+        read: Function from a path to a list of dicts.
+    """
+
+    train: str
+    test: str
+    splits: tuple[str | None, str | None] = (None, None)
+    read: Callable[[Path], Rows] = read_rows
+
+
+def _parts(folder, files):
+    names = (files.train, files.test)
+    rows = {name: files.read(folder / name) for name in dict.fromkeys(names)}
+    parts = [
+        [row for row in rows[name] if split is None or row.get("split") == split]
+        for name, split in zip(names, files.splits, strict=True)
+    ]
+    if not all(parts):
+        raise ValueError(
+            "`train` and `test` must hold a row each. "
+            f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
+            f"splits={files.splits}"
+        )
+    return parts

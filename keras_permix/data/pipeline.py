@@ -1,4 +1,4 @@
-"""Batches for `fit`, the same for the same seed, epoch and position."""
+"""Make reproducible batches for `fit`."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,58 +11,55 @@ from keras_permix.data.dataset import size_of
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_integer, check_positive_or_none
 
-# From inputs and targets of a batch, the epoch and the index of the batch to inputs and targets.
+# (inputs, targets, epoch, index of the batch) -> (inputs, targets)
 Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]
 
 
 class Pipeline(keras.utils.PyDataset):
-    """Batches of inputs and targets, shuffled and augmented anew each epoch.
+    """Batch, shuffle and augment samples.
 
-    Order and augmentation depend on nothing but seed, epoch and index of the batch: a run resumed
-    with `epoch=k` sees the batches it would have seen, on every backend and with any number of
-    `threads`. `epoch` counts up whenever Keras ends an epoch. Keras also does so once before the
-    first epoch of a `fit`, which thus sees the batches of `epoch + 1`: a resumed one alike.
+    Order and augmentation depend only on seed, epoch and batch index. A run resumed with `epoch=k`
+    therefore sees the same batches, on every backend and with any number of `threads`. Keras
+    advances `epoch` after each epoch, and once before the first epoch of `fit`.
 
-    `fit(…, shuffle=False)` takes the batches in their order. Without it Keras takes them in one of
-    its own, which a resumed run does not repeat, and of which `threads` cannot know what is next.
+    Pass `shuffle=False` to `fit`. Otherwise Keras shuffles the batches itself, which a resumed run
+    does not repeat.
 
-    On TensorFlow all batches of a source are padded to one shape, since Keras takes the shapes of
-    all from the first two.
+    On TensorFlow, all batches of a source are padded to one shape, because Keras infers the shapes
+    from the first two batches.
 
-    Of several processes that share each batch, each gives the pipeline its `shard`; their parts,
-    one after the other, are the batch of one process. A source reads the part alone, unless it has
-    `shuffled`, and where it or `augment` is random, it draws anew for each part. Arrays are
-    augmented as one batch, which is then cut: whatever is random comes out as in one process.
+    With several processes, each process takes one `shard` of every batch. Arrays are augmented
+    before they are split, so the result equals that of a single process. A source without
+    `shuffled` reads only its shard, and random numbers are drawn per shard.
 
     Args:
-        inputs: Array `(samples, …)`, a dict of such arrays, anything with `len` and `[index]` that
-            gives arrays of one shape, or a source: anything with `len` and
-            `read(indices, epoch, index)` that gives `(inputs, targets)` of a batch, such as
-            `RecordSource`. It may have `shuffled(rng, batch_size)`, which gives an epoch's order,
-            and `of_one_shape()`, the same source with all batches padded alike.
-        targets: Array `(samples, …)`; `None` with a source, which has its own.
-        batch_size: Samples in a batch.
-        num_classes: Where targets are classes, their number: they are checked, those of a source
-            as they are read, and arrays become int32.
-        shuffle: Whether to draw a new order each epoch.
-        seed: Integer ≥ 0, of the order.
-        augment: `None`, or a function `(inputs, targets, epoch, index) -> (inputs, targets)` of a
-            batch and its index, such as `make_augmentation` gives.
-        drop_remainder: Whether to leave out a last batch that is not full.
-        epoch: The epoch to start with.
-        steps: Batches of an epoch. `None`: one pass over the samples. Otherwise epochs are cut out
-            of passes that follow each other, each in an order of its own.
-        shard: `(index, count)`: which of how many parts of each batch to give.
-        threads: How many make batches, in place of Keras' `workers`. With more than one they make
-            the next ones while one is used, as long as batches are taken in their order; `augment`
-            and `read` of a source are then called by several at a time.
+        inputs: Array `(samples, …)`, dict of such arrays, or sequence of arrays of one shape. Or a
+            source with `__len__` and `read(indices, epoch, index)`, which returns
+            `(inputs, targets)`, such as `RecordSource`. A source may define
+            `shuffled(rng, batch_size)`, which returns the order of an epoch, and `of_one_shape()`,
+            which returns a source with batches of one shape.
+        targets: Array `(samples, …)`. `None` for a source.
+        batch_size: Int, samples per batch.
+        num_classes: Int, number of classes. Targets are then checked, and arrays become int32.
+            Default: `None`, for other targets.
+        shuffle: Bool, whether to shuffle the samples in each epoch. Default: `False`.
+        seed: Int ≥ 0, seed of the order. Default: 0.
+        augment: Function `(inputs, targets, epoch, index) -> (inputs, targets)`, such as
+            `make_augmentation` returns. Default: `None`.
+        drop_remainder: Bool, whether to drop an incomplete last batch. Default: `False`.
+        epoch: Int ≥ 0, first epoch. Default: 0.
+        steps: Int, batches per epoch. Default: `None`, one pass over the samples. With `steps`,
+            epochs continue across passes, each shuffled separately.
+        shard: Tuple `(index, count)`, the part of each batch to return. Default: `(0, 1)`.
+        threads: Int, number of threads that prepare batches ahead, instead of Keras' `workers`.
+            With more than one, `augment` and `read` must be thread-safe. Default: 1.
 
     Returns:
-        Each item is `(inputs, targets)`, as they came or as `augment` gives them.
+        Each item is a batch `(inputs, targets)`.
 
     Raises:
-        ValueError: if sizes do not fit, an argument is out of range, or a class is none of
-            `num_classes`.
+        ValueError: If sizes do not match, an argument is out of range, or a target is not a class
+            of `num_classes`.
 
     Example:
 
@@ -117,7 +114,7 @@ class Pipeline(keras.utils.PyDataset):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose batches `self[index]` gives."""
+        """Return the current epoch."""
         return self._epoch
 
     @epoch.setter
@@ -127,7 +124,7 @@ class Pipeline(keras.utils.PyDataset):
         self._orders = {number: self._order(number) for number in range(first, last + 1)}
 
     def _order(self, number):
-        """The order of the samples in a pass."""
+        """Return the order of the samples in a pass."""
         count = size_of(self.inputs)
         if not self.shuffle:
             return np.arange(count)
@@ -137,12 +134,12 @@ class Pipeline(keras.utils.PyDataset):
         return rng.permutation(count)
 
     def _pass(self, epoch, index):
-        """The pass that a batch of an epoch is in, and its number there."""
+        """Return the pass of a batch, and its index in that pass."""
         return divmod(epoch * len(self) + index, self._batches_of_a_pass)
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Which of how many parts of each batch `self[index]` gives."""
+        """Return `(index, count)`, the part of each batch to return."""
         return self._shard
 
     @shard.setter
@@ -167,7 +164,7 @@ class Pipeline(keras.utils.PyDataset):
         in_order, self._last = index in (0, self._last + 1), index
         end = min(index + 1 + self.threads * in_order, len(self))
         wanted = [(self.epoch, number) for number in range(index, max(end, index + 1))]
-        # What is no longer wanted, such as the rest of a pass that was broken off, is forgotten.
+        # Drop batches that are no longer needed, such as those of an interrupted epoch.
         self._ahead = {
             key: self._ahead.get(key) or self._pool.submit(self._make, key[0], self._orders, key[1])
             for key in wanted
@@ -182,7 +179,7 @@ class Pipeline(keras.utils.PyDataset):
         some = slice(part * len(chosen) // count, (part + 1) * len(chosen) // count)
         if hasattr(self.inputs, "read") and not hasattr(self.inputs, "shuffled"):
             return self._augmented(chosen[some], epoch, index * count + part)
-        # Sequences are padded by the longest of the whole batch, images mixed with all others.
+        # Padding and image mixing depend on the whole batch.
         whole = self._augmented(chosen, epoch, index)
         return keras.tree.map_structure(lambda array: array[some], whole)
 

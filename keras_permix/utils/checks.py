@@ -1,4 +1,4 @@
-"""Checks of arguments that are plain values, for ops, layers, models and commands alike."""
+"""Check arguments of ops, layers, models and commands."""
 
 import difflib
 import math
@@ -13,7 +13,7 @@ ALIGNMENTS = ("independent", "reference")
 
 
 def check_choice(name, value, choices):
-    """Return `value`, the argument `name`, if it is one of `choices`."""
+    """Return `value` if it is one of `choices`."""
     if value not in tuple(choices):
         raise ValueError(f"`{name}` must be one of {tuple(choices)}. Received: {name}={value!r}")
     return value
@@ -25,7 +25,7 @@ def check_align(align):
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with lists and Python's numbers in place of what NumPy holds in it."""
+    """Return `value` with NumPy arrays and scalars converted to lists and Python numbers."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 
 
 def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
-    """Return `spec`, a name or a dict with it, as a plain dict whose "name" is one of `choices`."""
+    """Return `spec`, a name or a dict with a "name", as a dict; check the name."""
     named = plain(spec) if isinstance(spec, dict) else {"name": spec}
     if named.get("name") not in tuple(choices):
         raise ValueError(
@@ -45,7 +45,7 @@ def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, A
 
 
 def check_names(taker, given, known):
-    """Refuse names of arguments that `taker` does not know, and name the nearest that it does."""
+    """Raise for argument names that `taker` does not know, and suggest the closest ones."""
     known, unknown = sorted(known), sorted(set(given) - set(known))
     if unknown:
         near = (difflib.get_close_matches(name, known, n=1) for name in unknown)
@@ -56,11 +56,11 @@ def check_names(taker, given, known):
 
 
 def check_flags(given, parameters):
-    """Refuse values other than True and False of parameters that stand for one of them.
+    """Raise for values other than True and False of arguments whose default is a bool.
 
     Args:
-        given: A dict of arguments.
-        parameters: Those of a signature, a dict by name.
+        given: Dict of arguments.
+        parameters: Dict of the parameters of a signature, by name.
     """
     for name, value in given.items():
         is_flag = name in parameters and isinstance(parameters[name].default, bool)
@@ -69,7 +69,7 @@ def check_flags(given, parameters):
 
 
 def check_integer(name, value, least=1, or_none=""):
-    """Return `value`, the argument `name`, as a Python integer, if it is at least `least`."""
+    """Return `value` as a Python integer if it is an integer of at least `least`."""
     try:
         number = None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -81,7 +81,7 @@ def check_integer(name, value, least=1, or_none=""):
 
 
 def is_index(value: Any, count: int) -> bool:
-    """Whether `value` is an index of one of so many, negative from the end, and no bool."""
+    """Return whether `value` is an int that indexes a sequence of `count` items."""
     return isinstance(value, int) and not isinstance(value, bool) and -count <= value < count
 
 
@@ -91,7 +91,7 @@ def check_positive_or_none(argument, value):
 
 
 def check_layer_index(layer_index, num_layers):
-    """Check a 0-based index of a layer against the number of layers."""
+    """Check a layer index, counted from 0, against the number of layers."""
     index = check_integer("layer_index", layer_index, least=0)
     if index >= check_integer("num_layers", num_layers):
         raise ValueError(
@@ -101,7 +101,7 @@ def check_layer_index(layer_index, num_layers):
 
 
 def check_floats(argument, values, count, each):
-    """Return `values` as a list of `count` floats, of which each "channel" or the like has one."""
+    """Return `values` as a list of `count` finite floats, one per `each`, such as "channel"."""
     try:
         floats = [float(value) for value in values]
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def check_floats(argument, values, count, each):
 
 
 def check_positive(argument, value):
-    """Return the number `value` if it is above 0."""
+    """Return `value` if it is a finite number above 0."""
     if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:
         raise ValueError(f"`{argument}` must be a positive number. Received: {argument}={value!r}")
     return value

@@ -4,7 +4,7 @@ SHARES = ("accuracy", "top1", "top5")  # metrics from 0 to 1
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural where it is not 1.
+    """Format a count with its noun, in the plural unless the count is 1.
 
     Example:
 
@@ -16,7 +16,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in a readable unit.
+    """Format a duration in readable units.
 
     Example:
 
@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 
 
 def format_score(key: str, value: float) -> str:
-    """Return a score in percent where it is an accuracy, or else as a number.
+    """Format an accuracy in percent, and other scores as numbers.
 
     Args:
         key: `DATA/PART/METRIC`.
@@ -53,7 +53,7 @@ def format_score(key: str, value: float) -> str:
 
 
 def printable(text: object) -> str:
-    """Return text on one line without control characters, which could change a terminal.
+    """Return text on one line, without control characters.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The machine in words, for records of measurements, and its memory."""
+"""Describe the machine for benchmark records, and configure its memory allocator."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of mallopt(3)
-# What errors say, each backend's its own.
+# Parts of the error messages of all backends.
 TOO_MUCH = (
     "out of memory", "resource_exhausted", "resource exhausted", "unable to allocate",
     "can't allocate memory", "oom when allocating", "failed to allocate", "alloc_failed",
@@ -17,7 +17,7 @@ TOO_MUCH = (
 
 
 def machine() -> str:
-    """Processor and cores this process may use, e.g. "Intel(R) Xeon(R) Processor, cores: 2"."""
+    """Return processor and usable cores, e.g. "Intel(R) Xeon(R) Processor, cores: 2"."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -27,10 +27,10 @@ def machine() -> str:
 
 
 def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """What drives the accelerators: "NVIDIA 570.133.20", "libtpu 0.0.42", or "" if neither does.
+    """Return the accelerator driver: "NVIDIA 570.133.20", "libtpu 0.0.42", or "".
 
     Args:
-        nvidia: The file in which NVIDIA's kernel module says its version.
+        nvidia: The version file of NVIDIA's kernel module.
     """
     if nvidia.is_file():
         found = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)\s", nvidia.read_text(encoding="utf-8"))
@@ -44,17 +44,18 @@ def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory, of the host or of a device, does not suffice."""
+    """Return whether an error reports that the host or a device is out of memory."""
     return isinstance(error, MemoryError) or any(words in str(error).lower() for words in TOO_MUCH)
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep freed memory for the next tensor, in place of giving it back to Linux.
+    """Keep freed memory in the process instead of returning it to Linux.
 
-    To get a block again takes Linux, page by page, longer than a fast operator takes to fill it,
-    and XLA gets one of some hundred megabytes for every training step on a CPU. The memory of the
-    process stays at its peak. Call it once, before the backend computes anything and starts its
-    threads. With another system or allocator it does nothing.
+    Allocating a large block again takes Linux longer than a fast op takes to fill it. XLA allocates
+    hundreds of megabytes per training step on a CPU. With this setting, the memory of the process
+    stays at its peak.
+
+    Call it once, before the backend computes anything. It has no effect without glibc.
 
     Example:
 
@@ -62,6 +63,6 @@ def keep_freed_memory() -> None:
     >>> keep_freed_memory()
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(MMAP_MAX, 0)  # No block has pages of its own, which would go back with it.
+        libc.mallopt(MMAP_MAX, 0)  # never allocate blocks with mmap, which free returns
         libc.mallopt(TRIM_THRESHOLD, -1)  # never
-        libc.mallopt(ARENA_MAX, 1)  # The heaps of further arenas hold no large block.
+        libc.mallopt(ARENA_MAX, 1)  # heaps of other arenas cannot hold large blocks

@@ -1,4 +1,4 @@
-"""Files of one sample per line, as dicts: JSON lines, or values under a header."""
+"""Parse JSON lines, CSV and TSV files into dicts, one per line."""
 
 import csv
 import gzip
@@ -16,7 +16,7 @@ LISTS = (".csv", ".tsv", ".jsonl")
 
 
 class Row(dict[str, Any]):
-    """A sample of a data file, which knows its line."""
+    """Hold a row of a data file, with its path and line number."""
 
     __slots__ = ("line", "path")
 
@@ -29,23 +29,23 @@ Rows = list[dict[str, Any]]
 
 
 def shown(row: dict[str, Any]) -> str:
-    """A row for an error message, with its file and line where it is known."""
+    """Format a row for an error message, with its file and line if known."""
     at = f" in {row.path}, line {row.line}" if isinstance(row, Row) else ""
     return f"{str(dict(row))[:200]}{at}"
 
 
 def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) -> Rows:
-    """The rows of a `.jsonl`, `.tsv` or `.csv` file, perhaps with `.gz` or `.xz`.
+    """Parse the rows of a `.jsonl`, `.tsv` or `.csv` file, optionally compressed (`.gz`, `.xz`).
 
-    The first row of values names the columns, unless `columns` of a `.csv` file do.
+    The first line of a table names the columns, unless `columns` is given.
 
     Args:
-        blob: What the file holds.
-        path: What it is called.
-        columns: Names of a `.csv` file's columns, of which it says nothing itself.
+        blob: The content of the file, bytes.
+        path: The path of the file; its endings select the format.
+        columns: Column names of a `.csv` file without a header.
 
     Raises:
-        ValueError: for a file that is damaged, or says more in a line than in its first.
+        ValueError: If the file is damaged, or a line has more values than the first.
 
     Example:
 

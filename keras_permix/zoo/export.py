@@ -1,5 +1,6 @@
-"""From models to files that run without this package."""
+"""Export models to files that run without this package."""
 
+import json
 from contextlib import nullcontext
 from typing import Any
 
@@ -34,6 +35,10 @@ class Exported:
         batch, which Keras does not ask of it, or with `dynamo=False` by the older exporter; LiteRT
         has batches of one there.
 
+        ONNX files use the names of the model's inputs and outputs, such as `images` and `logits`.
+        Their first axis is called `batch`. The metadata holds `labels`, a JSON list, if the model
+        has labels.
+
         Args:
             filepath: The file, or folder, to write.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
@@ -58,7 +63,9 @@ class Exported:
             signature = [keras.tree.map_structure(_spec, self.input, self._example(1))]
         if format == "onnx" and ours:
             inputs = self._example(2) if input_signature is None else _zeros(input_signature)
-            ours.write_onnx(self, inputs, filepath, **kwargs)
+            names = {"output_names": list(self.output_names)}
+            ours.write_onnx(self, inputs, filepath, **{**names, **kwargs})
+            _describe(self, filepath, kwargs.get("output_names"))
             if verbose is not False:
                 print(f"Saved artifact at '{filepath}'.")
             return
@@ -66,10 +73,35 @@ class Exported:
             super().export(  # type: ignore[misc]  # of the model
                 str(filepath), format=format, verbose=verbose, input_signature=signature, **kwargs
             )
+        if format == "onnx":
+            _describe(self, filepath)
 
     def _example(self, batch, seed=0):
         """Inputs of the size that a file takes which takes one."""
         return self.make_inputs(seed, batch)
+
+
+def _describe(model, path, output_names=None):
+    """Name the inputs, the outputs and the batch axis of an ONNX file, and store the labels."""
+    import onnx
+
+    file = onnx.load(path)
+    graph = file.graph
+    names = sorted((tensor.name for tensor in model.inputs), key=len, reverse=True)
+    for value in graph.input:
+        name = next(name for name in names if name in value.name or len(names) == 1)
+        if value.name != name:
+            graph.node.insert(0, onnx.helper.make_node("Identity", [name], [value.name]))
+            value.name = name
+    for value, name in zip(graph.output, output_names or model.output_names, strict=True):
+        if value.name != name:
+            graph.node.append(onnx.helper.make_node("Identity", [value.name], [name]))
+            value.name = name
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    if model.labels is not None:
+        onnx.helper.set_model_props(file, {"labels": json.dumps(model.labels, ensure_ascii=False)})
+    onnx.save(file, path)
 
 
 def _spec(tensor, array):

@@ -8,8 +8,11 @@ import sys
 import keras
 import pytest
 
-from keras_permix.bench.bundles import CASES, count_bundles
 from tests.harness import ROOT
+
+spec = importlib.util.spec_from_file_location("bundles", ROOT / "tools" / "bundles.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
 
 # What kernels may take of (32, 256, 384) float32.
 MOST = {
@@ -23,12 +26,12 @@ MOST = {
 @pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 @pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed")
 def test_kernels_issue_fewer_bundles_than_what_comes_after_them(tmp_path):
-    command = [sys.executable, "-m", "keras_permix.bench.bundles", "--out", tmp_path / "b.csv"]
+    command = [sys.executable, ROOT / "tools" / "bundles.py", "--out", tmp_path / "b.csv"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with open(tmp_path / "b.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found = {(row["case"], row["dtype"], row["way"]): int(row["bundles"]) for row in rows}
-    assert {case for case, *_ in found} == set(CASES) == set(MOST)
+    assert {case for case, *_ in found} == set(tool.CASES) == set(MOST)
     for (case, dtype, way), bundles in found.items():
         if way == "tpu_pallas":
             assert 0 < bundles < found[case, dtype, "tpu_xla"], case
@@ -56,4 +59,4 @@ LH: loop header
 @pytest.mark.once
 def test_bundles_count_as_often_as_their_loops_run():
     # Two outside, ten passes of three and of five passes of two, and two of a loop of unknown.
-    assert count_bundles(BUNDLES) == (2 + 10 * (3 + 5 * 2) + 2, 1)
+    assert tool.count_bundles(BUNDLES) == (2 + 10 * (3 + 5 * 2) + 2, 1)

@@ -15,6 +15,7 @@ import pytest
 
 from keras_permix import cli, data, zoo
 from keras_permix.cli import main
+from keras_permix.cli.common import format_table
 from keras_permix.recipes.find import find_recipe
 from keras_permix.recipes.load import load_recipe
 from tests.harness import ROOT
@@ -47,6 +48,16 @@ if sys.argv[1] == "wait":
     list.run, sys.argv[1] = wait, "list"
 command()
 """
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_tables_are_drawn_only_on_a_terminal(is_terminal, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    table = format_table(("preset", "loss"), [("[b]a[/b]", "0.5")])
+    assert ("─" in table) is is_terminal
+    assert "[b]a[/b]" in table and "0.5" in table
 
 
 @pytest.fixture

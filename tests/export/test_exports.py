@@ -8,6 +8,7 @@ names, of which `tools/tables.py` makes the tables of `docs/guides/export.md`.
 import csv
 import datetime
 import importlib
+import json
 import os
 from pathlib import Path
 
@@ -125,6 +126,26 @@ def key(row):
 
 # What the table says before the run; what works there must work again.
 KNOWN = {key(row): row["found"] for row in read(TABLE)}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS[BACKEND] if way.startswith("ONNX")])
+def test_onnx_files_name_their_parts(way, tmp_path):
+    export, packages = WAYS[BACKEND][way]
+    if missing := lacking(packages):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    import onnx
+
+    labels = [f"kløver {number}" for number in range(10)]
+    export(tiny("CSPViT", num_layers=1, num_classes=10, labels=labels), tmp_path)
+    file = onnx.load(tmp_path / "model.onnx")
+    onnx.checker.check_model(file)
+    assert [value.name for value in file.graph.input] == ["images"]
+    assert [value.name for value in file.graph.output] == ["logits"]
+    for value in (*file.graph.input, *file.graph.output):
+        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert {entry.key: json.loads(entry.value) for entry in file.metadata_props} == {
+        "labels": labels
+    }
 
 
 @pytest.mark.once

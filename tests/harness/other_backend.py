@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.__main__ import SOON
+from tests.__main__ import FAST_COMPILATION
 from tests.backends import BACKEND
 from tests.harness.layers import functional
 from tests.harness.processes import environment
@@ -52,7 +52,7 @@ def check_models_elsewhere(models, kind="layer"):
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         command = [sys.executable, "-m", "tests.reload", folder]
-        variables = environment(backend, **SOON, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+        variables = environment(backend, **FAST_COMPILATION, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
         subprocess.run(command, env=variables, cwd=ROOT, check=True)
         for name, output in outputs.items():
             assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)

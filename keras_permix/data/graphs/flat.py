@@ -1,4 +1,4 @@
-"""Many graphs in two arrays: all nodes, and all edges, one graph's after the other's."""
+"""Hold many graphs in two arrays, one of all nodes and one of all edges."""
 
 import copy
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from keras_permix.data.graphs.smiles import FEATURE_VERSION, parse_flat, rdkit_v
 
 
 class FlatGraphs:
-    """Graphs as pairs of arrays, the `nodes` and `edges` of `preprocess_graph`, by index.
+    """Hold graphs as a sequence of pairs, the `nodes` and `edges` of `preprocess_graph`.
 
-    Of an index it gives a graph; of a slice or an array of indices, these graphs.
+    An index returns one graph. A slice or an array of indices returns a `FlatGraphs`.
 
     Args:
         nodes, edges: Arrays `(all nodes, …)` and `(all edges, …)`.
-        sizes: Int array `(graphs, 2)`, the numbers of nodes and edges of each.
+        sizes: Int array `(graphs, 2)`, number of nodes and edges of each graph.
 
     Example:
 
@@ -38,7 +38,7 @@ class FlatGraphs:
         return len(self.chosen)
 
     def seen(self, feature: int) -> tuple[list[int], int]:
-        """Which values a feature of nodes has in these graphs, and the most nodes of any."""
+        """Return the values of a node feature, and the number of nodes of the largest graph."""
         sizes = np.diff(self.ends[:, 0])
         ours = np.zeros(len(sizes), bool)
         ours[self.chosen] = True
@@ -59,14 +59,14 @@ class FlatGraphs:
 
 
 def flat_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
-    """The graphs of molecules; many are parsed once and then read from a cache.
+    """Parse molecules to graphs, and cache the graphs of large sets.
 
     Args:
-        name: What their set is called.
-        smiles: Strings.
+        name: Str, name of the set.
+        smiles: Iterable of SMILES strings.
 
     Raises:
-        As `from_smiles`, where it parses.
+        As in `from_smiles`.
     """
     smiles = list(smiles)
     content = "\n".join([FEATURE_VERSION, rdkit_version(), *smiles]).encode()

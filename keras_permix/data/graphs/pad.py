@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.data.graphs.paths import UNREACHABLE
-
 MAX_HOPS = 20
+UNREACHABLE = 510  # the distance between nodes without a path
 # name -> (axes of nodes, axes in all)
 AXES = {
     "x": (1, 2),
@@ -66,7 +65,7 @@ def pad_graphs(
     >>> batch["attn_bias"].tolist()
     [[[0.0, 0.0, -inf], [0.0, 0.0, -inf], [0.0, 0.0, -inf]]]
 
-    Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
+    Reference: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
     and the released code.
     """
     graphs = [{"out_degree": graph.get("in_degree"), **graph} for graph in graphs]

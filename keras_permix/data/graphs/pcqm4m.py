@@ -1,4 +1,4 @@
-"""PCQM4M, as the Open Graph Benchmark hands it out: its table of molecules and its split."""
+"""Read the molecules and the split of PCQM4M from the Open Graph Benchmark."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.files import need_folder, read_file
-from keras_permix.data.lines import read_rows
+from keras_permix.data.files import need_folder, read_file, read_rows
 
-# Set -> the folder that its archive becomes.
+# Set -> folder of the unpacked archive.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
 INDEX, MORE = 64, 1 << 16  # bytes of an index, and of the rest, that a split has at most
 CORES = ("core", "_core")  # of NumPy before and since 2.0
@@ -19,20 +18,20 @@ Rows = list[dict[str, Any]]
 
 
 def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]:
-    """The rows for training and for validation; the answers to the others are not given away.
+    """Read the training and validation rows; the other targets are not public.
 
     Args:
-        name: "pcqm4m", that of the KDD Cup 2021, or "pcqm4m_v2".
-        data_dir: Folder with the folder of the set. `None`: that of `KERAS_PERMIX_DATA`.
+        name: "pcqm4m" (KDD Cup 2021) or "pcqm4m_v2".
+        data_dir: Parent of the folder of the set. `None`: the folder in `KERAS_PERMIX_DATA`.
 
     Returns:
         Two lists of dicts with "smiles" and "homolumogap", in eV, as text.
 
     Raises:
-        ValueError: for a damaged file, or a split that is none of these molecules.
-        FileNotFoundError: for a missing file.
+        ValueError: If a file is damaged or the split does not match the molecules.
+        FileNotFoundError: If a file is missing.
 
-    Source: Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs", 2021.
+    Reference: Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs", 2021.
     """
     names = [f"{FOLDERS[name]}/{file}" for file in (TABLE, SPLIT)]
     folder = need_folder(data_dir, names)

@@ -1,4 +1,4 @@
-"""Sets of graphs with targets: molecules as SMILES, or graphs in files of one per line."""
+"""Load sets of graphs with targets, from SMILES or JSON lines."""
 
 import copy
 import math
@@ -9,12 +9,12 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, taken
+from keras_permix.data.files import Files, read_parts
 from keras_permix.data.graphs.flat import FlatGraphs, flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
-from keras_permix.data.lines import Files, read_parts
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
@@ -38,16 +38,15 @@ TARGETS = {
 
 
 class GraphSource:
-    """Graphs with targets that are padded when a batch wants them, for `Pipeline`.
+    """Pad graphs with targets batch by batch, for `Pipeline`.
 
-    `source[start:stop]`, or `source[array]` of indices, is a source of some of the graphs,
-    `len(source)` their number.
+    `source[start:stop]` and `source[indices]` return a source with some of the graphs.
 
     Args:
-        graphs: A list, or another sequence that takes slices and arrays of indices, of pairs of int
-            arrays, the `nodes` and `edges` of `preprocess_graph`.
+        graphs: List, or `FlatGraphs`, of pairs of int arrays, the `nodes` and `edges` of
+            `preprocess_graph`.
         targets: Float array `(graphs, targets)`.
-        nodes, hops: Sizes that every batch is padded to, as in `pad_graphs`.
+        nodes, hops: Int, sizes of padded batches, as in `pad_graphs`. Default: `None`.
 
     Example:
 
@@ -78,7 +77,7 @@ class GraphSource:
         return some
 
     def of_one_shape(self) -> Self:
-        """The same graphs, all padded to the largest, and to the longest path that it may have."""
+        """Return a source that pads all batches to the largest graph and its longest path."""
         if self.nodes and self.hops:
             return self
         one = copy.copy(self)
@@ -90,7 +89,7 @@ class GraphSource:
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read graphs as one batch: `(inputs of pad_graphs, float32 targets (batch, targets))`."""
+        """Return a batch: `(inputs as from pad_graphs, float32 targets (batch, targets))`."""
         chosen = [self.graphs[int(i)] for i in indices]
         return batch_graphs(chosen, self.nodes, self.hops), self.targets[np.asarray(indices, int)]
 
@@ -106,37 +105,40 @@ def load_graphs(
 ) -> Dataset:
     """Load a set of graphs with targets.
 
-    `"qm9"` are 130,831 molecules of up to 9 atoms other than hydrogen, with "gap" (between HOMO
-    and LUMO, in eV), "homo", "lumo" (eV), "dipole" (debye) and "polarizability" (bohr³); `"esol"`
-    are 1,128 molecules with "log_solubility" in water (log10 of mol/l). Neither has an official
-    split: a tenth, drawn by `split_seed`, is for testing. `"pcqm4m"` and `"pcqm4m_v2"` are the 3.8
-    and 3.7 million molecules of OGB-LSC with their "gap" (eV), in the folders that its archives
-    become; their validation part is for testing, since the answers to others are not given away.
+    Known sets and their targets:
 
-    Another set names its files, of JSON lines or of values under a header. A row says either
-    "smiles", a molecule; or "nodes", a list of each node's features, and "edges", a list of
-    `[node, node, feature, …]`, each edge once, of integers 0 … 509. And under each name of
-    `labels` a number to be predicted.
+    - `"qm9"`: 130,831 molecules of up to 9 heavy atoms, with "gap" between HOMO and LUMO, "homo",
+      "lumo" (eV), "dipole" (debye) and "polarizability" (bohr³);
+    - `"esol"`: 1,128 molecules with "log_solubility" in water (log10 of mol/l);
+    - `"pcqm4m"`, `"pcqm4m_v2"`: 3.8 and 3.7 million molecules of OGB-LSC with "gap" (eV), from the
+      unpacked archives. Their validation part is used for testing.
 
-    Ten thousand molecules and more are parsed once, and then read from Keras' cache.
+    QM9 and ESOL have no official split: 10 % is held out for testing, drawn by `split_seed`.
+
+    Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or "nodes", a
+    list of node features, and "edges", a list of `[node, node, feature, …]` with each edge once.
+    Features are integers from 0 to 509. Each name in `labels` is a column with a number.
+
+    Sets of at least 10,000 molecules are parsed once and cached.
 
     Args:
-        name: What the set is called.
-        data_dir: Folder that the files are relative to; `None`: that of `KERAS_PERMIX_DATA` for
-            the sets above, else the current one.
-        labels: Names of the targets. `None`: "gap", "log_solubility" of ESOL, "y" of another set.
-        hops: Edges to keep of a path, as in `pad_graphs`; a model needs no more than its
-            `max_hops`. `None`: those of the longest that there may be, at most 20.
-        split_seed: Integer ≥ 0, of the split of QM9 and ESOL.
-        **files: `train`, `test` and `splits` of another set, as in `read_parts`.
+        name: Str, name of the set.
+        data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA` for known sets,
+            else the current folder.
+        labels: List of target names. Default: "gap", "log_solubility" for ESOL, "y" for custom
+            sets.
+        hops: Int, edges to keep per path, as in `pad_graphs`. A model needs at most its `max_hops`.
+            Default: the longest possible path, at most 20.
+        split_seed: Int ≥ 0, seed of the split of QM9 and ESOL. Default: 0.
+        **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
 
     Returns:
-        A `Dataset` whose parts are `(GraphSource, None)`, all padded to the largest graph.
+        A `Dataset` of parts `(GraphSource, None)`, padded to the largest graph.
 
     Raises:
-        ImportError: for molecules without the package rdkit, which the extra `graph` brings.
-        ValueError: for an unknown target, a damaged file, or a row that is no such graph.
-        FileNotFoundError: for a missing file.
+        ImportError: If the set holds SMILES and rdkit (extra `graph`) is not installed.
+        ValueError: If a target is unknown, a file is damaged, or a row is not a valid graph.
+        FileNotFoundError: If a file is missing.
 
     Example:
 
@@ -148,7 +150,7 @@ def load_graphs(
     >>> inputs["x"].shape, targets.tolist(), data.labels
     ((1, 3, 9), [[1.5]], ('y',))
 
-    Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
+    Reference: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
     molecules", 2014; Delaney, "ESOL: Estimating aqueous solubility directly from molecular
     structure", 2004; Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs",
     2021.
@@ -201,14 +203,14 @@ def _chosen(graphs, order):
 
 
 def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The graphs of rows, as `check_graph` gives them.
+    """Read the graphs of rows.
 
     Args:
-        rows: Dicts as `load_graphs` reads them.
-        edge_features: Number of an edge's features, if there are no edges.
+        rows: List of dicts, as in `load_graphs`.
+        edge_features: Int, features per edge for graphs without edges. Default: 0.
 
     Raises:
-        ValueError: if a row is no graph.
+        ValueError: If a row is not a valid graph.
     """
     if all("smiles" in row for row in rows):
         return parse_smiles(str(row["smiles"]).strip() for row in rows)

@@ -92,7 +92,7 @@ def from_smiles(
     >>> ethanol["spatial_pos"][0].tolist()
     [[1, 3, 2], [3, 1, 2], [2, 2, 1]]
 
-    Source: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
+    Reference: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
     graphs = parse_smiles(smiles, max_atoms)
     largest = max((len(atoms) for atoms, _ in graphs), default=0)

@@ -1,12 +1,9 @@
-"""Augmentation of batches of images, as a recipe writes it.
+"""Augment batches of images as a recipe describes.
 
-Crop and flip are NumPy (`crop_flip.py`), RandAugment is Pillow (`rand_augment.py`: Keras' own, as
-of 3.15, draws one operation for a whole batch), mixing and erasing are Keras' layers. These are
-driven by their `get_random_transformation` and `transform_*`, as Keras' own composed layers drive
-them: so the random numbers of a batch come from a seed made for that batch, and no layer keeps a
-state. The weights of mixing alone are drawn in NumPy, and so by several threads at a time: Keras'
-beta distribution sets, on PyTorch, the generator that all threads share, and on TensorFlow it can
-divide zero by zero.
+Crop and flip use NumPy, RandAugment uses Pillow, mixing and erasing use Keras layers through
+`get_random_transformation` and `transform_*`, with a seed per batch. Mixing weights are drawn in
+NumPy, which is thread-safe: Keras' beta distribution sets the shared generator of PyTorch, and can
+divide zero by zero on TensorFlow.
 """
 
 import contextlib
@@ -16,14 +13,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.data.images.crop_flip import random_crop, random_flip
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
 
-# Keeps the numbers of the augmentation apart from those of the order, for the same seed.
+# Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
 
-# What a recipe may say: type, least and greatest value. Keras' `CutMix` ends at an alpha of 1.
+# Entry -> type, least and greatest value. Keras' `CutMix` supports an alpha of at most 1.
 RULES = {
     "crop_padding": (int, 0, 1024),
     "flip": (bool, False, True),
@@ -35,27 +31,27 @@ RULES = {
 
 
 def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
-    """Make the augmentation that a recipe describes by a dict.
+    """Make an augmentation for `Pipeline` from the entries of a recipe.
 
-    Each entry may be left out, or be 0, False or None for none. They apply in this order:
+    Entries that are missing, 0, False or None are skipped. The others apply in this order:
 
-    - `crop_padding`: pixels of zeros on each side, before each image is cut at random;
-    - `flip`: whether half of the images are mirrored;
-    - `randaugment`: a dict of `num_ops` and `factor`, see `RandAugment`;
-    - `erasing`: probability that a random rectangle of an image is filled with noise;
-    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, up to 1.
-      With both, each batch has one of them, by a fair coin.
+    - `crop_padding`: zero pixels added on each side before a random crop;
+    - `flip`: whether to flip half of the images left to right;
+    - `randaugment`: dict of `num_ops` and `factor`, see `RandAugment`;
+    - `erasing`: probability of filling a random rectangle with noise;
+    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, at most 1.
+      With both, each batch uses one of them, chosen at random.
 
     Args:
-        spec: The dict.
+        spec: Dict of entries.
         seed: Int ≥ 0.
-        num_classes: Number of classes, for labels that are mixed.
+        num_classes: Int, number of classes, for mixed labels.
 
     Returns:
-        An `Augmentation`, to be given to `Pipeline`.
+        An `Augmentation`.
 
     Raises:
-        ValueError: for a key that is not known, or a value out of range.
+        ValueError: If a key is unknown or a value is out of range.
 
     Example:
 
@@ -65,7 +61,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     >>> labels.shape
     (8, 10)
 
-    Source: [RandAugment](https://arxiv.org/abs/1909.13719),
+    Reference: [RandAugment](https://arxiv.org/abs/1909.13719),
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
     """
@@ -97,7 +93,7 @@ def _check_value(key, value):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MixUp(keras.layers.MixUp):
-    """Keras' `MixUp` with an int32 order: its int64 makes JAX warn at every batch."""
+    """Mix images like Keras' `MixUp`, with an int32 order: int64 makes JAX warn."""
 
     def get_random_transformation(self, data, training=True, seed=None):
         batch = ops.shape(data)[0]
@@ -109,7 +105,7 @@ class MixUp(keras.layers.MixUp):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class CutMix(keras.layers.CutMix):
-    """Keras' `CutMix` with weights that threads can draw."""
+    """Mix images like Keras' `CutMix`, with thread-safe weights."""
 
     def _generate_mix_weight(self, batch_size, seed):
         return _mix_weights(batch_size, self.factor[0], seed)
@@ -121,14 +117,14 @@ def _mix_weights(batch, alpha, seed):
 
 
 class Augmentation:
-    """Augmentation of a batch; `make_augmentation` makes one.
+    """Augment a batch; made by `make_augmentation`.
 
-    What a batch becomes depends on nothing but the seed, the epoch and the index of the batch.
+    The result depends only on the batch, the seed, the epoch and the batch index.
 
     Args:
-        spec: The dict that `make_augmentation` has checked.
+        spec: Dict, checked by `make_augmentation`.
         seed: Int ≥ 0.
-        num_classes: Number of classes, for labels that are mixed.
+        num_classes: Int, number of classes, for mixed labels.
 
     Example:
 
@@ -215,3 +211,37 @@ def _for_itself():
 
 def _keras_layer(make, **kwargs):
     return make(**kwargs, data_format="channels_last", dtype="float32")
+
+
+def random_crop(images, rng, padding):
+    """Pad images with zeros and crop each to its size at a random offset.
+
+    Args:
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
+        padding: Pixels on each side.
+
+    Returns:
+        An array of the shape and dtype of `images`.
+    """
+    batch, *shape = images.shape
+    sides = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, sides), shape, axis=(1, 2, 3))
+    top, left = rng.integers(0, 2 * padding, (2, batch), endpoint=True)
+    return windows[np.arange(batch), top, left, 0]
+
+
+def random_flip(images, rng):
+    """Flip about half of the images left to right.
+
+    Args:
+        images: Array `(batch, height, width, channels)`.
+        rng: A `numpy.random.Generator`.
+
+    Returns:
+        An array of the shape and dtype of `images`.
+    """
+    flipped = rng.random(len(images)) < 0.5
+    images = images.copy()
+    images[flipped] = images[flipped, :, ::-1]
+    return images

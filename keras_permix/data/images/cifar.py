@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in the files that their authors give away, and in one smaller file."""
+"""Read CIFAR-10 and CIFAR-100 from their official archives, or from a smaller file."""
 
 import io
 import tarfile
@@ -43,7 +43,7 @@ CIFAR100_FILES = tuple(name for name in FORMS if "-100-" in name)
 
 
 def read_cifar(path):
-    """Read a set of CIFAR from its archive or the folder that was unpacked from it.
+    """Read CIFAR from an archive or its unpacked folder.
 
     Args:
         path: One of `CIFAR10_FILES` or `CIFAR100_FILES`.

@@ -1,4 +1,4 @@
-"""Image files as arrays: upright, of 8 bits, without transparency."""
+"""Decode image files to upright 8-bit arrays without transparency."""
 
 import math
 import os
@@ -17,15 +17,14 @@ FACTORS = {"L;2": 85, "L;4": 17}  # of levels of 2 and 4 bits, which become 8
 
 
 def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
-    """Read an image file as people see it.
+    """Read an image file as a uint8 array.
 
-    A photograph is rotated upright as its EXIF orientation says. 16 bits, which mean levels of
-    0–65535 however few of them an image has, become 8; palettes become colors, CMYK becomes RGB,
-    and what is transparent shows white.
+    The EXIF orientation is applied. 16-bit levels are scaled from 0–65535 to 8 bits, palettes and
+    CMYK are converted to RGB, and transparent pixels become white.
 
     Args:
-        path: A file of any format that Pillow reads; of an animation, the first frame.
-        channels: 3 for RGB, 1 for gray.
+        path: Path of a file in any format that Pillow supports. Animations give the first frame.
+        channels: Int, 3 for RGB or 1 for grayscale.
 
     Returns:
         A uint8 array `(height, width, channels)`, 0–255.
@@ -68,7 +67,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
 
 
 def decode_image(file: BinaryIO, channels: int = 3) -> tuple[np.ndarray, bool]:
-    """Decode an image file, as every file of images is.
+    """Decode an open image file.
 
     Pillow gets a file object and no path: it would map an uncompressed TIFF into memory and lose
     its orientation.

@@ -1,4 +1,4 @@
-"""Labeled images of one's own: a folder per class, or a list of files with their labels."""
+"""Load custom labeled images from a folder per class or from a list of files."""
 
 import hashlib
 import os
@@ -9,10 +9,10 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
+from keras_permix.data.files import read_parts, read_rows
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.images.resize import ResizeCrop
-from keras_permix.data.lines import read_parts, read_rows
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.tables import shown
 
@@ -34,35 +34,35 @@ def folder_images(
     split_seed: int = 0,
     **how: Any,
 ) -> Dataset:
-    """Give the images of a folder as a `Dataset`; each class has a folder of its own.
+    """Load images from a folder per class.
 
-    Images are found in `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth; or in
-    `FOLDER/CLASS/…` with a `test_fraction`, the part of each class that is kept for testing. They
-    are read batch by batch, of any size, by `read_image`; other files are passed over.
+    Images are read from `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth. With
+    `test_fraction`, they are read from `FOLDER/CLASS/…` and split. Images are decoded batch by
+    batch by `read_image`. Other files are ignored.
 
     Args:
-        name: What the set is called.
-        image_size: Side of the squares that images are brought to, in pixels.
-        data_dir: Folder that `path` is relative to; `None`: the current one.
-        path: The folder. `None`: the one that is called as the set is.
-        splits: The sub-folders for training and testing.
-        validation: One more that training is watched on; `None`: it is watched on the test.
-        test_fraction: A number between 0 and 1 where there are no such sub-folders.
-        split_seed: Integer ≥ 0; the same one keeps the same images for testing. An image's name
-            decides, so that one more image leaves the others where they are, but for one at most.
-        **how: `channels` (3 for RGB, 1 for gray), `seed` (integer ≥ 0, of the random crops),
-            `skip_unreadable` (whether to leave out files that cannot be read, with a warning),
-            `random_crop` (whether training images are cut at random; test images are cut in the
-            middle) and `keep` (part of the shorter side that the middle square keeps).
+        name: Str, name of the set.
+        image_size: Int, side in pixels to which images are resized.
+        data_dir: Folder that `path` is relative to. Default: the current folder.
+        path: Path of the folder. Default: `name`.
+        splits: Tuple of the sub-folders for training and testing.
+        validation: Sub-folder for validation. Default: `None`, no validation part.
+        test_fraction: Float between 0 and 1, share of each class held out for testing. Default:
+            `None`, use `splits`.
+        split_seed: Int ≥ 0, seed of the split. The split depends on the file names; adding an image
+            moves at most one other image. Default: 0.
+        **how: `channels` (3 for RGB, 1 for grayscale), `seed` (int ≥ 0, of the random crops),
+            `skip_unreadable` (whether to skip unreadable files with a warning), `random_crop`
+            (whether training images are cropped at random) and `keep` (see `ResizeCrop`).
 
     Returns:
-        A `Dataset` of parts `(RecordSource, None)`; its labels are the classes' folders, sorted.
+        A `Dataset` of parts `(RecordSource, None)`. The labels are the sorted class folders.
 
     Raises:
-        FileNotFoundError: for a folder that is not there.
-        ValueError: for a class without images, images that cannot be read, fewer than two classes,
-            one for testing alone, or a `test_fraction` that leaves a class without an
-            image, or is given where there are parts.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If a class has no images, images cannot be read, there are fewer than two
+            classes, a class occurs only in testing, or `test_fraction` leaves a part of a class
+            empty or conflicts with `splits`.
 
     Example:
 
@@ -93,29 +93,29 @@ def listed_images(
     split_seed: int = 0,
     **how: Any,
 ) -> Dataset:
-    """Give the images that a CSV file lists as a `Dataset`.
+    """Load images from a list in a CSV, TSV or JSON lines file.
 
-    A row says under "path" where an image lies, relative to the file, and under "label" its class,
-    of which blanks around it are no part. The file may as well be one of JSON lines or of
-    tab-separated values.
+    The column "path" holds the path of an image, relative to the list, and "label" its class.
 
     Args:
-        name: What the set is called.
-        image_size: Side of the squares that images are brought to, in pixels.
-        data_dir: Folder that `train` and `test` are relative to; `None`: the current one.
-        train, test: The files of either part. `test=None`: `train` is divided by `test_fraction`.
-        splits: What the rows of either part say under "split"; `None`: all rows of the file.
-        validation: What rows of the first file say that training is watched on; `None`: there are
-            none, and it is watched on the test.
+        name: Str, name of the set.
+        image_size: Int, side in pixels to which images are resized.
+        data_dir: Folder that `train` and `test` are relative to. Default: the current folder.
+        train, test: Lists of the training and test images. With `test=None`, `train` is split by
+            `test_fraction`.
+        splits: Tuple of the values in the column "split" for training and testing. `None` selects
+            all rows.
+        validation: Value in the column "split" of the first file for validation. Default: `None`,
+            no validation part.
         test_fraction, split_seed, how: As in `folder_images`.
 
     Returns:
-        A `Dataset` of parts `(RecordSource, None)`; its labels are those of the rows, sorted.
+        A `Dataset` of parts `(RecordSource, None)`. The labels are sorted.
 
     Raises:
-        FileNotFoundError: for a file that is not there, an image included.
-        ValueError: for a row without path or label, an image that has two labels, or lies in two
-            parts that are not the same; else as in `folder_images`.
+        FileNotFoundError: If a list or an image does not exist.
+        ValueError: If a row has no path or label, an image has two labels or is in two parts, or as
+            in `folder_images`.
 
     Example:
 
@@ -140,7 +140,7 @@ def listed_images(
 
 
 class FileRecords:
-    """Image files and their labels as records for `RecordSource`."""
+    """Hold image files and labels as records for `RecordSource`."""
 
     def __init__(self, files, channels):
         self.files, self.channels = files, channels
@@ -179,7 +179,7 @@ def _dataset(
 
 
 def _readable(parts, channels, skip):
-    """The parts without unreadable files; an error that names all of them unless `skip`."""
+    """Drop unreadable files with a warning if `skip`, else raise an error that lists them."""
 
     def problem(path):
         try:
@@ -237,7 +237,7 @@ def _files_by_class(folder):
 
 
 def images_in(folder):
-    """Return the paths of the images in a folder and its sub-folders, without hidden ones."""
+    """Return the paths of the images in a folder and its sub-folders, except hidden ones."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     return sorted(path for path in files if path.is_file() and not _hidden(path, folder))
 
@@ -247,7 +247,7 @@ def _hidden(path, folder):
 
 
 def _check_undivided(test_fraction, splits, usual, validation):
-    """Check that nothing is said of parts where a fraction of all is held out."""
+    """Check that `splits` and `validation` are not combined with `test_fraction`."""
     if tuple(splits) != usual or validation is not None:
         raise ValueError(
             "`test_fraction` must be None where `splits` or `validation` say what the parts are. "
@@ -257,12 +257,12 @@ def _check_undivided(test_fraction, splits, usual, validation):
 
 
 def _named(splits, validation):
-    """What the parts are called: for training, testing, and perhaps validation."""
+    """Return the names of the training, test and optional validation parts."""
     return (*splits, *([] if validation is None else [validation]))
 
 
 def _listed(name, data_dir, lists):
-    """The files of each part by their label; `lists` has a file and what its rows say, for each."""
+    """Return the files of each part by label; `lists` holds `(file, split)` per part."""
     found = []
     for file, split in lists:
         rows, _ = read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))
@@ -271,7 +271,7 @@ def _listed(name, data_dir, lists):
 
 
 def _check_apart(lists, parts):
-    """Check that what is tested on was not trained on, unless both are the same part."""
+    """Check that no image is in two different parts."""
     seen = {}
     for listed, part in dict(zip(lists, parts, strict=True)).items():
         for path in (path for files in part.values() for path in files):
@@ -313,7 +313,7 @@ def _by_label(rows, file):
 
 
 def _divided(files_by_class, folder, test_fraction, seed):
-    """Two parts, each with its share of each class: which, the names of the files decide."""
+    """Split each class by a hash of the file names."""
 
     def chance(path):
         name = os.path.relpath(path, folder).replace(os.sep, "/")

@@ -1,4 +1,4 @@
-"""RandAugment: each image is changed by operations of its own, which are Pillow's."""
+"""Apply RandAugment to each image with Pillow; Keras draws one operation per batch."""
 
 import math
 from collections.abc import Callable
@@ -13,14 +13,14 @@ FILL = 128
 
 
 class RandAugment:
-    """Change each image by operations of its own, drawn at random.
+    """Apply random operations to each image.
 
     Args:
-        num_ops: Operations applied to an image, one after another: an integer of 1 or more.
-        factor: Strength, from 0 to 1; 0.3 is strength 9 of 30 in the paper.
+        num_ops: Int ≥ 1, number of operations per image. Default: 2.
+        factor: Float from 0 to 1, strength. Default: 0.3, which is 9 of 30 in the paper.
 
     Raises:
-        ValueError: if an argument is out of range.
+        ValueError: If an argument is out of range.
 
     Example:
 
@@ -30,7 +30,7 @@ class RandAugment:
     >>> RandAugment(num_ops=2, factor=0.3)(images, np.random.default_rng(0)).shape
     (8, 32, 32, 3)
 
-    Source: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
+    Reference: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """
 
     def __init__(self, num_ops: int = 2, factor: float = 0.3) -> None:

@@ -1,4 +1,4 @@
-"""Images that lie in files, read batch by batch."""
+"""Read labeled images batch by batch."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -6,23 +6,22 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-# Keeps the numbers of the crops apart from those of order and augmentation, for the same seed.
+# Separates the random numbers of crops from those of order and augmentation, for the same seed.
 STREAM = 2
 Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
 class RecordSource:
-    """Labeled images that are read when a batch wants them, for `Pipeline`.
+    """Read labeled images batch by batch, for `Pipeline`.
 
-    `source[start:stop]`, or `source[array]` of indices, is a source of some of its records,
-    `len(source)` their number.
+    `source[start:stop]` and `source[indices]` return a source with some of the records.
 
     Args:
-        records: Anything with `len` and `[index]` that gives a dict of `"image"`, a uint8 array
-            `(height, width, channels)` of any size, and `"label"`, an int.
-        transform: Function `(image, rng) -> image` that brings an image to the one size of the
-            batch, such as `ResizeCrop`, or None.
-        seed: Int ≥ 0, of the random numbers that `transform` is given.
+        records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
+            `"label"`, an int.
+        transform: Function `(image, rng) -> image` that resizes an image to the size of the batch,
+            such as `ResizeCrop`. Default: `None`.
+        seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.
 
     Example:
 
@@ -33,7 +32,7 @@ class RecordSource:
     ((1, 24, 24, 3), (1,))
     """
 
-    labels: tuple[str, ...]  # of a source that knows what its classes are called
+    labels: tuple[str, ...]  # names of the classes, if known
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class RecordSource:
         return some
 
     def known_labels(self) -> np.ndarray | None:
-        """The labels, where the records list them as `labels`; else `None`."""
+        """Return the labels if the records have an attribute `labels`, else `None`."""
         labels = getattr(self.records, "labels", None)
         return None if labels is None else np.asarray(labels)[self.chosen]
 
@@ -68,9 +67,9 @@ class RecordSource:
         """Read records as one batch.
 
         Args:
-            indices: The records, ints from 0.
+            indices: Indices of the records, ints from 0.
             epoch: Int ≥ 0.
-            index: Int ≥ 0, of the batch; together with the epoch it fixes the random crops.
+            index: Int ≥ 0, index of the batch. Epoch and index determine the random crops.
 
         Returns:
             `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.

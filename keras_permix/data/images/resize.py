@@ -1,4 +1,4 @@
-"""Images of any size brought to one size, with Pillow."""
+"""Resize and crop images with Pillow."""
 
 import dataclasses
 import math
@@ -11,17 +11,17 @@ ATTEMPTS = 10
 
 @dataclasses.dataclass(frozen=True)
 class ResizeCrop:
-    """Bring an image to a square of one size, by bicubic resizing and cropping.
+    """Crop an image and resize it to a square, with bicubic interpolation.
 
-    For testing, the middle square is cut after the shorter side is made `size / keep` long.
-    For training (`random=True`) it is a rectangle of a random area and aspect ratio.
+    For testing, the central square is cropped. For training (`random=True`), a rectangle of random
+    area and aspect ratio is cropped.
 
     Args:
-        size: Side of the square, in pixels.
-        random: Whether to cut at random.
-        keep: Part of the shorter side that the middle square keeps.
-        area: Least and greatest part of the image that a random rectangle covers.
-        aspect: Least and greatest ratio of its width to its height.
+        size: Int, side of the result in pixels.
+        random: Bool, whether to crop at random. Default: `False`.
+        keep: Float, side of the central square relative to the shorter side. Default: 0.875.
+        area: Tuple of the least and greatest share of the area of a random crop.
+        aspect: Tuple of the least and greatest ratio of width to height of a random crop.
 
     Example:
 
@@ -29,7 +29,7 @@ class ResizeCrop:
     >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
     (224, 224, 3)
 
-    Source: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
+    Reference: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
     """
 
     size: int
@@ -43,7 +43,7 @@ class ResizeCrop:
             raise ValueError(f"`keep` must be above 0, and at most 1. Received: keep={self.keep}")
 
     def __call__(self, image: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Return uint8 `(size, size, channels)` for an image `(height, width, channels)`.
+        """Return a uint8 array `(size, size, channels)` from `(height, width, channels)`.
 
         `rng` is a `numpy.random.Generator`, needed where `random` is set.
         """

@@ -1,6 +1,8 @@
-"""CIFAR-10, CIFAR-100, MNIST and Tiny-ImageNet as arrays."""
+"""Load image sets as arrays, cut contact sheets, and generate images."""
 
+import json
 import zlib
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -10,26 +12,46 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
-from keras_permix.data.images.labels import CIFAR10_LABELS, CIFAR100_LABELS, MNIST_LABELS
+from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
 from keras_permix.utils.checks import check_choice
 from keras_permix.utils.files import cache_folder
 from keras_permix.utils.tables import unpack
 
+MNIST_LABELS = tuple("0123456789")
+
+CIFAR10_LABELS = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+
+CIFAR100_LABELS = tuple(
+    """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+    butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch
+    crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo
+    keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+    mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy
+    porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
+    snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television
+    tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """.split()
+)
+
 
 def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     """Load an image set into memory.
 
-    The files are looked for in `data_dir`, else in the folder that the environment variable
-    `KERAS_PERMIX_DATA` names, else had through Keras' own download (kept in Keras' cache; there is
-    none of Tiny-ImageNet).
-    A folder holds them as their authors give them away: `cifar-10-python.tar.gz`,
-    `cifar-10-binary.tar.gz`, the same for CIFAR-100, or the folder that one is unpacked to;
-    `train-images-idx3-ubyte` and the other three of MNIST, with or without `.gz`. Or smaller:
-    `cifar10.zip` (lossless WebP strips), `mnist-train-images-idx3-ubyte.gz`.
-    Of Tiny-ImageNet it is the folder `tiny-imagenet-200`, whose images are decoded once and then
-    read from Keras' cache (1.4 GB); its validation images are for testing.
-    Archives are checked against their SHA-256; from pickles nothing but arrays and lists is read.
+    The files are read from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Otherwise Keras
+    downloads the set, except Tiny-ImageNet. These files are supported:
+
+    - CIFAR: `cifar-10-python.tar.gz`, `cifar-10-binary.tar.gz`, their unpacked folders, the same
+      for CIFAR-100, or `cifar10.zip` with lossless WebP strips;
+    - MNIST: the four files such as `train-images-idx3-ubyte`, with or without `.gz`, or
+      `mnist-train-images-idx3-ubyte.gz` and so on;
+    - Tiny-ImageNet: the folder `tiny-imagenet-200`. Its images are decoded once and then read from
+      Keras' cache (1.4 GB). The validation images are used for testing.
+
+    Archives are checked against their SHA-256. Pickles are read without executing code.
 
     Args:
         name: `"cifar10"`, `"cifar100"`, `"mnist"` or `"tiny_imagenet"`.
@@ -52,7 +74,7 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     >>> images.shape, labels.shape  # doctest: +SKIP
     ((60000, 28, 28, 1), (60000,))
 
-    Source: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
+    Reference: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST,
     [Le and Yang, 2015](http://vision.stanford.edu/teaching/cs231n/reports/2015/pdfs/yle_project.pdf)
     for Tiny-ImageNet.
@@ -122,3 +144,86 @@ SETS = {
     "mnist": (MNIST_LABELS, MNIST_FILES, _read_mnist, keras.datasets.mnist),
     "tiny_imagenet": (None, ((FOLDER,),), read_tiny_imagenet, None),
 }
+
+
+def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Load labeled images from a contact sheet.
+
+    A JSON file of the same name holds the side of a tile (`"tile"`), the class of each tile, row by
+    row from the top left (`"targets"`), and the names of the classes (`"labels"`).
+
+    Args:
+        path: Path of the PNG file.
+
+    Returns:
+        `(x, y, labels)`: uint8 `(images, tile, tile, 3)`, int32 `(images,)`, a tuple of str.
+
+    Raises:
+        FileNotFoundError: If one of the two files is missing.
+        ValueError: If the sheet does not match the JSON file.
+
+    Example:
+
+    >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
+    """
+    path = Path(path)
+    for file in (path, path.with_suffix(".json")):
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"A contact sheet is a PNG and a JSON file of one name. Received: no file {file}"
+            )
+    about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    tile, y = about["tile"], np.array(about["targets"], "int32")
+    sheet = read_image(path)
+    height, width, _ = sheet.shape
+    if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
+        raise ValueError(
+            "A contact sheet must be whole tiles, one for each target. "
+            f"Received: {path} of {width} x {height} pixels, tile={tile}, {len(y)} targets"
+        )
+    x = sheet.reshape(height // tile, tile, width // tile, tile, 3).swapaxes(1, 2)
+    return x.reshape(-1, tile, tile, 3)[: len(y)].copy(), y, tuple(about["labels"])
+
+
+def generated_images(
+    shape: tuple[int, int, int], num_classes: int, count: int, seed: int = 0
+) -> Dataset:
+    """Generate images with learnable classes, for trial runs.
+
+    Each class is a coarse color pattern with noise.
+
+    Args:
+        shape: Tuple `(height, width, channels)`.
+        num_classes: Int, number of classes.
+        count: Int, number of training images. A quarter as many test images are generated, at least
+            one.
+        seed: Int ≥ 0; the same seed gives the same images. Default: 0.
+
+    Returns:
+        A `Dataset` whose classes alternate.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+
+    >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+    (64, 32, 32, 3)
+    """
+    if len(shape) != 3 or min(*shape, num_classes, count) < 1:
+        raise ValueError(
+            "`shape` must be (height, width, channels), and all numbers 1 or more. "
+            f"Received: shape={shape}, num_classes={num_classes}, count={count}"
+        )
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(40, 216, (num_classes, 4, 4, shape[2]))
+    train, test = (_noisy(coarse, shape, n, rng) for n in (count, max(1, count // 4)))
+    labels = tuple(f"class {number}" for number in range(num_classes))
+    return Dataset("generated", train, test, labels)
+
+
+def _noisy(coarse, shape, count, rng):
+    rows, columns = (np.arange(size) * 4 // size for size in shape[:2])
+    y = np.arange(count, dtype="int32") % len(coarse)
+    noise = rng.integers(-40, 40, (count, *shape), dtype="int16")
+    return (coarse[y][:, rows][:, :, columns] + noise).astype("uint8"), y

@@ -12,8 +12,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_samples
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import need_folder
-from keras_permix.data.lines import read_rows
+from keras_permix.data.files import need_folder, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.lra.rounds import rounds
 from keras_permix.data.text.token_source import TokenSource
@@ -134,7 +133,7 @@ def generated_listops(
     >>> len(data.train[0]), data.train[0].read([0])[0]["tokens"].shape
     (8, (1, 16))
 
-    Source: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013); the numbers are those of
+    Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013); the numbers are those of
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
     """
     counts = (train, validation, test)
@@ -187,7 +186,7 @@ def load_listops(
     >>> inputs["tokens"].tolist(), labels.tolist()
     ([[12, 5, 4, 15, 0, 0]], [4])
 
-    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
+    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     folder = need_folder(data_dir, FILES)
     parts = [_read(Path(folder) / name) for name in FILES]

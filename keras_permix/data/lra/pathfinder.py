@@ -102,7 +102,7 @@ def generated_pathfinder(
     >>> generated_pathfinder(32, **sizes).train[0].shape
     (8, 32, 32, 1)
 
-    Source: [Linsley et al., 2018](https://arxiv.org/abs/1805.08315),
+    Reference: [Linsley et al., 2018](https://arxiv.org/abs/1805.08315),
     [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code; numbers
     of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
@@ -171,7 +171,7 @@ def load_pathfinder(
     >>> data.train[0].read([0])[0].shape  # doctest: +SKIP
     (1, 32, 32, 1)
 
-    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
+    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     folder = Path(data_dir or ".") / (path or f"pathfinder{image_size}/curv_contour_length_14")
     texts = sorted((folder / "metadata").glob("*.npy"))

@@ -1,4 +1,4 @@
-"""CIFAR-10 as the Long Range Arena has it: gray, pixel by pixel."""
+"""Load CIFAR-10 in grayscale, as sequences of pixels for the Long Range Arena."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ LUMINANCE = np.array([0.2989, 0.587, 0.114], "float32")  # of red, green and blu
 
 
 def gray(images: np.ndarray) -> np.ndarray:
-    """The luminance of colors.
+    """Convert RGB to grayscale.
 
     Args:
         images: Array of uint8 `(…, 3)`, 0–255.
@@ -23,28 +23,28 @@ def gray(images: np.ndarray) -> np.ndarray:
 
 
 def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> Dataset:
-    """Load CIFAR-10 in gray, with a validation part.
+    """Load CIFAR-10 in grayscale, with a validation part.
 
-    To `LRATransformer` each pixel is a token whose id is its level; `MEGA` normalizes the levels.
-    Both take the images as they are, and read them row by row.
+    `LRATransformer` and `MEGA` take these images and flatten them row by row. `LRATransformer`
+    uses gray levels as token ids; `MEGA` normalizes them.
 
     Args:
-        data_dir: Folder of the files, as for `load_images`, or `None`.
-        validation: How many of the 50,000 training images, the last ones, are for validation.
+        data_dir: Folder of the files, as for `load_images`. Default: `None`.
+        validation: Int, number of the last training images used for validation. Default: 5,000.
 
     Returns:
         A `Dataset` whose parts are `(images, labels)`, as `load_images` gives them, but of one
         channel: 45,000 images for training, 5,000 for validation and 10,000 for testing.
 
     Raises:
-        ValueError: if `validation` leaves nothing for training; else as `load_images` does.
+        ValueError: If `validation` leaves no training images, or as in `load_images`.
 
     Example:
 
     >>> load_pixels().train[0].shape  # doctest: +SKIP
     (45000, 32, 32, 1)
 
-    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which draws
+    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which draws
     its validation part otherwise.
     """
     data = load_images("cifar10", data_dir)

@@ -1,4 +1,4 @@
-"""Retrieval: whether one of two papers cites the other."""
+"""Load the retrieval task: predict whether one of two papers cites the other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,15 +21,15 @@ def load_retrieval(
     *,
     encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
 ) -> Dataset:
-    r"""Load the pairs of papers of the Long Range Arena, unless told otherwise as bytes.
+    r"""Load the pairs of papers of the Long Range Arena, by default encoded as bytes.
 
     The files are `new_aan_pairs.train.tsv`, `.eval.tsv` and `.test.tsv`, of 147,086, 18,090 and
-    17,437 lines, each of five values with tabs between: the class (0 or 1, perhaps with ".0"), two
-    ids, and two texts. There is no header, and quotes mean nothing.
+    17,437 lines. Each line has five values separated by tabs: the class (0 or 1, optionally with
+    ".0"), two ids, and two texts. There is no header and no quoting.
 
     Args:
-        max_sequence_length: Tokens of a padded row; longer texts are cut.
-        data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
+        max_sequence_length: Int, tokens of a padded text; longer texts are truncated.
+        data_dir: Folder of the files; `None`: the folder in `KERAS_PERMIX_DATA`.
         encode: Function from a list of pairs of texts and `max_sequence_length` to the arrays of a
             batch, such as the `text_encoder()` of a model.
 
@@ -37,8 +37,8 @@ def load_retrieval(
         A `Dataset` whose parts are `(TextSource, None)`, with a `validation` part.
 
     Raises:
-        ValueError: for a damaged file, or a line without five values or with another class.
-        FileNotFoundError: for a missing file.
+        ValueError: If a file is damaged, or a line has another class or not five values.
+        FileNotFoundError: If a file is missing.
 
     Example:
 
@@ -50,8 +50,8 @@ def load_retrieval(
     >>> inputs["tokens"].shape, labels.tolist()
     ((1, 2, 16), [1])
 
-    Source: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006); the texts are
-    of the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
+    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006). The texts
+    are from the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
     """
     folder = need_folder(data_dir, FILES)
     pairs = [_read(Path(folder) / name) for name in FILES]

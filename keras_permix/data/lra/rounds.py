@@ -1,4 +1,4 @@
-"""Drawing at random on all processors, with the same outcome on any number of them."""
+"""Draw random samples in parallel, with the same result for any number of threads."""
 
 import itertools
 import os
@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-ROUND = 8  # draws between two looks at what came
+ROUND = 8  # draws per list
 
 
 def rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterator[list[Any]]:
-    """Yield what `draw` gives, a list of `ROUND` at a time, without end.
+    """Yield lists of `ROUND` results of `draw`, without end.
 
-    Each draw has random numbers of its own, those of the seed and of its number. Threads do for
-    NumPy, which lets others run while it works on large arrays.
+    Each draw gets a generator seeded by the seed and its number. Threads are sufficient because
+    NumPy releases the lock while it works on large arrays.
 
     Args:
-        draw: Function of a generator of random numbers.
+        draw: Function of a `numpy.random.Generator`.
         seed: Integer ≥ 0.
     """
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.lines import Files, read_parts, read_rows
+from keras_permix.data.files import Files, read_parts, read_rows
 from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
 from keras_permix.utils.tables import shown
 
@@ -29,33 +29,32 @@ def load_texts(
     pad_to: Sequence[int] = (),
     **files: Any,
 ) -> Dataset:
-    r"""Load a set of labeled texts, unless told otherwise as bytes.
+    r"""Load a set of labeled texts, by default encoded as bytes.
 
-    A row of a file says under each name of `fields` a text, and under "label" its class: a number
-    from 0, or a name, of which blanks around it are no part.
+    The columns in `fields` hold the texts, and "label" holds the class: a number from 0, or a name.
 
     Args:
-        name: `"ag_news"` (title and description as one text), `"imdb"`, `"sst2"` (tested on what
-            GLUE calls "dev"), or a name of your own with the files `train` and `test`.
-        max_sequence_length: Tokens of a padded sequence; longer texts are cut.
-        data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
-        fields: `("text",)`, or two names for pairs of texts.
+        name: `"ag_news"` (title and description as one text), `"imdb"`, `"sst2"` (tested on GLUE's
+            "dev" part), or any name with the files `train` and `test`.
+        max_sequence_length: Int, tokens of a padded sequence; longer texts are truncated.
+        data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA`.
+        fields: Tuple of one column name, or of two for pairs of texts. Default: `("text",)`.
         encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch,
             such as the `text_encoder()` of a model, or a `SubwordEncoder`.
-        validation: How many of the training texts are for validation instead. 0: there is no such
-            part; so has it the Long Range Arena with IMDB, where training is watched on the test.
-        split_seed: Integer ≥ 0, of the draw of these.
+        validation: Int, number of training texts held out for validation. Default: 0, no
+            validation part, as in the Long Range Arena.
+        split_seed: Int ≥ 0, seed of the validation part.
         pad_to: Lengths that batches are padded to, as in `TextSource`.
-        **files: `train`, `test` and `splits`, as in `read_parts`.
+        **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
 
     Returns:
-        A `Dataset` whose parts are `(TextSource, None)`.
+        A `Dataset` of parts `(TextSource, None)`.
 
     Raises:
-        ValueError: for an unknown name, a damaged file, a row without a text or a label, a
-            `validation` that leaves no text for training, fewer than two classes to train on, or
-            others to test on.
-        FileNotFoundError: for a missing file.
+        ValueError: If the name is unknown, a file is damaged, a row has no text or label,
+            `validation` leaves no training texts, training has fewer than two classes, or testing
+            has other classes.
+        FileNotFoundError: If a file is missing.
 
     Example:
 
@@ -66,7 +65,7 @@ def load_texts(
     >>> data.labels, data.train[0].read([0, 1])[1].tolist()
     (('bad', 'good'), [1, 0])
 
-    Source: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
+    Reference: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
@@ -104,7 +103,7 @@ def load_texts(
 
 
 def _held_out(rows, count, seed):
-    """Rows without `count` that are drawn from them, and these, in the order of the file."""
+    """Split off `count` random rows; keep the order of the file in both parts."""
     if not isinstance(count, int) or not 0 <= count < len(rows):
         raise ValueError(
             "`validation` must be an integer from 0 to below the number of texts to train on, "
@@ -123,7 +122,7 @@ def _source(rows, numbers, fields, max_sequence_length, encode, pad_to):
 
 
 def _label_names(given):
-    """The names of the classes: the numbers up to the largest, or all names in order."""
+    """Return the names of the classes: the numbers up to the largest, or the sorted names."""
     if all(label.isdecimal() for label in given):
         largest = max(map(int, given))
         if largest >= max(len(given), MANY):
@@ -136,7 +135,7 @@ def _label_names(given):
 
 
 def _numbers(count, given):
-    """What a label that is a number means, where labels are numbers."""
+    """Map numeric labels to their class numbers."""
     return {label: int(label) for label in set(given) if label.isdecimal() and int(label) < count}
 
 

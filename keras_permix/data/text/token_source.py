@@ -1,4 +1,4 @@
-"""Labeled sequences of token ids, held in one array."""
+"""Hold labeled sequences of token ids in one array."""
 
 import copy
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.text.buckets import (
+from keras_permix.data.text.tokens import (
     check_lengths,
     of_one_shape,
     similar_lengths,
@@ -15,21 +15,19 @@ from keras_permix.data.text.buckets import (
 
 
 class TokenSource:
-    """Labeled sequences of token ids that are padded when a batch wants them, for `Pipeline`.
+    """Pad labeled sequences of token ids batch by batch, for `Pipeline`.
 
-    `source[start:stop]`, or `source[array]` of indices, is a source of some of the sequences,
-    `len(source)` their number.
+    `source[start:stop]` and `source[indices]` return a source with some of the sequences.
 
     Args:
-        tokens: Integers `(tokens,)`, one sequence after the other; their dtype may be small.
-        lengths: Int array `(sequences,)`, tokens of each.
+        tokens: Integer array `(tokens,)`, all sequences concatenated.
+        lengths: Int array `(sequences,)`, tokens per sequence.
         labels: Int array `(sequences,)`.
-        max_sequence_length: Tokens of a padded sequence; longer ones are cut.
-        pad_to: Lengths below `max_sequence_length` that a batch of shorter ones is padded to
-            instead. Then those of a batch have similar lengths where `Pipeline` shuffles.
+        max_sequence_length: Int, tokens of a padded sequence; longer sequences are truncated.
+        pad_to: Ascending lengths below `max_sequence_length`, as in `TextSource`. Default: `()`.
 
     Raises:
-        ValueError: if the sizes do not fit each other, or `pad_to` does not rise to less than
+        ValueError: If the sizes do not match, or `pad_to` is not ascending and below
             `max_sequence_length`.
 
     Example:
@@ -69,14 +67,14 @@ class TokenSource:
         return some
 
     def row(self, index: int) -> np.ndarray:
-        """The token ids of one sequence, without padding."""
+        """Return the token ids of one sequence, without padding."""
         start = self._starts[index]
         return self.tokens[start : start + self.lengths[index]]
 
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read some as one batch: `("tokens" and "mask" of pad_tokens, int32 labels)`."""
+        """Return a batch: `("tokens" and "mask" as from pad_tokens, int32 labels)`."""
         chosen, columns = np.asarray(indices, int), np.arange(self.max_sequence_length)
         mask = columns < self.lengths[chosen, None]
         tokens = np.zeros(mask.shape, "int32")
@@ -84,11 +82,11 @@ class TokenSource:
         return trim({"tokens": tokens, "mask": mask}, self.pad_to), self.labels[chosen]
 
     def of_one_shape(self) -> Self:
-        """The same sequences, all padded to `max_sequence_length`."""
+        """Return a source that pads all batches to `max_sequence_length`."""
         return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """The order of an epoch, an int array `(sequences,)`."""
+        """Return the order of an epoch, an int array `(sequences,)`."""
         if len(self.pad_to) == 1:
             return rng.permutation(len(self))
         return similar_lengths(rng, self.lengths, batch_size)

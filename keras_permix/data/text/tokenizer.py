@@ -106,7 +106,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
     >>> encode(["Low"], 4)["mask"].tolist()
     [[True, False, False, False]]
 
-    Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
+    Reference: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
     """
     library = _library()
     made = library.Tokenizer(library.models.BPE(unk_token="[UNK]"))
@@ -147,7 +147,7 @@ def wordpiece_tokenizer(
         ImportError: if the package `tokenizers` is absent.
         ValueError: for words without the first three of these.
 
-    Source: Devlin et al., "BERT", 2018.
+    Reference: Devlin et al., "BERT", 2018.
     """
     needed = [special.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep")]
     if missing := [word for word in needed if word not in words]:

@@ -1,4 +1,4 @@
-"""Texts as padded sequences of token ids."""
+"""Encode texts as padded batches of token ids."""
 
 import copy
 import re
@@ -8,19 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix.data.dataset import taken
-from keras_permix.data.text.buckets import (
-    check_lengths,
-    of_one_shape,
-    similar_lengths,
-    trim,
-)
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
 
 
 def encode_bytes(text: str) -> np.ndarray:
-    """The UTF-8 bytes of a text as token ids: byte + 1, so that 0 is padding.
+    """Encode a text as UTF-8 bytes. Token ids are byte + 1; 0 is padding.
 
     Args:
         text: A string.
@@ -34,18 +28,18 @@ def encode_bytes(text: str) -> np.ndarray:
     >>> encode_bytes("ab").tolist()
     [98, 99]
 
-    Source: Tay et al., "Long Range Arena", 2020, and the released code.
+    Reference: Tay et al., "Long Range Arena", 2020, and the released code.
     """
     return np.frombuffer(text.encode("utf-8"), "uint8").astype("int32") + 1
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text has a form in UTF-8: JSON may hold one of a pair of surrogates alone."""
+    """Return whether a text can be encoded as UTF-8; JSON may hold a lone surrogate."""
     return SURROGATE.search(text) is None
 
 
 def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np.ndarray]:
-    """Pad sequences of token ids to one length; longer ones are cut.
+    """Pad or truncate sequences of token ids to one length.
 
     Args:
         samples: A list with the ids of each sample, or a tuple of such (a pair of texts).
@@ -103,23 +97,22 @@ def encode_texts(
 
 
 class TextSource:
-    """Labeled texts that become tokens when a batch wants them, for `Pipeline`.
+    """Encode labeled texts batch by batch, for `Pipeline`.
 
-    `source[start:stop]`, or `source[array]` of indices, is a source of some of the texts,
-    `len(source)` their number.
+    `source[start:stop]` and `source[indices]` return a source with some of the texts.
 
     Args:
-        texts: A list of str, or of tuples of str (pairs).
+        texts: List of str, or of tuples of str for pairs.
         labels: Int array `(texts,)`.
-        max_sequence_length: Tokens of a padded sequence.
+        max_sequence_length: Int, tokens of a padded sequence.
         encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
-        pad_to: Lengths below `max_sequence_length` that a batch of shorter texts is padded to
-            instead. Then texts of a batch have similar lengths where `Pipeline` shuffles. Not for
-            pairs.
+        pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
+            length that fits, and `Pipeline` groups texts of similar length when it shuffles. Not
+            supported for pairs. Default: `()`.
 
     Raises:
-        ValueError: if `pad_to` does not rise to less than `max_sequence_length`, or is given for
-        pairs.
+        ValueError: If `pad_to` is not ascending and below `max_sequence_length`, or is given for
+            pairs.
 
     Example:
 
@@ -154,18 +147,80 @@ class TextSource:
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Read texts as one batch: `(arrays that encode gives, int32 labels)`."""
+        """Return a batch: `(arrays from encode, int32 labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         labels = self.labels[np.asarray(indices, int)]
         inputs = self.encode(texts, self.max_sequence_length)
         return trim(inputs, self.pad_to) if len(self.pad_to) > 1 else inputs, labels
 
     def of_one_shape(self) -> Self:
-        """The same texts, all padded to `max_sequence_length`."""
+        """Return a source that pads all batches to `max_sequence_length`."""
         return of_one_shape(self)
 
     def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """The order of an epoch, an int array `(texts,)`."""
+        """Return the order of an epoch, an int array `(texts,)`."""
         if len(self.pad_to) == 1:
             return rng.permutation(len(self))
         return similar_lengths(rng, [len(text) for text in self.texts], batch_size)
+
+
+GROUPS = 16  # of lengths; texts of one group are in one batch, or in two
+
+
+def check_lengths(pad_to: Sequence[int], max_sequence_length: int) -> tuple[int, ...]:
+    """Return the possible lengths of a batch; `max_sequence_length` is the last.
+
+    Raises:
+        ValueError: If `pad_to` is not ascending from at least 1 to below `max_sequence_length`.
+    """
+    if not isinstance(pad_to, list | tuple) or not all(isinstance(n, int) for n in pad_to):
+        raise ValueError(f"`pad_to` must be a list of integers. Received: pad_to={pad_to!r}")
+    lengths = (*pad_to, max_sequence_length)
+    if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
+        raise ValueError(
+            "`pad_to` must be lengths that rise, from 1 or more to less than "
+            "`max_sequence_length`. "
+            f"Received: pad_to={tuple(pad_to)}, max_sequence_length={max_sequence_length}"
+        )
+    return lengths
+
+
+def similar_lengths(
+    rng: np.random.Generator, lengths: Sequence[int] | np.ndarray, batch_size: int
+) -> np.ndarray:
+    """Shuffle texts so that each batch holds texts of similar length.
+
+    Args:
+        rng: A `numpy.random.Generator`.
+        lengths: Length of each text, or any measure that grows with the number of tokens.
+        batch_size: Int, texts per batch. Batches are in random order; the last may be smaller.
+
+    Returns:
+        int array `(texts,)`, each index once.
+    """
+    ranks = np.argsort(np.argsort(lengths, kind="stable"))
+    order = rng.permutation(len(ranks))
+    order = order[np.argsort(ranks[order] * GROUPS // len(ranks), kind="stable")]
+    order = np.roll(order, rng.integers(len(order)))  # so that no length is always left over
+    full = len(order) - len(order) % batch_size
+    batches = rng.permutation(order[:full].reshape(-1, batch_size))
+    return np.concatenate([batches.reshape(-1), order[full:]])
+
+
+def of_one_shape(source: Any) -> Any:
+    """Return a copy of a source that pads all batches to `max_sequence_length`."""
+    one = copy.copy(source)
+    one.pad_to = (source.max_sequence_length,)
+    return one
+
+
+def trim(inputs: dict[str, np.ndarray], lengths: Sequence[int]) -> dict[str, np.ndarray]:
+    """Trim padded sequences to the shortest length that keeps all real tokens.
+
+    Args:
+        inputs: Dict of arrays `(batch, tokens)`, among them "mask".
+        lengths: As `check_lengths` returns them.
+    """
+    longest = np.flatnonzero(inputs["mask"].any(axis=0)).max(initial=0) + 1
+    width = next(length for length in lengths if length >= longest)
+    return {name: array[:, :width] for name, array in inputs.items()}

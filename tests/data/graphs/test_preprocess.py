@@ -7,8 +7,7 @@ import pytest
 
 from keras_permix.data import Pipeline, load_graphs, pad_graphs, preprocess_graph
 from keras_permix.data.graphs import preprocess
-from keras_permix.data.graphs.paths import shortest_paths
-from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.data.graphs.preprocess import batch_graphs, shortest_paths
 from keras_permix.layers.graph import graph_embedding
 from tests.data.graphs.graphs import GRAPHS
 from tests.harness import load_golden

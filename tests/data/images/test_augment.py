@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.data import make_augmentation
-from keras_permix.data.images.crop_flip import random_crop, random_flip
+from keras_permix.data.images.augment import random_crop, random_flip
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(1, 256, (28, 24, 24, 3), dtype="uint8")

@@ -1,6 +1,6 @@
 """How many instruction bundles a TPU issues for a permutation, without a TPU.
 
-    KERAS_BACKEND=jax python -m keras_permix.bench.bundles --out benchmarks/tpu/bundles_v5e.csv
+    KERAS_BACKEND=jax python tools/bundles.py --out benchmarks/tpu/bundles_v5e.csv
 
 compiles what serves permutations on a TPU, for one that is not there, and counts the bundles that
 libtpu has scheduled, those within loops as often as the loops run. One bundle is issued in a cycle
@@ -118,7 +118,7 @@ def bundles_in(folder: Path) -> list[Path]:
 
 def main(arguments: list[str]) -> int:
     """Print and write the rows. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m keras_permix.bench.bundles")
+    parser = argparse.ArgumentParser(prog="python tools/bundles.py")
     parser.add_argument("--topology", default="v5e:2x2", help="chips, as libtpu calls them")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
     parser.add_argument("--out", type=Path, help="CSV file to write")
