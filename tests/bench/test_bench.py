@@ -259,7 +259,7 @@ def test_nothing_is_drawn_without_matplotlib(short, tmp_path, monkeypatch, capsy
     path = tmp_path / "lra.csv"
     assert main(["bench", "lra", "--repeats", "1", "--batch-size", "3", "--out", str(path)]) == 0
     assert len(read(path)) == 2 and not path.with_suffix(".png").exists()
-    assert "lra.png is not drawn without matplotlib." in capsys.readouterr().err
+    assert "lra.png is not written: matplotlib is not installed." in capsys.readouterr().err
 
 
 def test_blocks_divide_long_texts():
