@@ -2,9 +2,9 @@
 
     python examples/anneal_sinkhorn.py
 
-`SinkhornCSP` lets gradients flow through the order of the tokens. Once it is cold, `CSP` with the
-same weights does the same without matrices. Two models learn to tell waves apart, one of them
-annealed; the script prints what each scores, and what is left of it when `CSP` takes over.
+`SinkhornCSP` lets gradients flow through the order of the tokens. At a low temperature, `CSP` with
+the same weights gives the same result without matrices. Two models learn to classify waves, one of
+them with annealing. The script prints the accuracy of each, and that of `CSP` with its weights.
 """
 
 from keras_permix.layers import CSP, SinkhornCSP
@@ -17,7 +17,7 @@ WARM, COLD = 10.0, 1e-3
 
 
 def make_waves(count, seed):
-    """Waves of `CLASSES` frequencies with a random phase and noise: `(count, TOKENS, 1)`."""
+    """Return waves of `CLASSES` frequencies, with random phase and noise, and their labels."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, count)
     phase = rng.uniform(0, 2 * np.pi, (count, 1))
@@ -27,7 +27,7 @@ def make_waves(count, seed):
 
 
 def make_model(make_mixer):
-    """A small transformer with two mixers."""
+    """Make a small transformer with two mixers."""
     inputs = keras.Input((TOKENS, 1))
     x = keras.layers.Conv1D(WIDTH, 3, padding="same")(inputs)
     for _ in range(2):
@@ -42,12 +42,12 @@ def make_model(make_mixer):
 
 
 def temperature(epoch):
-    """From `WARM` in the first epoch to `COLD` in the last, by the same factor each time."""
+    """Return the temperature: from `WARM` to `COLD`, by a constant factor per epoch."""
     return WARM * (COLD / WARM) ** (epoch / (EPOCHS - 1))
 
 
 def anneal(model):
-    """A callback that cools every `SinkhornCSP` of the model."""
+    """Return a callback that lowers the temperature of every `SinkhornCSP` of the model."""
     mixers = [layer for layer in model.layers if isinstance(layer, SinkhornCSP)]
 
     def cool(epoch, logs=None):
@@ -58,7 +58,7 @@ def anneal(model):
 
 
 def score(model, waves):
-    """Percent of the waves that the model tells."""
+    """Return the accuracy in percent."""
     return 100 * model.evaluate(*waves, verbose=0, return_dict=True)["accuracy"]
 
 
@@ -72,7 +72,7 @@ def main():
         soft.fit(*train, batch_size=64, epochs=EPOCHS, callbacks=callbacks, verbose=0)
         hard = make_model(lambda: CSP(GROUP, align="reference"))
         for ours, theirs in zip(hard.trainable_weights, soft.trainable_weights, strict=True):
-            ours.assign(theirs.numpy())  # a copy: JAX gives the memory of weights away
+            ours.assign(theirs.numpy())  # a copy, since JAX donates the memory of weights
         scores = [score(model, test) for model in (soft, hard)]
         print(f"{name:>9}: {scores[0]:.1f} % soft, {scores[1]:.1f} % with CSP in its place")
 

@@ -1,12 +1,12 @@
-"""A small trained model at larger images: fine-tuned, and trained from scratch for as many steps.
+"""Fine-tune a pretrained model on larger images, and compare it with training from scratch.
 
     python examples/another_size.py [--data-dir FOLDER] [--size 48] [--steps 100]
 
-CIFAR-10's images of 32 pixels are enlarged by the model itself. `from_preset(name, image_size=…)`
-resizes the position table of `cspvit/cifar10_small` and scales the steps of its permutations; all
-other weights are as they were. The model is measured on test images as it is and after one epoch of
-a part of the training images, and with it a fresh one of the same size. `--smoke` takes a few
-generated images instead.
+The model enlarges CIFAR-10's images of 32 pixels. `from_preset(name, image_size=…)` resizes the
+position table of `cspvit/cifar10_small` and scales the steps of its permutations. All other weights
+stay the same. This model and one with new weights are trained for one epoch on some training
+images. Accuracy is measured on test images before and after. `--smoke` uses a few generated images
+instead.
 """
 
 import argparse
@@ -19,13 +19,13 @@ import numpy as np
 
 
 def accuracy(model, images, labels):
-    """Percent of the images that the model has right."""
+    """Return the accuracy in percent."""
     answers = model.predict(images, batch_size=256, verbose=0).argmax(axis=1)
     return 100 * np.mean(answers == labels)
 
 
 def fine_tune(model, images, labels, batch_size):
-    """One epoch of AdamW at a rate that falls to zero."""
+    """Train for one epoch with AdamW and cosine decay to zero."""
     batches = Pipeline(
         images, np.eye(10, dtype="float32")[labels], batch_size=batch_size, shuffle=True, seed=0,
         drop_remainder=True, augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
@@ -38,9 +38,9 @@ def fine_tune(model, images, labels, batch_size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--size", type=int, default=48, help="side of the images in pixels")
-    parser.add_argument("--steps", type=int, default=100, help="steps, of 128 images each")
+    parser.add_argument("--steps", type=int, default=100, help="steps of 128 images")
     parser.add_argument("--images", type=int, default=2000, help="test images to measure with")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
     arguments = parser.parse_args()
@@ -54,8 +54,8 @@ def main():
     test = [array[: arguments.images] for array in data.test]
 
     same_size = accuracy(CSPViT.from_preset("cifar10_small"), *test)
-    print(f"32 pixels, trained: {same_size:.1f} % right", flush=True)
-    for name, load_weights in (("trained at 32", True), ("fresh", False)):
+    print(f"32 pixels, pretrained: {same_size:.1f} % correct", flush=True)
+    for name, load_weights in (("pretrained at 32 pixels", True), ("from scratch", False)):
         keras.utils.set_random_seed(0)
         model = CSPViT.from_preset(
             "cifar10_small", image_size=arguments.size, load_weights=load_weights
@@ -63,7 +63,7 @@ def main():
         before = accuracy(model, *test)
         fine_tune(model, *train, batch_size)
         print(
-            f"{arguments.size} pixels, {name}: {before:.1f} % right, "
+            f"{arguments.size} pixels, {name}: {before:.1f} % correct, "
             f"{accuracy(model, *test):.1f} % after {steps} steps",
             flush=True,
         )

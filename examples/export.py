@@ -1,11 +1,11 @@
-"""A trained model as a file that runs without this package, and without Keras.
+"""Export a pretrained model to a file that runs without this package and without Keras.
 
     KERAS_BACKEND=torch python examples/export.py [--out build/export]
 
-On PyTorch a program of `torch.export` and, where `onnx`, `onnxscript` and `onnxruntime` are
-installed, an ONNX file; on JAX and TensorFlow TensorFlow's SavedModel, which takes TensorFlow. Each
-is read back and given one picture, and several: its logits are compared with the model's, and its
-time with that of `predict`.
+On PyTorch, the script writes a program of `torch.export`. It also writes an ONNX file if `onnx`,
+`onnxscript` and `onnxruntime` are installed. On JAX and TensorFlow, it writes a SavedModel, which
+requires TensorFlow. Each file is loaded and run with one image and with several. Its logits are
+compared with the model's, and its time with that of `predict`.
 """
 
 import argparse
@@ -25,16 +25,16 @@ NAMES = ("airplane", "automobile", "cat", "frog", "ship", "truck")
 
 
 def saved_model(model, folder):
-    """TensorFlow's SavedModel, by Keras."""
+    """Export a SavedModel and return a function that runs it."""
     import tensorflow as tf
 
     model.export(folder / "saved_model", verbose=False)
-    loaded = tf.saved_model.load(str(folder / "saved_model"))  # whose variables live as it does
+    loaded = tf.saved_model.load(str(folder / "saved_model"))  # keeps its variables alive
     return lambda images: loaded.serve(tf.constant(images, model.input.dtype)).numpy()
 
 
 def torch_program(model, folder):
-    """A program of PyTorch's operations, for any number of images."""
+    """Export a program with a dynamic batch and return a function that runs it."""
     import torch
 
     example = torch.zeros(2, 32, 32, 3)
@@ -47,7 +47,7 @@ def torch_program(model, folder):
 
 
 def onnx_file(model, folder):
-    """ONNX."""
+    """Export an ONNX file and return a function that runs it."""
     import onnxruntime
 
     path = folder / "model.onnx"
@@ -58,7 +58,7 @@ def onnx_file(model, folder):
 
 
 def ways():
-    """What there is on this backend and machine."""
+    """Return the exports that this backend and the installed packages support."""
     if keras.backend.backend() == "torch":
         found = {"torch.export": torch_program}
         if all(map(find_spec, ("onnx", "onnxruntime", "onnxscript"))):
@@ -68,7 +68,7 @@ def ways():
 
 
 def milliseconds(functions, argument, rounds=9):
-    """The median time of each function, called in turns."""
+    """Return the median time of each function. Calls alternate between the functions."""
     times = [[] for _ in functions]
     for _ in range(rounds):
         for function, taken in zip(functions, times, strict=True):
@@ -88,7 +88,7 @@ def main():
     images = np.stack([read_image(IMAGES / f"{name}.png") for name in NAMES])
     expected = model.predict(images, verbose=0)
     if not (found := ways()):
-        raise SystemExit("SavedModel takes TensorFlow: pip install tensorflow")
+        raise SystemExit("SavedModel requires TensorFlow: pip install tensorflow")
     for name, export in found.items():
         run = export(model, arguments.out)
         answers = np.concatenate([run(images[:1]), run(images[1:])])

@@ -1,11 +1,11 @@
-"""What a trained model makes of other pictures: features for a linear classifier.
+"""Fit a linear classifier to the features of a pretrained model, on images of another data set.
 
     python examples/features.py [--data-dir FOLDER] [--images 2000]
 
-`features` gives the tokens of `cspvit/cifar10_small` after every block; the mean of them is a
-vector for a picture. Ridge regression tells MNIST's digits by these vectors, by those of all blocks
-together, and as a measure for that, by the pixels. The model itself is not trained. `--smoke` takes
-a few generated images.
+`features` returns the tokens of `cspvit/cifar10_small` after every block. Their mean is the feature
+vector of an image. Ridge regression classifies MNIST's digits by the vectors of each block and of
+all blocks together. The baseline is ridge regression on pixels. The model itself is not trained.
+`--smoke` uses a few generated images.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from keras_permix.zoo import CSPViT
 import keras
 import numpy as np
 
-RIDGE = 0.1  # per picture; of 0.1, 0.01 and 0.001 that which serves the pixels best, on test
+RIDGE = 0.1  # per image; of 0.1, 0.01 and 0.001 the best for pixels on the test images
 
 
 def vectors_of(model, images):
-    """The mean of the tokens after every block: a list of arrays `(images, channels)`."""
+    """Return the mean token after every block, a list of arrays `(images, channels)`."""
     parts = []
     for start in range(0, len(images), 256):
         maps = model.features(images[start : start + 256])
@@ -28,20 +28,20 @@ def vectors_of(model, images):
     return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
 
-def right(known, labels, asked, answers):
-    """Percent of vectors that a linear classifier, fitted to those known, has right."""
-    center, scale = known.mean(axis=0), known.std(axis=0) + 1e-3
-    known, asked = (np.c_[(x - center) / scale, np.ones(len(x))] for x in (known, asked))
+def accuracy(train, labels, test, test_labels):
+    """Fit a linear classifier to the training vectors. Return its test accuracy in percent."""
+    center, scale = train.mean(axis=0), train.std(axis=0) + 1e-3
+    train, test = (np.c_[(x - center) / scale, np.ones(len(x))] for x in (train, test))
     classes = np.eye(labels.max() + 1)[labels]
-    gram = known.T @ known + RIDGE * len(known) * np.eye(known.shape[1])
-    weights = np.linalg.solve(gram, known.T @ classes)
-    return 100 * np.mean((asked @ weights).argmax(axis=1) == answers)
+    gram = train.T @ train + RIDGE * len(train) * np.eye(train.shape[1])
+    weights = np.linalg.solve(gram, train.T @ classes)
+    return 100 * np.mean((test @ weights).argmax(axis=1) == test_labels)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of MNIST; else KERAS_PERMIX_DATA, or fetched")
-    parser.add_argument("--images", type=int, default=2000, help="known, and as many asked")
+    parser.add_argument("--data-dir", help="folder of MNIST; else KERAS_PERMIX_DATA or download")
+    parser.add_argument("--images", type=int, default=2000, help="images to fit, and to test")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
     arguments = parser.parse_args()
 
@@ -49,18 +49,20 @@ def main():
         data = generated_images((28, 28, 1), 10, count=64)
     else:
         data = load_images("mnist", data_dir=arguments.data_dir)
-    known, labels = (array[: arguments.images] for array in data.train)
-    asked, answers = (array[: arguments.images] for array in data.test)
+    train, labels = (array[: arguments.images] for array in data.train)
+    test, test_labels = (array[: arguments.images] for array in data.test)
 
-    pixels = [images.reshape(len(images), -1).astype("float32") for images in (known, asked)]
-    print(f"pixels: {right(pixels[0], labels, pixels[1], answers):.1f} % right")
+    def report(name, vectors):
+        score = accuracy(vectors[0], labels, vectors[1], test_labels)
+        print(f"{name}: {score:.1f} % correct")
+
+    pixels = [images.reshape(len(images), -1).astype("float32") for images in (train, test)]
+    report("pixels", pixels)
     model = CSPViT.from_preset("cifar10_small")
-    in_color = [np.repeat(images, 3, axis=-1) for images in (known, asked)]
-    ours, theirs = (vectors_of(model, images) for images in in_color)
-    for block, vectors in enumerate(zip(ours, theirs, strict=True)):
-        print(f"after block {block}: {right(vectors[0], labels, vectors[1], answers):.1f} % right")
-    together = [np.concatenate(vectors, axis=1) for vectors in (ours, theirs)]
-    print(f"all blocks: {right(together[0], labels, together[1], answers):.1f} % right")
+    parts = [vectors_of(model, np.repeat(images, 3, axis=-1)) for images in (train, test)]
+    for block, vectors in enumerate(zip(*parts, strict=True)):
+        report(f"after block {block}", vectors)
+    report("all blocks", [np.concatenate(vectors, axis=1) for vectors in parts])
 
 
 if __name__ == "__main__":

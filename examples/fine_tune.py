@@ -1,14 +1,17 @@
-"""A model trained on Tiny-ImageNet learns other images: what that gains over a fresh one.
+"""Fine-tune a model pretrained on Tiny-ImageNet, and compare it with training from scratch.
 
     pip install scikit-image scikit-learn
     python examples/fine_tune.py [--data-dir FOLDER] [--steps 150]
 
-`cspvit/tiny_imagenet` and a model of the same shape without its weights take the same steps of
-AdamW on two sets: a part of CIFAR-10, whose 32 pixels the models enlarge to 64, and crops of 96
-pixels of ten photographs that come with scikit-image and scikit-learn: of which one is a crop? The
-models learn from 24 crops of the left half of each, and are measured on 12 of the right half. At 96
-pixels the position table and the steps of the permutations are resized. `--smoke` takes a few
-generated images and the tiny preset of the tests instead.
+`cspvit/tiny_imagenet` and the same model with new weights are trained for the same number of AdamW
+steps on two tasks:
+
+* a part of CIFAR-10, enlarged from 32 to 64 pixels;
+* crops of 96 pixels from ten photographs of scikit-image and scikit-learn, classified by
+  photograph. The models are trained on 24 crops of each left half and tested on 12 of each right
+  half. The position table and the steps of the permutations are resized to 96 pixels.
+
+`--smoke` uses a few generated images and the tiny preset of the tests instead.
 """
 
 import argparse
@@ -30,15 +33,17 @@ PHOTOS = {
 
 
 def read_photos():
-    """The photographs, uint8 arrays `(height, width, 3)`."""
+    """Return the photographs, uint8 arrays `(height, width, 3)`."""
     return [
         read_image(files(package) / name) for package, names in PHOTOS.items() for name in names
     ]
 
 
 def crops(photos, size, count, seed):
-    """Two parts, `(images, labels)`: of each photograph `count` crops of the left half, and half as
-    many of the right half."""
+    """Crop the photographs at random and return two parts `(images, labels)`.
+
+    The first has `count` crops of each left half, the second half as many of each right half.
+    """
     rng = np.random.default_rng(seed)
     parts = []
     for side, number in ((0, count), (1, count // 2)):
@@ -54,13 +59,13 @@ def crops(photos, size, count, seed):
 
 
 def accuracy(model, images, labels):
-    """Percent of the images that the model has right."""
+    """Return the accuracy in percent."""
     answers = model.predict(images, batch_size=64, verbose=0).argmax(axis=1)
     return 100 * np.mean(answers == labels)
 
 
 def train(model, images, labels, classes, batch_size, steps):
-    """So many steps of AdamW at a rate that falls to zero."""
+    """Train for a number of steps with AdamW and cosine decay to zero."""
     batches = Pipeline(
         images, labels, batch_size=batch_size, shuffle=True, seed=0, steps=steps,
         augment=make_augmentation(dict(crop_padding=8, flip=True), 0, classes),
@@ -72,7 +77,7 @@ def train(model, images, labels, classes, batch_size, steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--steps", type=int, default=150, help="steps on CIFAR-10, of 64 images")
     parser.add_argument("--images", type=int, default=2000, help="test images of CIFAR-10")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
@@ -93,7 +98,7 @@ def main():
         "photographs": (len(photos), larger, *crops(photos, larger, 24, seed=0), 16, steps // 2),
     }
     for name, (classes, side, learned, measured, batch_size, count) in sets.items():
-        for start, load_weights in (("trained before", True), ("fresh", False)):
+        for start, load_weights in (("pretrained", True), ("from scratch", False)):
             keras.utils.set_random_seed(0)
             model = CSPViT.from_preset(
                 preset, num_classes=classes, image_size=side, load_weights=load_weights
@@ -101,7 +106,7 @@ def main():
             train(model, *learned, classes, batch_size, count)
             right = accuracy(model, *measured)
             print(
-                f"{name} at {side} pixels, {start}: {right:.1f} % right after {count} steps of "
+                f"{name} at {side} pixels, {start}: {right:.1f} % correct after {count} steps of "
                 f"{batch_size} images",
                 flush=True,
             )

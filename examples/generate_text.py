@@ -2,9 +2,9 @@
 
     python examples/generate_text.py [--mixer linear_attention] [--data-dir FOLDER]
 
-The model reads reviews of IMDB, in pieces of 256 bytes. Its mixer is causal and streams, so that
-each new byte takes the same time and memory, however long the text is. `--smoke` trains for a few
-steps on a text of two sentences.
+The model is trained on reviews of IMDB, in pieces of 256 bytes. Its mixer is causal and streams.
+Each new byte therefore takes the same time and memory, however long the text is. `--smoke` trains
+for a few steps on a text of two sentences.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MIXERS = {
 
 
 class Block(keras.layers.Layer):
-    """A pre-norm block around a mixer that streams."""
+    """Combine a streaming mixer and an MLP in a pre-norm block."""
 
     def __init__(self, mixer, width, mlp_dim):
         super().__init__()
@@ -82,9 +82,9 @@ class ByteModel(keras.Model):
 
     def _embed(self, tokens, start):
         x = self.embedding(tokens)
-        places = ops.cast(start + ops.arange(ops.shape(tokens)[1]), x.dtype)
+        positions = ops.cast(start + ops.arange(ops.shape(tokens)[1]), x.dtype)
         rates = 1e4 ** -np.linspace(0, 1, x.shape[-1] // 2, dtype="float32")
-        angles = places[:, None] * ops.convert_to_tensor(rates)
+        angles = positions[:, None] * ops.convert_to_tensor(rates)
         return x + ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
 
 
@@ -93,16 +93,16 @@ def generate(model, logits, state, length, seed=0):
 
     Args:
         model: A built `ByteModel`.
-        logits: Those of the first byte, `(batch, 256)`.
-        state: The state before it.
+        logits: Logits of the first byte, `(batch, 256)`.
+        state: State before the first byte.
         length: Number of bytes.
-        seed: Of the samples.
+        seed: Seed of the samples.
 
     Returns:
         Integers `(batch, length)`.
     """
     uniform = keras.random.uniform((length, *logits.shape), 1e-6, 1 - 1e-6, seed=seed)
-    noise = -ops.log(-ops.log(uniform))  # the largest of logits and this is a sample
+    noise = -ops.log(-ops.log(uniform))  # Gumbel noise: the argmax of the sum is a sample
 
     def step(index, text, logits, state):
         token = ops.cast(ops.argmax(logits + noise[index], axis=-1), "int32")
@@ -117,7 +117,7 @@ def generate(model, logits, state, length, seed=0):
 
 
 def pieces(texts, length):
-    """The bytes of texts, one after the other, in pieces `(count, length + 1)`."""
+    """Join the bytes of texts and split them into pieces `(count, length + 1)`."""
     joined = np.frombuffer("\n".join(texts).encode(), "uint8").astype("int32")
     return joined[: len(joined) // (length + 1) * (length + 1)].reshape(-1, length + 1)
 
@@ -133,7 +133,7 @@ def train(model, data, steps, batch_size=16):
 
 
 def bits_per_byte(model, data):
-    """Bits that the model needs for a byte, on average."""
+    """Return the mean cross-entropy in bits per byte."""
     return model.evaluate(data[:, :-1], data[:, 1:], batch_size=16, verbose=0) / np.log(2)
 
 
@@ -161,7 +161,7 @@ def main():
     prompt = np.frombuffer(arguments.prompt.encode(), "uint8").astype("int32")
     logits, state = model.chunk(prompt[None], model.initial_state(batch_size=1))
     size = sum(np.prod(x.shape) * 4 for x in keras.tree.flatten(state))
-    print(f"state: {size / 1024:.0f} kB, whatever the length of the text")
+    print(f"state: {size / 1024:.0f} kB, independent of the length of the text")
     text = ops.convert_to_numpy(generate(model, logits[:, -1], state, arguments.length))[0]
     print(f"\n{arguments.prompt}{bytes(text.astype('uint8')).decode(errors='replace')}")
 

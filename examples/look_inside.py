@@ -1,11 +1,11 @@
-"""How does a trained model mix tokens? One picture of any model of the zoo.
+"""Draw how a pretrained model of the zoo mixes tokens.
 
     python examples/look_inside.py [--preset cspvit/cifar10_small] [--out FOLDER] [--images 16]
 
-Above: for every block from which tokens its mixer takes what, the mean over channels or heads, and
-what all blocks together take from where. Below: the singular values of the tokens after each block,
-and how far they are from being all alike. Models of images of 32 pixels look at test images of
-CIFAR-10, others at inputs that they make up.
+The upper row shows one mixing map per block, averaged over channels or heads, and the product of
+all maps. The lower row shows the singular values of the tokens after each block, and the share that
+remains after subtracting the mean token. Models for images of 32 pixels get test images of
+CIFAR-10, others generated inputs.
 """
 
 import argparse
@@ -34,9 +34,9 @@ def main():
     inside = look_inside(model, inputs, picture=path)
     for one in inside.maps:
         stays = one.map.diagonal().mean()
-        print(f"{one.name}: {one.kind}, {100 * stays:.1f} % of a token comes from its own place")
+        print(f"{one.name}: {one.kind}, {100 * stays:.1f} % of a token stays at its position")
     for block, residual in enumerate(inside.residuals):
-        print(f"after block {block}: {residual:.2f} of the tokens is what they do not share")
+        print(f"after block {block}: residual {residual:.2f}, relative to the tokens")
     print(*inside.missing, sep="\n", end="\n" * bool(inside.missing))
     print(f"picture: {path}")
 

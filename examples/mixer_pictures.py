@@ -1,12 +1,11 @@
-"""Which tokens does each mixer listen to? One picture a mixer, as in the README.
+"""Draw which input tokens affect which output tokens, one picture per mixer.
 
     python examples/mixer_pictures.py [--out FOLDER]
 
-Row n, column m is dark where output token n changes when input token m is moved a little. The
-layers are fresh from their initializers, at 36 tokens of 32 channels; for PatchOnlyMixer the tokens
-are the pixels of a 6 by 6 image, for GraphormerBlock the nodes of a ring. Butterflies of channels
-mix the tokens here, each channel for itself; ButterflyLinear, at first the identity, has random
-kernels.
+Row n, column m is dark where output token n changes when input token m is perturbed. The layers are
+untrained and receive 36 tokens of 32 channels. For PatchOnlyMixer, the tokens are the pixels of a 6
+by 6 image, for GraphormerBlock the nodes of a ring. Butterflies of channels are applied along the
+tokens here. ButterflyLinear, which is initialized as the identity, has random kernels.
 """
 
 import argparse
@@ -42,17 +41,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 TOKENS, CHANNELS = 36, 32
-SIDE = 6  # of an image with as many pixels
+SIDE = 6  # of an image with 36 pixels
 
 
 def butterfly(stages):
-    """Attention in blocks of 6 tokens, one stage after the other."""
+    """Apply attention in blocks of 6 tokens, one stage after the other."""
     blocks = [ButterflyBlock(SoftmaxAttention(4), SIDE, stage) for stage in range(stages)]
     return keras.Sequential(blocks)
 
 
 def on_pixels(layer):
-    """A layer of images as one of tokens."""
+    """Apply a layer of images to tokens."""
     shape = (SIDE, SIDE, CHANNELS)
     return keras.Sequential(
         [keras.layers.Reshape(shape), layer, keras.layers.Reshape((TOKENS, CHANNELS))]
@@ -60,13 +59,13 @@ def on_pixels(layer):
 
 
 def along_tokens(layer):
-    """A layer of channels as one of tokens."""
+    """Apply a layer of channels along the tokens."""
     swap = keras.layers.Permute((2, 1))
     return keras.Sequential([swap, layer, keras.layers.Permute((2, 1))])
 
 
 def random_kernels(layer):
-    """A layer whose weights are random numbers."""
+    """Build a layer with random weights."""
     layer.build((1, CHANNELS, TOKENS))
     for weight in layer.weights:
         weight.assign(keras.random.normal(weight.shape))
@@ -74,7 +73,7 @@ def random_kernels(layer):
 
 
 def on_a_ring(block, num_heads):
-    """A Graphormer block whose bias falls with the distance of two nodes on a ring."""
+    """Apply a Graphormer block with a bias that falls with the distance on a ring."""
     node = np.arange(TOKENS)
     apart = abs(node[:, None] - node)
     distance = np.minimum(apart, TOKENS - apart).astype("float32")
@@ -117,11 +116,12 @@ def main():
     keras.utils.set_random_seed(0)
     tokens = np.random.default_rng(0).normal(size=(1, TOKENS, CHANNELS)).astype("float32")
     for name, make in MIXERS.items():
-        heard = influence_map(make(), tokens)
+        influence = influence_map(make(), tokens)
         figure = Figure(figsize=(2.4, 2.4), layout="constrained")
-        plot_influence_map(figure.subplots(), heard)
+        plot_influence_map(figure.subplots(), influence)
         figure.savefig(arguments.out / f"{name}.png", dpi=80)
-        print(f"{name}: an output listens to {np.mean(np.sum(heard > 1e-6, axis=1)):.1f} tokens")
+        count = np.mean(np.sum(influence > 1e-6, axis=1))
+        print(f"{name}: an output depends on {count:.1f} tokens")
     print(f"pictures: {arguments.out}")
 
 

@@ -1,13 +1,14 @@
-"""How much do mixers leave of the tokens? Residuals and spectra of three trained models.
+"""Draw residuals and spectra of the tokens of three pretrained models.
 
     python examples/mixing_figures.py [--out FOLDER] [--images NUMBER]
 
-One recipe on CIFAR-10, three mixers: attention, CSP and sorting. The script draws, for test images,
+The models were trained on CIFAR-10 by one recipe, with attention, CSP and sorting. For test images,
+the script draws
 
-* how far the tokens are from being all alike, over the depth of the models;
-* the same where the models' mixers alone are stacked: no skip connections, no channel mixers;
-* the singular values of what the first and the last mixer give;
-* what Theorem 1 of the CSP paper says of CSP layers that are stacked.
+* the residual of the tokens, which is zero if all are equal, over the depth of the models;
+* the same for a stack of only the mixers, without skip connections and channel mixers;
+* the singular values of the outputs of the first and the last mixer;
+* the bound of Theorem 1 of the CSP paper for a stack of CSP layers.
 """
 
 import argparse
@@ -38,19 +39,19 @@ def blocks_of(model):
 
 
 def tokens_by_depth(model, images):
-    """Tokens before the first block and after each."""
+    """Return the tokens before the first block and after each block."""
     embedded = keras.Model(model.input, blocks_of(model)[0].input)(images)
     return [embedded, *model.features(images)]
 
 
 def mixed_by_depth(model, token_maps):
-    """What every block's mixer gives in the model."""
+    """Return the output of each block's mixer in the model."""
     pairs = zip(blocks_of(model), token_maps[:-1], strict=True)
     return [block.mixer(block.mixer_norm(tokens)) for block, tokens in pairs]
 
 
 def stack_mixers(model, tokens):
-    """Tokens before and after every mixer of the model, one on top of the other."""
+    """Stack only the mixers of the model, and return the tokens before and after each."""
     token_maps = [tokens]
     for block in blocks_of(model):
         token_maps.append(block.mixer(token_maps[-1]))
@@ -58,7 +59,7 @@ def stack_mixers(model, tokens):
 
 
 def stack_permutations(model, tokens):
-    """The same for the value projections and permutations alone, which Theorem 1 is about."""
+    """Do the same with only the value projections and permutations, as in Theorem 1."""
     token_maps = [tokens]
     for block in blocks_of(model):
         token_maps.append(block.mixer.mix(block.mixer.value_dense(token_maps[-1])))
@@ -66,7 +67,7 @@ def stack_permutations(model, tokens):
 
 
 def draw(models, images, path):
-    """Draw the four panels, and print what they show in numbers."""
+    """Draw the four panels and print the residuals."""
     figure = Figure(figsize=(11, 8), layout="constrained")
     (whole, alone), (spectra, bound) = figure.subplots(2, 2)
     for color, (name, model) in enumerate(models.items()):
@@ -81,15 +82,15 @@ def draw(models, images, path):
         plot_singular_spectrum(spectra, mixed[-1], **last)
         print(
             f"{name:>9}: residual {share(token_maps[-1]):.2f} of the tokens after the model, "
-            f"{share(stacked[-1]):.2f} after its mixers alone"
+            f"{share(stacked[-1]):.2f} after a stack of its mixers"
         )
     permuted = stack_permutations(models["CSP"], tokens_by_depth(models["CSP"], images)[0])
     kernels = [block.mixer.value_dense.kernel for block in blocks_of(models["CSP"])]
     bounds = residual_bound(permuted[0], kernels)
     plot_residual_bound(bound, permuted, bounds, label="values permuted by CSP", color="C1")
-    whole.set_title("whole models: how far tokens are from being all alike")
-    alone.set_title("their mixers alone, stacked")
-    spectra.set_title("what mixers give: singular values")
+    whole.set_title("whole models: residual of the tokens")
+    alone.set_title("only their mixers, stacked")
+    spectra.set_title("singular values of the mixers' outputs")
     bound.set_title("CSP without skip connections, far below its bound")
     for ax in (whole, alone):
         ax.set_ylim(bottom=0)
@@ -101,7 +102,7 @@ def draw(models, images, path):
 
 
 def share(tokens):
-    """Mean norm of the residual, relative to that of the tokens."""
+    """Return the mean norm of the residual, relative to that of the tokens."""
     return np.mean(token_norm(rank_residual(tokens)) / token_norm(tokens))
 
 

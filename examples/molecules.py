@@ -1,11 +1,11 @@
-"""From molecules, written as SMILES, to a number: how well they dissolve in water.
+"""Predict the solubility in water of molecules, written as SMILES.
 
     python examples/molecules.py
 
-A small `SliceGraphormer` learns the solubilities of ESOL (`esol.csv` in the folder that
-`KERAS_PERMIX_DATA` names), and is compared with a guess that knows no chemistry: the mean of what
-it was trained on. `--smoke` trains a smaller one for two epochs on some molecules of QM9 that lie
-beside the tests, whose gap between HOMO and LUMO is in hartree. Needs `keras_permix[graph]`.
+A small `SliceGraphormer` is trained on the solubilities of ESOL (`esol.csv` in the folder that
+`KERAS_PERMIX_DATA` names). The baseline predicts the mean of the training targets. `--smoke` trains
+a smaller model for two epochs on some molecules of QM9 in the folder of the tests. Its target is
+the gap between HOMO and LUMO in hartree. The script requires `keras_permix[graph]`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ASKED = ["CCO", "c1ccccc1", "CCCCCCCCCC"]
 
 
 def load(smoke):
-    """Molecules to train and to test with, what is predicted, and the model's sizes."""
+    """Return the training and test molecules, the unit of the target, and the model's sizes."""
     if smoke:
         files = dict(train=SAMPLE.name, test=SAMPLE.name, labels=("HOMO_LUMO_gap_au",))
         molecules, _ = load_graphs("sample", SAMPLE.parent, **files).train
@@ -35,7 +35,7 @@ def load(smoke):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="try it out in seconds")
+    parser.add_argument("--smoke", action="store_true", help="a run of seconds on sample data")
     parser.add_argument("--epochs", type=int, default=10)
     arguments = parser.parse_args()
     train, test, unit, sizes = load(arguments.smoke)
@@ -51,7 +51,7 @@ def main():
 
     guess = np.abs(test.targets - mean).mean()
     error = model.evaluate(Pipeline(test, batch_size=32), verbose=0)
-    print(f"{len(train)} molecules to learn from, {len(test)} to test with; {unit}")
+    print(f"{len(train)} training molecules, {len(test)} test molecules; {unit}")
     print(f"mean of the training targets: {guess:.4f} mean absolute error")
     print(f"SliceGraphormer: {error:.4f} mean absolute error, {model.count_params():,} parameters")
     for smiles, (value,) in zip(ASKED, model.predict(ASKED, verbose=0), strict=True):

@@ -1,10 +1,10 @@
-"""A trained model with fewer bits: how many bytes its weights take, how good and how fast it is.
+"""Quantize a pretrained model, and compare size, accuracy and speed.
 
     python examples/quantize.py [--data-dir FOLDER] [--images 2000]
 
-Keras quantizes the dense layers of `cspvit/cifar10_small`, after training; nothing is fine-tuned.
-Times are ratios of the fastest of a few rounds, which take turns. `--smoke` takes a few generated
-images.
+Keras quantizes the dense layers of `cspvit/cifar10_small` after training, without fine-tuning. Each
+time is the fastest of a few rounds, which alternate between the models. `--smoke` uses a few
+generated images.
 """
 
 import argparse
@@ -21,7 +21,7 @@ DTYPES = ("float32", "int8", "int4")
 
 
 def quantized(dtype):
-    """The trained model, its dense layers with weights of a type."""
+    """Load the pretrained model and quantize its dense layers."""
     model = CSPViT.from_preset("cifar10_small")
     if dtype != "float32":
         with warnings.catch_warnings():
@@ -31,15 +31,15 @@ def quantized(dtype):
 
 
 def size(model):
-    """Bytes of all weights; Keras keeps two of int4 in an int8."""
+    """Return the bytes of all weights. Keras stores two int4 values in an int8."""
     return sum(math.prod(w.shape) * np.dtype(w.dtype).itemsize for w in model.weights)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--images", type=int, default=2000, help="test images to measure with")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that are timed")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
     arguments = parser.parse_args()
 
@@ -50,10 +50,10 @@ def main():
     images, labels = (array[: arguments.images] for array in data.test)
 
     models = {dtype: quantized(dtype) for dtype in DTYPES}
-    right = {}
-    for dtype, model in models.items():  # which compiles it as well
+    scores = {}
+    for dtype, model in models.items():  # also compiles the models
         answers = model.predict(images, batch_size=256, verbose=0).argmax(axis=1)
-        right[dtype] = 100 * np.mean(answers == labels)
+        scores[dtype] = 100 * np.mean(answers == labels)
     seconds = dict.fromkeys(models, math.inf)
     for _ in range(arguments.rounds):
         for dtype, model in models.items():
@@ -62,7 +62,7 @@ def main():
             seconds[dtype] = min(seconds[dtype], time.perf_counter() - start)
     for dtype, model in models.items():
         print(
-            f"{dtype}: {size(model) / 1e6:.2f} MB of weights, {right[dtype]:.1f} % right, "
+            f"{dtype}: {size(model) / 1e6:.2f} MB of weights, {scores[dtype]:.1f} % correct, "
             f"{seconds[dtype] / seconds['float32']:.1f} times as long as float32"
         )
 

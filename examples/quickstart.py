@@ -1,8 +1,8 @@
-"""The main job: classify real images with a trained CSPViT, fine-tune it, save it, load it again.
+"""Classify images with a pretrained CSPViT, fine-tune it, save it and load it again.
 
     python examples/quickstart.py [--out FOLDER] [--preset NAME]
 
-Needs about a minute on two CPU cores; everything it reads lies in the repository.
+It takes about a minute on two CPU cores and reads only files of the repository.
 """
 
 import argparse
@@ -21,14 +21,14 @@ CAT, DOG = 3, 5
 
 
 def classify(model, images, labels):
-    """Predict the images and print the accuracy. Returns the predicted classes."""
+    """Predict the classes of images, print the accuracy, and return the classes."""
     predicted = model.predict(images, verbose=0).argmax(axis=-1)
     print(f"{len(images)} CIFAR-10 test images: {100 * np.mean(predicted == labels):.1f} % correct")
     return predicted
 
 
 def draw(model, images, labels, predicted, names, path):
-    """Draw some images with their predictions, and what one layer does with the first of them."""
+    """Draw images with their predictions, and the permutations of one layer for the first."""
     block = model.get_layer("block_1")
     tokens = model.features(images[:1], layers=[0])[0]
     channels = [1, 2, 5, 10, 20, 31]
@@ -41,7 +41,7 @@ def draw(model, images, labels, predicted, names, path):
         ax.imshow(images[index])
         ax.set_title(names[predicted[index]], fontsize=9, color="green" if right else "red")
         ax.axis("off")
-    dots.suptitle("where block 1 moves the tokens of the first image: six of its channels")
+    dots.suptitle("permutations of the first image's tokens by block 1: six of its channels")
     axes = dots.subplots(1, len(channels))
     plot_permutation_maps(axes, maps)
     for ax, channel in zip(axes, channels, strict=True):
@@ -51,7 +51,7 @@ def draw(model, images, labels, predicted, names, path):
 
 
 def fine_tune(preset, images, labels):
-    """Give the model a new head for cats and dogs and train it for an epoch."""
+    """Replace the head with one for cats and dogs and train the model for an epoch."""
     chosen = np.isin(labels, (CAT, DOG))
     images, labels = images[chosen], (labels[chosen] == DOG).astype("int32")
     model = CSPViT.from_preset(preset, num_classes=2)
@@ -75,7 +75,7 @@ def save_and_reload(model, images, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for what it makes")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
     parser.add_argument("--preset", default="cifar10_small", help="CSPViT preset, name or folder")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -88,9 +88,9 @@ def main():
     tuned, pets = fine_tune(arguments.preset, images, labels)
     save_and_reload(tuned, pets, arguments.out / "cats_and_dogs")
     print(
-        "\nNext: `permix list` shows every preset, `permix predict cspvit/cifar10_small IMAGE` "
-        "labels your own\nimages, `permix train cspvit/cifar10_small` trains it anew, and "
-        "`permix bench ops` measures your machine."
+        "\nNext: `permix list` lists all presets, `permix predict cspvit/cifar10_small IMAGE` "
+        "classifies your\nimages, `permix train cspvit/cifar10_small` trains the model from "
+        "scratch, and `permix bench ops`\nmeasures the operators on this machine."
     )
 
 

@@ -3,11 +3,11 @@
     pip install ".[train]" torch "ray[train]"    # in a clone; else "keras_permix[train]"
     python ray_train.py [RECIPE] --workers 4 --gpu --out /shared/run
 
-RECIPE is one of `permix list`. Ray starts the workers, on whatever nodes have room, and joins them;
-each takes its part of every batch, whose size is that of the whole run. Where a worker or a node is
-lost, Ray starts all of them again, up to `--failures` times, and the run goes on from its last
-checkpoint: for that, `--out` is a folder that all nodes share. `--smoke` tries all of it on a few
-generated images, on this machine.
+RECIPE is a name that `permix list` prints. Ray starts the workers on any free nodes and connects
+them. Each processes its part of every batch. The batch size of the recipe is that of all workers
+together. If a worker or a node is lost, Ray restarts all of them, up to `--failures` times. The run
+then resumes from its last checkpoint, so all nodes must share the folder `--out`. `--smoke` runs on
+a few generated images, on this machine.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from ray.train.torch import TorchTrainer
 
 
 def loop(config):
-    """What each worker runs."""
+    """Train in one worker."""
     import os
 
     os.environ["KERAS_BACKEND"] = "torch"
@@ -37,7 +37,7 @@ def main():
     parser.add_argument("--data-dir", help="folder of the data, on each node")
     parser.add_argument("--workers", type=int, default=2, help="processes that share each batch")
     parser.add_argument("--gpu", action="store_true", help="a GPU for each worker")
-    parser.add_argument("--failures", type=int, default=3, help="how often to start again")
+    parser.add_argument("--failures", type=int, default=3, help="number of restarts")
     parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
     arguments = parser.parse_args()
 

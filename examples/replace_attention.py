@@ -1,9 +1,9 @@
-"""Put `CSP` where `MultiHeadAttention` stood in a Keras model of your own.
+"""Replace `MultiHeadAttention` with `CSP` in a Keras model.
 
     python examples/replace_attention.py
 
-Both models learn to tell waves of four frequencies apart; the script prints parameters, time and
-accuracy before and after.
+Two models, one with attention and one with `CSP`, learn to classify waves of four frequencies. The
+script prints parameters, time and accuracy of both.
 """
 
 import time
@@ -17,7 +17,7 @@ TOKENS, WIDTH, CLASSES = 64, 64, 4
 
 
 def make_sequences(count, seed):
-    """Waves of `CLASSES` frequencies with a random phase and noise: `(count, TOKENS, 1)`."""
+    """Return waves of `CLASSES` frequencies, with random phase and noise, and their labels."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, count)
     phase = rng.uniform(0, 2 * np.pi, (count, 1))
@@ -27,17 +27,17 @@ def make_sequences(count, seed):
 
 
 def attention(x):
-    """What stood here before."""
+    """Mix tokens by attention."""
     return keras.layers.MultiHeadAttention(num_heads=4, key_dim=WIDTH // 4)(x, x)
 
 
 def permutation(x):
-    """What stands here now."""
+    """Mix tokens by `CSP`."""
     return CSP()(x)
 
 
 def make_model(mix):
-    """A user's own transformer; `mix` is the only thing that changes."""
+    """Make a transformer that mixes tokens by `mix`."""
     inputs = keras.Input((TOKENS, 1))
     angle = np.arange(TOKENS)[:, None] / 1000 ** (np.arange(WIDTH // 2) * 2 / WIDTH)
     positions = np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype("float32")
@@ -68,7 +68,7 @@ def main():
         accuracy = model.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
         print(
             f"{mix.__name__:>12}: {model.count_params():,} parameters, "
-            f"{seconds / 2:.1f} s per epoch, {100 * accuracy:.1f} % of the test waves"
+            f"{seconds / 2:.1f} s per epoch, {100 * accuracy:.1f} % correct"
         )
 
 

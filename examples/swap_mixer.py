@@ -2,10 +2,10 @@
 
     python examples/swap_mixer.py [--data-dir FOLDER] [--steps 390] [--last 3900] [--mixer csp]
 
-The last blocks go first. After each swap the model is fine-tuned for a while on CIFAR-10, longer
-after the last one, and measured on test images before and after: what the swap costs, and what
-comes back. Projections to values and back are kept, queries and keys go. `--smoke` takes a few
-generated images instead.
+Blocks are swapped from the last to the first. After each swap, the model is fine-tuned on CIFAR-10,
+longer after the last one. Accuracy is measured on test images before and after fine-tuning. The
+projections of values and outputs are kept, those of queries and keys are removed. `--smoke` uses a
+few generated images instead.
 """
 
 import argparse
@@ -17,17 +17,17 @@ from keras_permix.zoo import ViT
 import keras
 import numpy as np
 
-AUGMENTATION = dict(crop_padding=4, flip=True, mixup=0.2, cutmix=1.0)  # as it was trained
+AUGMENTATION = dict(crop_padding=4, flip=True, mixup=0.2, cutmix=1.0)  # that of the preset
 
 
 def accuracy(model, images, labels):
-    """Percent of the images that the model has right."""
+    """Return the accuracy in percent."""
     answers = model.predict(images, batch_size=256, verbose=0).argmax(axis=1)
     return 100 * np.mean(answers == labels)
 
 
 def fine_tune(model, images, labels, steps, rate, batch_size, seed):
-    """Some steps of Muon on mixed images, at a rate that falls to zero."""
+    """Train for a number of steps on mixed images, with Muon and cosine decay to zero."""
     rate = keras.optimizers.schedules.CosineDecay(rate, steps)
     optimizer = keras.optimizers.Muon(
         rate, adam_lr_ratio=0.5, adam_beta_2=0.99, weight_decay=0.05, exclude_layers=["head"]
@@ -36,7 +36,7 @@ def fine_tune(model, images, labels, steps, rate, batch_size, seed):
     model.compile(optimizer, loss)
     batches = Pipeline(
         images, labels, batch_size=batch_size, shuffle=True, seed=seed, drop_remainder=True,
-        augment=make_augmentation(AUGMENTATION, seed, 10),  # which makes labels soft
+        augment=make_augmentation(AUGMENTATION, seed, 10),  # also makes labels soft
     )  # fmt: skip
     epochs, rest = divmod(steps, len(batches))
     for count in [len(batches)] * epochs + [rest] * bool(rest):
@@ -45,10 +45,10 @@ def fine_tune(model, images, labels, steps, rate, batch_size, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--data-dir", help="folder of CIFAR-10; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--steps", type=int, default=390, help="steps after each swap")
     parser.add_argument("--last", type=int, default=3900, help="steps after the last swap")
-    parser.add_argument("--rate", type=float, default=3e-3, help="learning rate at first")
+    parser.add_argument("--rate", type=float, default=3e-3, help="initial learning rate")
     parser.add_argument("--mixer", default="csp", help="a name of layers.mixers.MIXERS")
     parser.add_argument("--dtype", default="float32", help="mixed_bfloat16 is faster on PyTorch")
     parser.add_argument("--images", type=int, default=2000, help="test images to measure with")
@@ -64,15 +64,15 @@ def main():
 
     model = ViT.from_preset("cifar10_small", dtype=arguments.dtype)
     depth = model.get_config()["num_layers"]
-    print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % right", flush=True)
+    print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % correct", flush=True)
     for block in reversed(range(depth)):
         model = swap_mixer(model, arguments.mixer, layers=[block])
         swapped = accuracy(model, *test)
         count = steps if block else last
         fine_tune(model, images, labels, count, arguments.rate, batch_size, seed=block)
         print(
-            f"{arguments.mixer} from block {block} on: {model.count_params():,} weights, "
-            f"{swapped:.1f} % right, {accuracy(model, *test):.1f} % after {count} steps",
+            f"{arguments.mixer} from block {block} on: {model.count_params():,} parameters, "
+            f"{swapped:.1f} % correct, {accuracy(model, *test):.1f} % after {count} steps",
             flush=True,
         )
 

@@ -1,13 +1,13 @@
-"""Train a preset on a TPU machine, with all of its chips.
+"""Train a preset on all chips of a TPU machine.
 
     pip install ".[train]" "jax[tpu]"    # in a clone; from a release, "keras_permix[train]"
     python tpu_fit.py [RECIPE] [--out FOLDER] [--data-dir FOLDER]
 
-RECIPE is one of `permix list`. Weights stay float32, the work is done in bfloat16; every host of a
-pod runs this script, and each reads its part of a batch. The host looks at the loss once in
-`--steps` steps, so that the chips need not wait for it. Where an epoch gets shorter with more
-`--workers`, the input was what it waited for. After a kill, start it again. `--smoke` tries all of
-it on a few generated images, on any machine.
+RECIPE is a name that `permix list` prints. Weights are float32, computation is in bfloat16. Run the
+script on every host of a pod; each host reads its part of every batch. The host reads the loss once
+in `--steps` steps, so the chips do not wait for it. If more `--workers` shorten an epoch, the input
+was the bottleneck. To resume after an interruption, start the script again. `--smoke` runs on a few
+generated images, on any machine.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from keras_permix.training.distribute import distributed  # noqa: E402
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipe", nargs="?", default="cspvit/cifar10_small")
-    parser.add_argument("--out", help="folder of the run; on a pod, one that its hosts share")
-    parser.add_argument("--data-dir", help="folder of the data; else KERAS_PERMIX_DATA, or fetched")
-    parser.add_argument("--steps", type=int, default=50, help="steps between two looks at the loss")
+    parser.add_argument("--out", help="folder of the run; on a pod, shared by all hosts")
+    parser.add_argument("--data-dir", help="folder of the data; else KERAS_PERMIX_DATA or download")
+    parser.add_argument("--steps", type=int, default=50, help="steps between two reads of the loss")
     parser.add_argument("--workers", type=int, default=4, help="threads that make batches")
     parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
     arguments = parser.parse_args()

@@ -1,22 +1,21 @@
-"""Seven ways to fine-tune one model: what each costs a step, and how good the model becomes.
+"""Compare seven ways to fine-tune a model by accuracy, time and memory.
 
     python examples/ways_to_train.py [--data-dir FOLDER] [--ways plain lora ema] [--images 6400]
 
-`cspvit/cifar10_small` learns MNIST's digits, in one epoch of a part of them:
+`cspvit/cifar10_small` is fine-tuned on a part of MNIST, for one epoch:
 
 * plain: AdamW on all weights.
-* lora: what dense layers learn is of rank 4; but for the head and the norm before it, all else is
-  frozen.
-* ema: what is kept in the end is a moving average of the weights.
-* bfloat16: computes in bfloat16, with weights in float32.
-* float16: the same in float16, which needs a loss that is scaled up, as Keras does by itself.
-* remat: the backward pass computes the blocks anew, in place of keeping what they held. (Keras
-  cannot do that on TensorFlow.)
-* compiled: XLA compiles the whole step, which Keras does by itself on JAX, and on TensorFlow where
-  there is a GPU or TPU; on PyTorch `torch.compile` does, for minutes.
+* lora: updates of rank 4 in dense layers. Only these, the last norm and the head are trained.
+* ema: the final weights are a moving average.
+* bfloat16: computation in bfloat16, with weights in float32.
+* float16: the same in float16. Keras scales the loss automatically.
+* remat: the backward pass recomputes the blocks instead of storing their activations. Keras does
+  not support this on TensorFlow.
+* compiled: XLA compiles the whole step. Keras does this by default on JAX, and on TensorFlow with a
+  GPU or TPU. On PyTorch, `torch.compile` compiles it, which takes minutes.
 
-Steps are timed in turns, as ratios; memory is that of a step at its peak. `--smoke` takes a few
-generated images.
+Timed steps alternate between the ways, and times are ratios. Memory is the peak of a step.
+`--smoke` uses a few generated images.
 """
 
 import argparse
@@ -35,7 +34,7 @@ BATCH = 64
 
 
 def digits_model(dtype=None):
-    """The trained model with a new head, for the ten digits."""
+    """Load the pretrained model with a new head for the ten digits."""
     return CSPViT.from_preset("cifar10_small", dtype=dtype).reset_classifier(10)
 
 
@@ -80,7 +79,7 @@ if keras.backend.backend() == "tensorflow":
 
 
 def made(way, steps):
-    """A model ready to learn, by AdamW at a rate that falls to zero."""
+    """Make a model, compiled with AdamW and cosine decay to zero."""
     keras.utils.set_random_seed(0)
     model, optimizer = WAYS[way]()
     rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
@@ -93,13 +92,13 @@ def made(way, steps):
 
 
 def accuracy(model, images, labels):
-    """Percent of the images that the model has right."""
+    """Return the accuracy in percent."""
     answers = model.predict(images, batch_size=256, verbose=0).argmax(axis=1)
     return 100 * np.mean(answers == labels)
 
 
 def costs(models, images, labels, rounds):
-    """Seconds and megabytes of a step of each model, timed in turns."""
+    """Return seconds and megabytes per step of each model. Timed steps alternate."""
     batch = images[:BATCH], labels[:BATCH]
     steps = {way: partial(model.train_on_batch, *batch) for way, model in models}
     peaks = {way: peak_megabytes(step) for way, step in steps.items()}
@@ -114,10 +113,10 @@ def costs(models, images, labels, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="folder of MNIST; else KERAS_PERMIX_DATA, or fetched")
+    parser.add_argument("--data-dir", help="folder of MNIST; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--images", type=int, default=6400, help="training images")
-    parser.add_argument("--rounds", type=int, default=9, help="steps that are timed")
+    parser.add_argument("--rounds", type=int, default=9, help="timed steps")
     parser.add_argument("--smoke", action="store_true", help="a few generated images")
     arguments = parser.parse_args()
 
@@ -125,7 +124,7 @@ def main():
         data = generated_images((28, 28, 1), 10, count=16)
     else:
         data = load_images("mnist", data_dir=arguments.data_dir)
-    # Three channels as the model has them; 28 pixels become 32 within.
+    # The model expects three channels, and resizes 28 pixels to 32.
     train, test = ((np.repeat(images, 3, axis=-1), y) for images, y in (data.train, data.test))
     images, labels = (array[: arguments.images] for array in train)
 
@@ -142,8 +141,8 @@ def main():
         took, peak = found[way]
         memory = "" if peak is None else f", {peak:.0f} MB"
         print(
-            f"{way}: {trained:,} weights learn, {scores[way]:.1f} % right, "
-            f"a step {took / first:.2f} times that of {models[0][0]}{memory}"
+            f"{way}: {trained:,} trained parameters, {scores[way]:.1f} % correct, "
+            f"a step takes {took / first:.2f} times as long as {models[0][0]}{memory}"
         )
 
 

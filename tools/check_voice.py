@@ -43,7 +43,7 @@ def paragraphs(lines: Lines, docstring: bool) -> Iterator[Lines]:
             skipping = text[:3]
         elif text.startswith("<!--"):
             skipping = "" if "-->" in text else "-->"
-        elif docstring and text.startswith((">>>", "..")):
+        elif text.startswith((">>>", "..") if docstring else "<"):
             skipping = "blank"
         elif docstring and text == "Reference:":
             break

@@ -1,4 +1,4 @@
-"""The documentation site: `make site`."""
+"""Configure the documentation site (`make site`)."""
 
 import inspect
 from pathlib import Path

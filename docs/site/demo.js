@@ -97,7 +97,7 @@ async function label(blob) {
     showSources();
     element("demo").dataset.state = "ready";
   } catch (error) {
-    element("message").textContent = `This is no picture that the browser can read. (${error.message})`;
+    element("message").textContent = `The browser cannot read this picture. (${error.message})`;
     element("demo").dataset.state = "failed";
   }
 }

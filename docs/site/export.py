@@ -1,9 +1,9 @@
-"""The model of the demo page as an ONNX file, and what the page must know of it.
+"""Export the model of the demo page to ONNX, and write its metadata.
 
     KERAS_BACKEND=torch python docs/site/export.py FOLDER
 
-Besides the logits the file gives the values of every mixer before and after its permutation: a
-permutation rounds nothing, so the page finds by equality where a value came from.
+The ONNX file returns the logits, and the values of every mixer before and after its permutation. A
+permutation does not round, so the page finds the origin of a value by equality.
 """
 
 import json
@@ -38,8 +38,8 @@ def main(folder):
     for name in PICTURES:
         shutil.copy(EXAMPLES / name, folder)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision is not needed
-    # Keras' own export has no free sizes on PyTorch. Any size but the model's stands for all: the
-    # model resizes by itself, as it does in `permix predict`.
+    # Keras' export has no dynamic image sizes on PyTorch. Any example size other than the model's
+    # works, since the model resizes images, as in `permix predict`.
     torch.onnx.export(
         watched(model).eval(),
         (torch.zeros((1, 48, 40, 3), dtype=torch.uint8),),
@@ -54,7 +54,7 @@ def main(folder):
 
 
 def watched(model):
-    """A model with two outputs more: the values of its mixers before and after they permute."""
+    """Add two outputs to a model: the values of its mixers before and after the permutation."""
     blocks = [
         model.get_layer(f"block_{index}") for index in range(model.get_config()["num_layers"])
     ]
@@ -64,7 +64,7 @@ def watched(model):
 
 
 class Values(keras.layers.Layer):
-    """What the mixer of a block permutes, and what it makes of that."""
+    """Return the values that the mixer of a block permutes, before and after."""
 
     def __init__(self, block):
         super().__init__()

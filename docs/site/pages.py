@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the sidebar shows first, in this order.
+# Guides, in the order of the sidebar.
 GUIDES = (
     "pretrained", "fine_tune", "replace_attention", "convert", "long_sequences", "recipes",
     "devices", "export", "inspect", "streaming",
@@ -43,7 +43,7 @@ MIXERS = {
 LEADS |= {source: page for page, source in (FILES | MIXERS).items()}
 
 BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are not shown
-# Of which every public name is shown.
+# Modules with a reference page.
 FACES = (
     "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
     "sklearn",
@@ -51,8 +51,8 @@ FACES = (
 LINK = re.compile(r'(?P<text>!?\[[^\]]*\]\()(?P<to>[^)\s#]+)(?P<at>#[^)]*)?\)|(?<=<img src=")[^"]+')
 # The tables of benchmarks/README.md with rows of mixers, and where they are explained.
 MEASURED = {
-    "layers": "How many times as fast as attention ([Mixers](../benchmarks/index.md#mixers))",
-    "growth": "What a token costs among many ([Sequences](../benchmarks/index.md#long-sequences))",
+    "layers": "Speed relative to attention ([Mixers](../benchmarks/index.md#mixers))",
+    "growth": "Cost per token, by length ([Sequences](../benchmarks/index.md#long-sequences))",
 }
 
 
@@ -64,7 +64,7 @@ def main(folder):
 
 
 def pages():
-    """The Markdown of every page, by its path without a suffix."""
+    """Return the Markdown of every page, by its path without a suffix."""
     made = {
         page: rebased((ROOT / source).read_text(encoding="utf-8"), source, page)
         for page, source in FILES.items()
@@ -103,14 +103,14 @@ def pages():
 
 
 def rebased(text, source, page):
-    """Markdown of a file with the links that it needs where it stands on the site."""
+    """Return the Markdown of a file with its links adapted to the site."""
     fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     fenced[::2] = [LINK.sub(lambda link: lead(link, source, page), part) for part in fenced[::2]]
     return "".join(fenced)
 
 
 def lead(link, source, page):
-    """A link to a page, or to a file of the repository; only its text if that is a folder."""
+    """Return a link to a page or to a file of the repository; for a folder, only its text."""
     to = link["to"] or link[0]
     if re.match(r"\w+:", to):
         return link[0]
@@ -130,7 +130,7 @@ def lead(link, source, page):
 
 
 def card_files(page):
-    """What stands beside a model card: curves and recipe. (An option has its recipe elsewhere.)"""
+    """Return the Markdown of a card's curves and recipe, if its folder contains them."""
     folder = os.path.relpath(f"../../{page}", os.path.dirname(page))
     shown = {
         "curves.png": f"\n![loss and score by epoch]({folder}/curves.png)\n",
@@ -151,7 +151,7 @@ def mixer_pages():
 
 
 def measured(name):
-    """The rows of a mixer in the tables of the benchmarks, and where these stand."""
+    """Return the rows of a mixer in the tables of the benchmarks, with links to these."""
     text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
     row = f"| `{name}` |"
     made = ""
@@ -164,7 +164,7 @@ def measured(name):
 
 
 def reference(face):
-    """Every public name, and of a class what it inherits as well, but for what Keras' own have."""
+    """Return a page with all public names and inherited members, except those of Keras."""
     name = f"keras_permix.{face}"
     options = (":members:", ":imported-members:", f":inherited-members: {', '.join(BASES)}")
     return f"# `{name}`\n" + rst("\n   ".join((f".. automodule:: {name}", *options)))
@@ -175,7 +175,7 @@ def rst(directive):
 
 
 def contents(pages, below, caption=""):
-    """A list of pages for the sidebar."""
+    """Return a list of pages for the sidebar."""
     names = "\n".join(page.removeprefix(below) for page in pages)
     caption = f":caption: {caption}\n" if caption else ""
     return f"\n```{{toctree}}\n:hidden:\n{caption}\n{names}\n```\n"

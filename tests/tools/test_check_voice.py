@@ -41,6 +41,7 @@ def test_markdown(tmp_path, capsys, text, line, words):
         "```python\nso many\n```",
         "| anew |",
         f"<!--\n{LONG}\n-->",
+        f"<div>\n{LONG}\n</div>",
         f"See [here](https://{LONG.replace(' ', '/')}).",
         "* " + LONG[:70] + "\n* " + LONG[:70] + "\n* " + LONG[:70],
         f"# {LONG[:80]}\n{LONG[:100]}",
