@@ -39,8 +39,8 @@ def damped_ema(
 
     Parameters with 2 * channels rows add a second average, over later tokens; the token itself
     counts in both. All implementations compute in float32, or in float64 for a float64 `x`. The
-    implementation "chunked" takes time and memory linear in the tokens, "fft" is one long
-    convolution. "reference" is the recurrence above, which stores `dim` times its input.
+    implementation "chunked" takes time and memory linear in the tokens. "fft" is one long
+    convolution. "reference" is the recurrence above and stores `dim` times its input.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
@@ -103,7 +103,7 @@ def damped_ema_reference(x, weight, log_decay, omega, truncation):
 
 
 def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
-    """Continue a causal average: the outputs of some more tokens, and the state after them.
+    """Continue a causal average with more tokens.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating; one token or several.
@@ -124,7 +124,7 @@ def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
     latest_first = cut(ops.flip(inputs, axis=1), size)
-    # A lag is that of a chunk and that within it: so no tensor is `dim` times the input.
+    # A lag is the sum of a chunk's lag and a lag within it, so no tensor is `dim` times the input.
     long = powers(log_decay, size * ops.arange(ops.shape(latest_first)[1]))
     short = powers(log_decay, ops.arange(size))
     before = (state * weight * ops.exp(log_decay))[..., None] * long
@@ -137,7 +137,7 @@ def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
 def _recur(tokens, weight, log_decay, state):
     """Scan (tokens, batch, channels).
 
-    Keras' scan on TensorFlow takes no output of another shape than the state.
+    On TensorFlow, outputs of Keras' scan must have the shape of the state.
     """
     decay = ops.exp(log_decay)
 

@@ -1,4 +1,4 @@
-"""Let every channel's maximum change places with its first token."""
+"""Swap the maximum of every channel with the channel's first token."""
 
 from keras import ops
 
@@ -13,13 +13,13 @@ from keras_permix.ops.reference.packing import pack, take_tokens, token_range, u
 def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = None) -> Tensor:
     """Swap the maximum of every channel with the channel's first token.
 
-    The first of several maxima is taken. The result is equal to the last bit on every backend,
-    and the gradient is the same swap. NaN survives at an unspecified place.
+    The first of several equal maxima is swapped. The result is identical on every backend, and the
+    gradient is the same swap. NaN is kept, at an unspecified position.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
-        mask: Boolean tensor of shape (batch, tokens), True for real tokens. The maximum is that of
-            the real tokens and goes to the first of them; the others become 0.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Their maximum is
+            swapped with the first of them, and the others become 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -27,7 +27,7 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
         A tensor like `x`.
 
     Raises:
-        ValueError: for a wrong shape, or an implementation that cannot serve the call.
+        ValueError: for a wrong shape, or an implementation that does not support the call.
 
     Example:
 

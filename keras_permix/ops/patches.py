@@ -14,8 +14,8 @@ from keras_permix.utils.checks import check_integer
 def patchify(images: Tensor, size: int, *, implementation: str | None = None) -> Tensor:
     """Cut images into square patches that do not overlap, and flatten each.
 
-    Patches come in rows; a patch is flattened in (row, column, channel) order. The result is
-    equal to the last bit on every backend, and its gradient is `unpatchify`.
+    Patches are in row-major order. Each is flattened in (row, column, channel) order. The result is
+    identical on every backend, and the gradient is `unpatchify`.
 
     Args:
         images: Tensor of shape (batch, height, width, channels), of any dtype.
@@ -140,7 +140,7 @@ def _check(x, name, axes):
 
 
 def _check_side(name, side):
-    """Return a side as a Python integer; as it is where it is known only when it runs."""
+    """Return a side as a Python integer, or unchanged if it is known only at run time."""
     return check_integer(name, side, least=0) if isinstance(side, Real) else side
 
 

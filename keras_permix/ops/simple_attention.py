@@ -45,7 +45,7 @@ def simple_attention(
             that supports the call.
 
     Returns:
-        A tensor like `value`, also for no samples or no tokens.
+        A tensor like `value`. Zero samples or tokens are allowed.
 
     Raises:
         ValueError: for wrong shapes, or an unknown `scale`.
@@ -91,12 +91,12 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
 
 
 def simple_attention_stream(query, key, value, state, mask=None):
-    """Continue a causal attention, unscaled: the outputs of some more tokens, and the state.
+    """Continue causal attention without a scale, with more tokens.
 
     Args:
         query, key, value, mask: As for `simple_attention`.
-        state: The sum of `key^T @ value` over the tokens before, `(batch, heads, head_dim,
-            value_dim)`, in float32 or float64; at first zeros.
+        state: Sum of `key^T @ value` over the earlier tokens, `(batch, heads, head_dim,
+            value_dim)`, in float32 or float64. Initially zeros.
 
     Returns:
         `(outputs, state)`, both in float32 or float64.
@@ -110,7 +110,7 @@ def simple_attention_stream(query, key, value, state, mask=None):
 
 
 def _attend(query, key, value):
-    # Products of matrices with the heads in front, which XLA computes faster than these as sums.
+    # Matrix products with the heads in front, which XLA computes faster than `einsum`.
     query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
     states = matmul(ops.swapaxes(key, 2, 3), value)
     return ops.swapaxes(matmul(query, states), 1, 2)
@@ -127,14 +127,14 @@ def _attend_causally(query, key, value):
 
 
 def _sum_of_earlier(states):
-    """For every chunk the sum over the chunks before it, in float32 at least."""
+    """Return the sum over the earlier chunks for every chunk, computed in at least float32."""
     shifted = ops.pad(states, ((0, 0), (1, 0), (0, 0), (0, 0), (0, 0)))[:, :-1]
     shifted = ops.cast(shifted, full_precision(states.dtype))
     return ops.cast(ops.cumsum(shifted, axis=1), states.dtype)
 
 
 def _length_to_seen(value, mask, causal):
-    """The factor from a scale by all tokens to one by the real tokens that each query sees."""
+    """Return the factor from a scale by all tokens to one by the tokens of each query."""
     real = ops.ones(ops.shape(value)[:2], "int32") if mask is None else ops.cast(mask, "int32")
     seen = ops.cumsum(real, axis=1) if causal else ops.sum(real, axis=1, keepdims=True)
     ratio = _root(ops.shape(value)[1], value.dtype) / _root(ops.maximum(seen, 1), value.dtype)

@@ -23,11 +23,11 @@ def sinkhorn(
 ) -> Tensor:
     """Turn square scores into nearly doubly stochastic matrices.
 
-    Divides `exp(scores / temperature)` by its row sums, then by its column sums, `iterations`
-    times, in the logarithmic domain and at least float32. Columns then sum to 1, and rows nearly
-    so. A lower temperature approaches the permutation with the greatest sum of scores and requires
-    more iterations. The gradient stores the result of every iteration. Scores of minus infinity
-    result in 0 if every row and column has a finite score.
+    `exp(scores / temperature)` is divided by its row sums, then by its column sums, `iterations`
+    times. This is computed in the logarithmic domain, in at least float32. Columns then sum to 1,
+    and rows nearly so. With a lower temperature, the result approaches the permutation with the
+    greatest sum of scores and requires more iterations. The gradient stores the result of every
+    iteration. Scores of minus infinity result in 0 if every row and column has a finite score.
 
     Args:
         scores: Floating tensor of shape (..., tokens, tokens).
@@ -40,7 +40,8 @@ def sinkhorn(
         A tensor like `scores`.
 
     Raises:
-        ValueError: for scores that are not square, or iterations or a temperature below 1 or 0.
+        ValueError: for scores that are not square, `iterations` below 1, or a `temperature` that is
+            not positive.
 
     Example:
 

@@ -34,12 +34,13 @@ def sinkhorn_csp(
 ) -> Tensor:
     """Permute the tokens of every channel softly: `csp` with a temperature.
 
-    The result is `sinkhorn(reference group^T) @ group`, with a group of channel 0 and the group of
-    another, shifted channel. With a falling temperature and more iterations it approaches `csp`
-    with `align="reference"`, and gradients flow through the order as well. Channel 0 is unchanged.
-    The iterations start near their limit, which sorting gives for temperature zero. Their limit is
-    the same, and 20 of them bring rows within a few percent of it at any temperature. Each group
-    and channel requires a matrix of group size by group size.
+    The result is `sinkhorn(reference group^T) @ group`, where `reference` is a group of channel 0
+    and `group` the same group of another, shifted channel. With a falling temperature and more
+    iterations, it approaches `csp` with `align="reference"`. Gradients also flow through the order.
+    Channel 0 is unchanged. Each group and channel requires a matrix of group size by group size.
+
+    The iterations start from the solution at temperature zero, which sorting gives. This does not
+    change their limit. At any temperature, 20 iterations bring rows within a few percent of it.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
@@ -96,7 +97,7 @@ def sinkhorn_csp(
 
 def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperature, ragged):
     packed = pack(x, mask)
-    if x.shape[2] == 1:  # the leader alone, which stays as it is
+    if x.shape[2] == 1:  # only the reference channel, which is unchanged
         return unpack(packed.values, packed, mask)
     values, real = packed.values, None
     tokens = ops.shape(values)[1]
@@ -118,17 +119,17 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
 
 
 def _repeat_last(groups, real):
-    """Fill padding, which is behind all else, with the greatest real value of its group."""
+    """Fill padding, which follows all real tokens, with the greatest real value of its group."""
     lowest = ops.where(real > 0, groups, -float("inf"))
     greatest = ops.amax(lowest, axis=2, keepdims=True)
     return ops.where(real > 0, groups, ops.where(greatest > -float("inf"), greatest, 0))
 
 
 def _score(leader, groups):
-    """`leader group^T` of every group and channel, less the dual potentials of the sorted order.
+    """Return `leader group^T`, minus the dual potentials of the sorted order.
 
-    These are optimal for the transport of one to the other on a line. They are constants of rows
-    and of columns, which the iterations would find by themselves, but slowly when it is cold.
+    The potentials are optimal for transport from one to the other on a line. They are constant per
+    row or column. The iterations would also find them, but slowly at a low temperature.
     """
     precise = backend.result_type(groups.dtype, "float32")
     leader, groups = ops.cast(leader, precise), ops.cast(groups, precise)

@@ -23,8 +23,8 @@ def slice_sort(
 ) -> Tensor:
     """Sort every channel over all tokens, ascending or descending.
 
-    A descending channel is the ascending one reversed, so among equal values the later token
-    comes first. In all else it follows `group_sort`.
+    A descending channel is the reversed ascending one, so the later of two equal tokens comes
+    first. Stability, zeros, NaN and gradients follow `group_sort`.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
