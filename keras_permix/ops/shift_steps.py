@@ -34,14 +34,15 @@ def shift_steps(
     | `"power"` | `round(tokens ** (g / (M - 1))) - 1` |
     | `"power_code"` | `ceil(tokens ** (g / M))`, the authors' Path-X |
 
-    where `g = layer_index * channels + c` counts the `M = num_layers * channels` channels of a
-    model. All steps are taken modulo `tokens`, and computed in Python's integers and doubles.
+    Here, `g = layer_index * channels + c` is the index of the channel in the whole model, which
+    has `M = num_layers * channels` channels. All steps are computed in Python's integers and
+    doubles, modulo `tokens`.
 
     Args:
         schedule: A name from the table, or one integer per channel, of any sign and size.
         tokens: Number of tokens.
         channels: Number of channels that are shifted.
-        layer_index: Index of the layer, from 0; only the power laws depend on it.
+        layer_index: Index of the layer, from 0; only the power schedules depend on it.
         num_layers: Number of layers.
         group_size: Tokens per group, for the two schedules that depend on it.
 

@@ -35,7 +35,7 @@ class Classification(Task):
     def predictions(
         self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the labels of a part of a data set as integers, and the logits of the model."""
+        """Return the integer labels of a part of a data set, and the model's logits."""
         batches = self.batches(part, batch_size)
         progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
         labels, logits = [], []
@@ -72,7 +72,7 @@ class Classification(Task):
 
 
 class OneHot:
-    """Augment a batch, and make its labels one-hot unless the augmentation did."""
+    """Augment a batch, and convert integer labels to one-hot vectors."""
 
     def __init__(self, augment, num_classes):
         self.augment = augment

@@ -30,7 +30,7 @@ LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] =
 class ImageClassification(Classification):
     """Classify images of shape `(batch, height, width, channels)` with values from 0 to 255.
 
-    `image_size` and `num_classes` are those of the model's configuration.
+    The configuration of the model defines `image_size` and `num_classes`.
 
     Args:
         model: A `ZooModel` that outputs logits.

@@ -39,7 +39,7 @@ class Task:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the model. Keras imports TensorFlow for it if installed."""
+        """Configuration of the model. Reading it imports TensorFlow if it is installed."""
         return self.model.get_config()
 
     @property
@@ -76,8 +76,8 @@ class Task:
             options: Options of the data that the model was trained on.
 
         Returns:
-            A dict for `load` whose test part contains all samples outside a training part, or
-            `None` if the path has no data for this task.
+            A dict for `load`, or `None` if the path has no data for this task. The test part
+            contains all samples outside a training part.
         """
         if not path.is_file():
             return None
@@ -101,7 +101,7 @@ class Task:
         """Generate a data set that a model can learn.
 
         Args:
-            count: Number of training samples. A quarter as many are generated for testing.
+            count: Number of training samples. The test part has a quarter of this number.
             seed: Integer ≥ 0. Defaults to 0.
 
         Returns:

@@ -32,8 +32,8 @@ class TextClassification(Classification):
     """Classify texts.
 
     The input of a model is a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask",
-    bool of the same shape, True at real tokens. The method `encode` of the model makes it from
-    texts, with the model's tokenizer or from UTF-8 bytes.
+    bool of the same shape, True at real tokens. The model's method `encode` converts texts to this
+    dict, by the model's tokenizer or as UTF-8 bytes.
 
     Args:
         model: A `ZooModel` that outputs logits.
@@ -111,7 +111,7 @@ class TextClassification(Classification):
         return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Generate random tokens, with classes of equal size by their mean."""
+        """Generate random tokens, divided by their mean into classes of equal size."""
         total = count + max(1, count // 4)
         inputs = self.model.make_inputs(seed, total)
         axes = tuple(range(1, inputs["tokens"].ndim))
@@ -175,7 +175,7 @@ class PairClassification(TextClassification):
 
 
 def _each(texts):
-    """Iterate over texts, including those of pairs."""
+    """Iterate over all texts, including both texts of each pair."""
     return (one for text in texts for one in ([text] if isinstance(text, str) else text))
 
 
