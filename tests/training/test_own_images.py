@@ -15,9 +15,9 @@ from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.fit import described
+from keras_permix.training.model import fit_head, freeze
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import check_place
-from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.registry import MODELS
 from tests.training.runs import as_toml

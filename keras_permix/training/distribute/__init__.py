@@ -48,7 +48,8 @@ def distributed(kind: str | Distribution | None = "auto") -> Iterator[Distributi
         distribution.wait()
     except Exception as error:
         if distribution.lost(error):
-            raise ConnectionError(f"{LOST} Received: {distribution.said(error)}") from error
+            found = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ConnectionError(f"{LOST} Received: {found}") from error
         raise
     finally:
         distribution.close()
