@@ -9,4 +9,5 @@ from keras_permix.training.optimizers import BlockMuon as BlockMuon
 from keras_permix.training.preset import write_preset as write_preset
 from keras_permix.training.run import Run as Run
 from keras_permix.training.run import plan_run as plan_run
+from keras_permix.training.sweep import sweep as sweep
 from keras_permix.training.train import train as train
