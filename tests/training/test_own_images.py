@@ -489,7 +489,7 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
     ],
 )
 def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_dataset", None)
+    monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_data", None)
     gone = tmp_path / "gone"
     for smoke in (False, True):
         with pytest.raises((ValueError, FileNotFoundError), match=rule):

@@ -59,6 +59,11 @@ def _start(kind):
     if kind is None:
         return Distribution()
     check_choice("distribute", kind, KINDS)
+    if kind == "model" and running.name() != "jax":
+        raise ValueError(
+            "`distribute='model'` requires JAX; other backends support \"data\". "
+            f"Received: distribute='model' on {running.name()}"
+        )
     engine = import_module(f"keras_permix.training.distribute.{running.name()}")
     found = engine.start("model" if kind == "model" else "data")
     if kind == "auto" or found.devices > 1:

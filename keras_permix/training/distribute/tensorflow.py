@@ -22,11 +22,6 @@ HINT = "See the devices with `tf.config.list_logical_devices()`, and `TF_CONFIG`
 
 def start(kind: str) -> Distribution:
     """Use the processes of `TF_CONFIG`, else the GPUs or logical CPUs of this process."""
-    if kind == "model":
-        raise ValueError(
-            "`distribute='model'` requires JAX; TensorFlow supports \"data\". "
-            "Received: distribute='model' on tensorflow"
-        )
     config = json.loads(os.environ.get("TF_CONFIG") or "{}")
     cluster = config.get("cluster", {})
     tasks = [(role, str(i)) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
