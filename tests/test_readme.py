@@ -15,7 +15,7 @@ import pytest
 import keras_permix
 from keras_permix.cli.parser import VERBS, parse
 from keras_permix.training import load_recipe
-from keras_permix.training.start import check_data
+from keras_permix.training.data import check_data
 from tests.harness import ROOT
 from tests.test_architecture import FACES, TREES
 

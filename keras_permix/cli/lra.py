@@ -97,7 +97,7 @@ def measure(run, results, arguments):
     """Train or resume a run, and write its row, unless the row exists."""
     from keras_permix.lra.results import append_result, holds, read_results, result_of
     from keras_permix.training import train
-    from keras_permix.training.finish import finished_scores
+    from keras_permix.training.preset import finished_scores
 
     called = f"{run.task}, {run.model}, {run.scale}, seed {run.seed}"
     if not run.smoke and holds(read_results(results), run):

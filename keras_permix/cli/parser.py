@@ -10,6 +10,7 @@ VERBS = {
     "info": "show details of a preset or model",
     "predict": "run a preset on images, texts or molecules",
     "train": "train a model from a recipe, or resume a run",
+    "sweep": "train a recipe over a grid of values and seeds",
     "lra": "run the Long Range Arena benchmark",
     "evaluate": "evaluate a preset on a data set",
     "bench": "benchmark ops, layers or models on this machine",

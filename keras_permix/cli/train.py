@@ -63,10 +63,10 @@ def run(arguments):
     from keras_permix.cli.common import check_folder, trained_preset
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.training import plan_run, train
+    from keras_permix.training.data import check_data
     from keras_permix.training.distribute import distributed
-    from keras_permix.training.finish import finished_scores
+    from keras_permix.training.preset import finished_scores
     from keras_permix.training.run import FLAGS
-    from keras_permix.training.start import check_data
     from keras_permix.utils.formatting import format_score
 
     given = {key: getattr(arguments, key) for key in FLAGS}

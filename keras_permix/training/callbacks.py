@@ -14,8 +14,8 @@ from keras_permix.training.distribute import Distribution
 from keras_permix.utils.formatting import counted, duration
 from keras_permix.zoo.presets.weights import load_weights_content, weights_content
 
-SKIPPED = 2  # batch callbacks during which the backend compiles
-MEASURED = 20  # batch callbacks that the estimate measures, or the rest of the first epoch
+SKIPPED = 2  # calls during which the backend compiles
+MEASURED = 20  # calls that the estimate measures, or the rest of the first epoch
 
 
 class Progress(keras.callbacks.Callback):
@@ -58,7 +58,6 @@ class Progress(keras.callbacks.Callback):
     def restore(self, model: Model) -> None:
         """Load the weights and optimizer state of the last finished epoch, if any."""
         if self.saved is not None:
-            model.optimizer.build(model.trainable_variables)
             load_weights_content(model, *self.saved)
             self.saved = None
 
@@ -151,55 +150,55 @@ class Estimate(keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls, self._is_printed = 0, False
+        self.calls, self.is_printed = 0, False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._epoch = epoch
+        self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self._is_printed:
+        if self.is_printed:
             return
-        self._calls += 1  # one per `steps_per_execution` steps
+        self.calls += 1  # one per `steps_per_execution` steps
         steps = self.params["steps"]
-        done = self._epoch * steps + batch + 1
-        if self._calls <= SKIPPED:
-            self._started, self._first = time.perf_counter(), done
-        elif self._calls == SKIPPED + MEASURED or batch + 1 == steps:
-            seconds = (time.perf_counter() - self._started) / (done - self._first)
+        done = self.epoch * steps + batch + 1
+        if self.calls <= SKIPPED:
+            self.started, self.first = time.perf_counter(), done
+        elif self.calls == SKIPPED + MEASURED or batch + 1 == steps:
+            self.is_printed = True
+            seconds = (time.perf_counter() - self.started) / (done - self.first)
             if left := self.params["epochs"] * steps - done:
                 # A progress bar may occupy the current line.
-                print(f"\n{describe(left, seconds)}", flush=True)
-            self._is_printed = True
-
-
-def describe(steps: int, seconds: float) -> str:
-    """Describe the remaining time of a run.
-
-    Example:
-
-    >>> from keras_permix.training.callbacks import describe
-    >>> describe(11_700, 0.65)
-    'About 2 h 7 min left: 11,700 steps of 0.65 s, without compilation, validation and testing.'
-    """
-    return (
-        f"About {duration(steps * seconds)} left: {counted(steps, 'step')} of {seconds:.3g} s, "
-        "without compilation, validation and testing."
-    )
+                print(
+                    f"\nAbout {duration(left * seconds)} left: {counted(left, 'step')} of "
+                    f"{seconds:.3g} s, without compilation, validation and testing.",
+                    flush=True,
+                )
 
 
 class Together(keras.callbacks.Callback):
-    """Separate the random numbers of devices, and wait for all processes after each epoch.
+    """Keep the devices and processes of a run together.
+
+    Random numbers differ between devices. Metrics are summed over processes after the last batch.
 
     Args:
         distribution: The `Distribution` of the run.
+        validation_steps: Number of validation batches.
     """
 
-    def __init__(self, distribution: Distribution) -> None:
+    def __init__(self, distribution: Distribution, validation_steps: int) -> None:
         super().__init__()
-        self.distribution = distribution
+        self.distribution, self.validation_steps = distribution, validation_steps
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.distribution.draw_apart(self.model)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if batch + 1 == self.params["steps"]:
+            self.distribution.sum_metrics(self.model)
+
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if batch + 1 == self.validation_steps:
+            self.distribution.sum_metrics(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.distribution.wait()

@@ -71,17 +71,12 @@ model = {class_name}.from_preset({preset}
 `{run.command}`.
 {_start(recipe)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
-{record["keras"]} on {_framework(record)}, \
+{record["keras"]} on {record["backend"]} {record["backend_version"]}, \
 {recipe.precision}, seed {recipe.seed}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
 * Limits: the model was trained on this data set only. Use it for comparisons, tests and \
 fine-tuning, not for decisions about people or safety.
 """
-
-
-def _framework(record):
-    """Return the backend with its version, which older records lack."""
-    return f"{record['backend']} {record.get('backend_version', '')}".strip()
 
 
 def _mixed(model):

@@ -17,6 +17,7 @@ from keras_permix.training.distribute import Distribution
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.utils.formatting import counted
+from keras_permix.zoo.presets.weights import load_weights_content, weights_content
 
 
 def fit_recipe(
@@ -71,7 +72,7 @@ def fit_recipe(
     verbose = verbose if distribution.is_chief else 0
     task = task_of(model)
     size, seed = recipe.batch_size, recipe.seed
-    distribution.check_steps(steps_per_execution)
+    distribution.check(size, steps_per_execution)
     # Errors in the recipe are raised here, before a folder is made.
     loss = task.loss(recipe.label_smoothing)
     training = task.batches(
@@ -99,7 +100,8 @@ def fit_recipe(
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
-    callbacks = [StopWhereNotFinite(out), progress, Together(distribution), *callbacks]
+    together = Together(distribution, len(validation))
+    callbacks = [StopWhereNotFinite(out), progress, together, *callbacks]
     if recipe.ema is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
     with distribution.scope():
@@ -109,7 +111,11 @@ def fit_recipe(
             metrics=task.metrics(),
             steps_per_execution=steps_per_execution,
         )
+        model.optimizer.build(model.trainable_variables)
         progress.restore(model)
+        if distribution.count > 1:
+            state = distribution.broadcast(weights_content(model))
+            load_weights_content(model, state, "the weights of the first process")
         distribution.prepare(model)
         if progress.is_stopped():
             progress.restore_best(model)
@@ -184,7 +190,7 @@ def described(
 
 
 def _begin(out, recipe, dataset, distribution):
-    """Open the run in the first process, and send its progress to the others."""
+    """Open the run in the first process, and send its rows to the others."""
     opened = []
 
     def open_folder():
@@ -192,11 +198,7 @@ def _begin(out, recipe, dataset, distribution):
         return opened[0].rows
 
     rows = distribution.from_chief(open_folder)
-    progress = opened[0] if opened else Progress(recipe, rows, distribution.stream)
-    if rows:
-        content, *path = progress.saved or (b"", out)
-        progress.saved = [distribution.broadcast(content), *path]
-    return progress
+    return opened[0] if opened else Progress(recipe, rows, distribution.stream)
 
 
 def _shared_evenly(part, recipe, distribution):

@@ -75,8 +75,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Warm up the learning rate, then decay it.
 
     Args:
-        name: Decay. "constant", "cosine" or "linear"; "cosine_epochs", a cosine that changes once
-            per epoch; "rsqrt", `peak` divided by the square root of the step; "cosine_cycles", a
+        name: Decay: "constant", "cosine" or "linear". "cosine_epochs" is a cosine that changes once
+            per epoch. "rsqrt" divides `peak` by the square root of the step. "cosine_cycles" is a
             cosine that restarts every `total_steps` after the warm-up.
         peak: Learning rate after the warm-up.
         warmup_steps: Steps of the warm-up.
@@ -85,9 +85,10 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_start: Learning rate at the start of the warm-up. Defaults to 0.
         warmup_power: Exponent of the warm-up. Defaults to 1, a linear warm-up.
 
-    Reference: Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
-    arXiv:2011.04006 ("rsqrt", "cosine_cycles"); Ma et al., "Mega: Moving Average Equipped Gated
-    Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`); and their released code.
+    Reference:
+        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
+        arXiv:2011.04006 ("rsqrt", "cosine_cycles"). Ma et al., "Mega: Moving Average Equipped Gated
+        Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`). And their code.
     """
 
     def __init__(

@@ -17,18 +17,18 @@ from keras_permix.ops.backend import running
 from keras_permix.recipes.find import RECIPE_FILE, find_recipe, recipe_folders
 from keras_permix.recipes.load import format_overrides, load_recipe
 from keras_permix.recipes.recipe import Recipe, merge
+from keras_permix.training.model import is_run, with_class
 from keras_permix.training.run_folder import RECORD, has_checkpoints
-from keras_permix.training.start import is_run, with_class
 from keras_permix.utils.files import write_bytes, write_text
 from keras_permix.utils.machine import machine
 
 FLAGS = ("init", "freeze", "epochs")  # values that are options of `permix train`
 SMOKE = {"epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None}
-KEYS = {"name", "recipe", "command", "smoke", "commits"}  # required of a record
-# Keys that a resumed run takes from the record.
+# Keys of a record that a resumed run keeps, and all keys.
 OF_EPOCHS = (
     "commits", "callbacks", "version", "date", "machine", "keras", "backend", "backend_version",
 )  # fmt: skip
+KEYS = {"name", "recipe", "command", "smoke", *OF_EPOCHS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class Recorder(keras.callbacks.Callback):
         if (self.folder / RECORD).is_file():
             before = read_record(folder)
             if has_checkpoints(folder):
-                self.record |= {key: before[key] for key in OF_EPOCHS if key in before}
+                self.record |= {key: before[key] for key in OF_EPOCHS}
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         for key, names in (("commits", [self.commit]), ("callbacks", self.callbacks)):

@@ -66,7 +66,6 @@ class RunFolder(Progress):
     """
 
     def __init__(self, path: StrPath, recipe: Recipe, data: dict[str, Any] | None = None) -> None:
-        check_installed()
         check_place(path)
         super().__init__(recipe)
         self.path, self.data = Path(path), data
@@ -142,27 +141,25 @@ class RunFolder(Progress):
             self._write()  # The process was killed before it did.
 
 
-def check_installed() -> None:
-    """Check that matplotlib and TensorBoard are installed.
+def check_place(
+    path: StrPath, data: dict[str, Any] | None = None, data_dir: StrPath | None = None
+) -> None:
+    """Check that a run can be stored in a folder, without changing it.
+
+    Args:
+        path: Folder of the run, which may be absent.
+        data: `data` of the recipe. A run inside a folder of training images would be a class.
+        data_dir: Folder that its paths are relative to. Defaults to `None`, the current folder.
 
     Raises:
-        ImportError: if one is not.
+        ImportError: if matplotlib or TensorBoard is not installed.
+        ValueError: for a folder without a run that has files with the names of a run, or a folder
+            inside that of the training images.
     """
     if absent := [name for name in NEEDED if not find_spec(name)]:
         raise ImportError(
             f'Training requires {" and ".join(absent)}: pip install "keras_permix[train]".'
         )
-
-
-def check_place(path: StrPath) -> None:
-    """Check that a run would overwrite no other files in its folder.
-
-    Args:
-        path: Folder of the run, which may be absent.
-
-    Raises:
-        ValueError: for a folder without a run that has files with the names of a run.
-    """
     path = Path(path)
     found = [name for name in WRITTEN if _has_files(path / name)]
     if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
@@ -170,32 +167,18 @@ def check_place(path: StrPath) -> None:
             "The `out` folder contains files that a run would overwrite. Pass another folder. "
             f"Received: {path} with {', '.join(found)}"
         )
+    if data and data.get("source") == "folder":
+        images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
+        if images in (path.resolve(), *path.resolve().parents):
+            raise ValueError(
+                "The `out` folder of a run must lie outside the folder of its training images. "
+                f"Received: {path} in {images}"
+            )
 
 
 def has_checkpoints(path: StrPath) -> bool:
     """Return whether a folder has checkpoints to resume from."""
     return any(Path(path).glob(f"checkpoints/epoch_*/{STATE_FILE}"))
-
-
-def check_apart(path: StrPath, data: dict[str, Any], data_dir: StrPath | None) -> None:
-    """Check that a run lies outside the folder of its training images, where it would be a class.
-
-    Args:
-        path: Folder of the run.
-        data: `data` of the recipe.
-        data_dir: Folder that its paths are relative to, or `None`.
-
-    Raises:
-        ValueError: for a folder inside.
-    """
-    if data.get("source") != "folder":
-        return
-    trained_on = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
-    if trained_on in (Path(path).resolve(), *Path(path).resolve().parents):
-        raise ValueError(
-            "The `out` folder of a run must lie outside the folder of its training images. "
-            f"Received: {path} in {trained_on}"
-        )
 
 
 def _has_files(path):
@@ -273,6 +256,11 @@ def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
         axes.set(xlabel="epoch", ylabel=metric)
         axes.grid(alpha=0.3)
         axes.legend()
+    save_figure(figure, path)
+
+
+def save_figure(figure: Any, path: StrPath) -> None:
+    """Save a figure of matplotlib as a PNG file, whole or not at all."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     write_bytes(path, picture.getvalue())

@@ -9,20 +9,14 @@ from keras_permix.data.files import data_folder
 from keras_permix.ops.backend import running
 from keras_permix.tasks import task_of
 from keras_permix.training.callbacks import Estimate
+from keras_permix.training.data import check_data, load_data
 from keras_permix.training.distribute import Distribution, distributed
-from keras_permix.training.finish import finish
 from keras_permix.training.fit import fit_recipe
+from keras_permix.training.model import fit_head, fit_scale, make_model, take_assets
 from keras_permix.training.optimizers import make_optimizer
+from keras_permix.training.preset import write_preset
 from keras_permix.training.run import Recorder, Run, plan_run
-from keras_permix.training.run_folder import check_apart, check_installed, check_place
-from keras_permix.training.start import (
-    check_data,
-    fit_head,
-    fit_scale,
-    load_dataset,
-    make_model,
-    take_assets,
-)
+from keras_permix.training.run_folder import check_place
 from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import release_folder
 
@@ -111,23 +105,21 @@ def train(
     check_integer("workers", workers)
     run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
     folder, values = Path(out or run.folder), run.recipe
-    check_installed()
     check_data(values)
-    check_place(folder)
-    check_apart(folder, values.data, data_dir)
+    check_place(folder, values.data, data_dir)
     with distributed(distribute) as distribution:
-        distribution.check_batch_size(values.batch_size)
-        distribution.check_steps(steps_per_execution)
+        distribution.check(values.batch_size, steps_per_execution)
         with distribution.scope():
             model = make_model(values)
+        task = task_of(model)
         # Errors in the recipe are raised before data are read or downloaded.
         make_optimizer(values, steps_per_epoch=1)
-        task_of(model).preparation(values.augmentation, values.seed)
+        task.preparation(values.augmentation, values.seed)
         if data_dir is not None:
             data_folder(data_dir)
         if not run.smoke:
             take_assets(model, folder)
-        dataset = load_dataset(task_of(model), values, data_dir, run.smoke)
+        dataset = load_data(task, values, data_dir, run.smoke)
         with distribution.scope():
             model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
         task_of(model).check_labels(dataset)
@@ -141,7 +133,7 @@ def train(
                 distribution, steps_per_execution, workers,
             )  # fmt: skip
             scores = distribution.from_chief(
-                finish, model, run, dataset, rows, folder, recorder.record
+                write_preset, model, run, dataset, rows, folder, recorder.record
             )
         finally:
             release_folder(folder)

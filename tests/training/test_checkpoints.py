@@ -112,7 +112,7 @@ def test_every_checkpoint_damaged(run):
     for epoch in ("epoch_0003", "epoch_0004"):
         spoil(run / "checkpoints" / epoch / "state.weights.h5", "truncate")
     message = (
-        r"Remove the folder to begin anew.*epoch_0004/state\.weights\.h5` must have.*epoch_0003"
+        r"Remove the folder to start again.*epoch_0004/state\.weights\.h5` must have.*epoch_0003"
     )
     with pytest.raises(ValueError, match=message):
         RunFolder(run, runs.RECIPE)
@@ -145,7 +145,7 @@ def test_one_process_at_a_time(finished, run):
         command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"held\n"
-        message = f"one process's at a time.*`--out`.* Received: {run}, where another"
+        message = f"Another process trains in this folder.*`--out`.* Received: {run}"
         with pytest.raises(OSError, match=message):
             resume(run)
         other.kill()

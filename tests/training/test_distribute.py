@@ -1,6 +1,7 @@
 """A run that several devices or processes share comes to what one device comes to."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import signal
@@ -15,9 +16,15 @@ import pytest
 
 from keras_permix import data, zoo
 from keras_permix.layers import TokenEmbedding
+from keras_permix.training.callbacks import Together
 from keras_permix.training.distribute import Distribution, distributed
-from keras_permix.training.distribute.layouts import check_divides, divided_axis
-from keras_permix.training.distribute.processes import Processes
+from keras_permix.training.distribute.distribution import Processes
+from keras_permix.training.distribute.jax import (
+    Devices,
+    DividedWeights,
+    check_divides,
+    divided_axis,
+)
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
@@ -109,11 +116,8 @@ class Twins(Processes):
     def __init__(self):
         super().__init__(0, 2)
 
-    def add_up(self, vector, divisor=1):
-        return (vector + vector) / divisor if divisor > 1 else vector + vector
-
-    def share(self, variables):
-        pass
+    def add_up(self, vector):
+        return vector + vector
 
 
 class Count(keras.metrics.Metric):
@@ -135,7 +139,11 @@ class Count(keras.metrics.Metric):
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize(
     "optimizer",
-    [partial(keras.optimizers.SGD, 0.5, momentum=0.9), partial(keras.optimizers.Adam, 0.1)],
+    [
+        partial(keras.optimizers.SGD, 0.5, momentum=0.9),
+        partial(keras.optimizers.Adam, 0.1),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5, clipnorm=0.01)),
+    ],
 )
 def test_gradients_and_metrics_are_means(optimizer, frozen):
     """SGD tells a mean from a sum, and Adam what is added up before it is squared."""
@@ -155,7 +163,11 @@ def test_gradients_and_metrics_are_means(optimizer, frozen):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizer(), loss, metrics=["accuracy", Count()])
         here.prepare(model)
-        history = model.fit(tokens, tokens[:, 0] % 2, batch_size=8, epochs=2, verbose=0).history
+        history = model.fit(
+            tokens, tokens[:, 0] % 2, batch_size=8, epochs=2, verbose=0,
+            validation_data=(tokens, tokens[:, 0] % 2), callbacks=[Together(here, 4)],
+        ).history  # fmt: skip
+        assert history.pop("val_count") == [here.count * 4] * 2
         batches = history.pop("count")
         assert batches == [here.count * 4] * 2
         found.append([*model.get_weights(), *map(np.array, history.values())])
@@ -165,10 +177,23 @@ def test_gradients_and_metrics_are_means(optimizer, frozen):
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
 def test_steps_of_processes_are_programs_of_their_own():
-    Distribution().check_steps(2)
-    Twins().check_steps(1)
+    Distribution().check(16, 2)
+    Twins().check(16, 1)
     with pytest.raises(ValueError, match="steps_per_execution=2, 2 processes"):
-        Twins().check_steps(2)
+        Twins().check(16, 2)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
+def test_saved_model_has_the_optimizer_without_the_sums(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.25), "mse")
+    Twins().prepare(model)
+    model.fit(np.ones((4, 2)), np.ones(4), verbose=0)
+    model.save(tmp_path / "model.keras")
+    optimizer = keras.saving.load_model(tmp_path / "model.keras").optimizer
+    assert type(optimizer).__name__ == "Adam" and float(optimizer.learning_rate) == 0.25
+    for ours, theirs in zip(optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -179,7 +204,9 @@ def test_lost_process_ends_the_run_which_goes_on_alone(lost, alone, tmp_path, mo
     ((code, _, error),) = found
     assert code == (-signal.SIGABRT if BACKEND == "jax" else 1)
     if BACKEND != "jax" or lost:  # JAX itself ends what has lost its first process.
-        assert "ConnectionError: Another process of this run has ended or is out of reach" in error
+        assert (
+            "ConnectionError: Another process of this run has ended or cannot be reached" in error
+        )
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]
     monkeypatch.setattr(data, "load_images", data.load_images)
     check(together.run(out), alone)
@@ -267,8 +294,6 @@ def test_model_that_does_not_divide_is_refused():
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX divides weights")
 def test_divided_run_looks_at_its_model(monkeypatch):
-    from keras_permix.training.distribute.jax import Devices, DividedWeights
-
     here = Devices(DividedWeights())
     monkeypatch.setattr(here, "devices", 64)
     with pytest.raises(ValueError, match="with none on 64 devices"):
@@ -278,13 +303,14 @@ def test_divided_run_looks_at_its_model(monkeypatch):
 def test_batch_is_shared_evenly(monkeypatch):
     here = Distribution()
     monkeypatch.setattr(here, "devices", 3)
-    here.check_batch_size(12)
+    here.check(12, 1)
     with pytest.raises(ValueError, match=r"multiple.* Received: batch_size=16, 3 devices"):
-        here.check_batch_size(16)
+        here.check(16, 1)
 
 
 def test_fewer_samples_to_validate_on_than_devices(monkeypatch, tmp_path):
     monkeypatch.setattr(here := Distribution(), "devices", 32)
     with pytest.raises(ValueError, match="16 samples for 32 devices"):
-        runs.train(runs.RECIPE, runs.make_images(), tmp_path / "run", distribution=here)
+        recipe = dataclasses.replace(runs.RECIPE, batch_size=32)
+        runs.train(recipe, runs.make_images(), tmp_path / "run", distribution=here)
     assert not (tmp_path / "run").exists()

@@ -15,9 +15,9 @@ from keras_permix.cli.evaluate import data_of
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.fit import described
+from keras_permix.training.model import fit_head, freeze
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import check_place
-from keras_permix.training.start import fit_head, freeze
 from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.registry import MODELS
 from tests.training.runs import as_toml
@@ -489,7 +489,7 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
     ],
 )
 def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_dataset", None)
+    monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_data", None)
     gone = tmp_path / "gone"
     for smoke in (False, True):
         with pytest.raises((ValueError, FileNotFoundError), match=rule):

@@ -48,7 +48,8 @@ def distributed(kind: str | Distribution | None = "auto") -> Iterator[Distributi
         distribution.wait()
     except Exception as error:
         if distribution.lost(error):
-            raise ConnectionError(f"{LOST} Received: {distribution.said(error)}") from error
+            found = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ConnectionError(f"{LOST} Received: {found}") from error
         raise
     finally:
         distribution.close()
@@ -58,6 +59,11 @@ def _start(kind):
     if kind is None:
         return Distribution()
     check_choice("distribute", kind, KINDS)
+    if kind == "model" and running.name() != "jax":
+        raise ValueError(
+            "`distribute='model'` requires JAX; other backends support \"data\". "
+            f"Received: distribute='model' on {running.name()}"
+        )
     engine = import_module(f"keras_permix.training.distribute.{running.name()}")
     found = engine.start("model" if kind == "model" else "data")
     if kind == "auto" or found.devices > 1:

@@ -2,12 +2,13 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import keras
 
-from keras_permix._typing import Model
+from keras_permix._typing import Model, Tensor
 
 LOST = (
     "Another process of this run has ended or cannot be reached; see its last message. Start all "
@@ -59,7 +60,10 @@ class Distribution:
         return contextlib.nullcontext()
 
     def prepare(self, model: Model) -> None:
-        """Synchronize a compiled model with those of the other processes."""
+        """Make the optimizer of a compiled model use the gradients of all devices."""
+
+    def sum_metrics(self, model: Model) -> None:
+        """Sum the variables of a model's metrics over all processes."""
 
     def draw_apart(self, model: Model) -> None:
         """Separate the random numbers of this process's devices at the beginning of an epoch."""
@@ -74,10 +78,6 @@ class Distribution:
     def lost(self, error: Exception) -> bool:
         """Return whether an error means that another process has ended."""
         return False
-
-    def said(self, error: Exception) -> str:
-        """Return the line of an error that describes it."""
-        return (str(error).strip() or type(error).__name__).splitlines()[0]
 
     def close(self) -> None:
         """Release the resources of the distribution."""
@@ -122,26 +122,139 @@ class Distribution:
                 f"Received: {found[:3]}"
             )
 
-    def check_steps(self, steps_per_execution: int) -> None:
-        """Check that `steps_per_execution` is supported.
+    def check(self, batch_size: int, steps_per_execution: int) -> None:
+        """Check that the devices share a batch evenly, and support `steps_per_execution`.
 
         Raises:
-            ValueError: for several steps in several processes.
+            ValueError: for another batch size, or for several steps in several processes.
         """
+        if batch_size % self.parts:
+            raise ValueError(
+                "`batch_size` must be a multiple of the number of devices that share each batch. "
+                f"Received: batch_size={batch_size}, {self.parts} devices"
+            )
         if steps_per_execution > 1 and not self.fuses_steps:
             raise ValueError(
                 "`steps_per_execution` must be 1 with several processes, except on JAX. "
                 f"Received: steps_per_execution={steps_per_execution}, {self.count} processes"
             )
 
-    def check_batch_size(self, size: int) -> None:
-        """Check that the devices share a batch evenly.
 
-        Raises:
-            ValueError: if `size` is not a multiple of the number of devices.
+class Processes(Distribution):
+    """Run on processes that each hold the whole model and compute a part of each batch.
+
+    Gradients are averaged over all processes in one message per step and dtype. Metrics are summed
+    after the last batch of an epoch.
+
+    Args:
+        index: Index of this process, from 0.
+        count: Number of processes.
+    """
+
+    fuses_steps = False
+
+    def __init__(self, index: int, count: int) -> None:
+        self.index, self.count = index, count
+        self.devices = count
+        self.stream = (index,) if index else ()
+
+    def add_up(self, vector: Tensor) -> Tensor:
+        """Return the sum of a vector over all processes, which may overwrite `vector`.
+
+        All processes must call it.
         """
-        if size % self.parts:
-            raise ValueError(
-                "`batch_size` must be a multiple of the number of devices that share each batch. "
-                f"Received: batch_size={size}, {self.parts} devices"
-            )
+        raise NotImplementedError
+
+    def prepare(self, model: Model) -> None:
+        self.refuse_batch_norms(model)
+        model.optimizer = SummedGradients(model.optimizer, self._means)
+
+    def sum_metrics(self, model: Model) -> None:
+        variables = model.metrics_variables
+        sums = self._sums([variable.value for variable in variables], variables)
+        for variable, value in zip(variables, sums, strict=True):
+            variable.assign(value)
+
+    def _means(self, gradients, variables):
+        return self._sums(gradients, variables, divisor=self.count)
+
+    def _sums(self, tensors, variables, divisor=1):
+        """Return the sums of tensors in the shapes of variables, with one message per dtype."""
+        sums = list(tensors)
+        dtypes: dict[str, list[int]] = {}
+        for index, tensor in enumerate(tensors):
+            dtypes.setdefault(keras.backend.standardize_dtype(tensor.dtype), []).append(index)
+        for indices in dtypes.values():
+            # Sparse gradients on TensorFlow become dense.
+            parts = [keras.ops.convert_to_tensor(tensors[index]) for index in indices]
+            total = self.add_up(keras.ops.concatenate([keras.ops.ravel(part) for part in parts]))
+            total, start = total / divisor if divisor > 1 else total, 0
+            for index in indices:
+                end = start + prod(variables[index].shape)
+                sums[index] = keras.ops.reshape(total[start:end], variables[index].shape)
+                start = end
+        return sums
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SummedGradients(keras.optimizers.Optimizer):
+    """Sum gradients over devices or processes before another optimizer applies them.
+
+    The other optimizer then clips and checks the whole gradient. Only its state and configuration
+    are saved: a saved model loads with the other optimizer.
+
+    Args:
+        optimizer: A Keras optimizer, which may be a `LossScaleOptimizer`.
+        add_up: Function `(gradients, variables)` that returns a list of summed gradients.
+    """
+
+    def __init__(self, optimizer: Any, add_up: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+        super().__init__(learning_rate=0.0, name=optimizer.name)
+        self.optimizer, self.add_up = optimizer, add_up
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """Optimizer that applies gradients and averages weights."""
+        return getattr(self.optimizer, "inner_optimizer", self.optimizer)
+
+    def build(self, variables: Sequence[Any]) -> None:
+        if not self.optimizer.built:
+            self.optimizer.build(variables)
+        super().build(variables)
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        grads, variables = list(grads), list(trainable_variables or self._trainable_variables)
+        given = [index for index, gradient in enumerate(grads) if gradient is not None]
+        sums = self.add_up([grads[index] for index in given], [variables[index] for index in given])
+        for index, total in zip(given, sums, strict=True):
+            grads[index] = total
+        self.optimizer.apply(grads, variables)
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        return self.optimizer.scale_loss(loss)
+
+    def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
+        self.optimizer.finalize_variable_values(var_list)
+
+    @property
+    def variables(self) -> list[Any]:
+        return self.optimizer.variables
+
+    @property
+    def iterations(self) -> Any:
+        return self.optimizer.iterations
+
+    @property
+    def learning_rate(self) -> Any:
+        return self.optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.optimizer.learning_rate = learning_rate
+
+    def get_config(self) -> dict[str, Any]:
+        return {"optimizer": keras.saving.serialize_keras_object(self.optimizer)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        return keras.saving.deserialize_keras_object(config["optimizer"], custom_objects)

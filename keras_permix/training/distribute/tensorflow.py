@@ -3,16 +3,17 @@
 import contextlib
 import json
 import os
-from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_permix._typing import Model, Tensor
-from keras_permix.training.distribute.distribution import Distribution
-from keras_permix.training.distribute.processes import Processes
+from keras_permix.training.distribute.distribution import (
+    Distribution,
+    Processes,
+    SummedGradients,
+)
 
 ROLES = ("chief", "worker")
 ABORTED = "Collective ops is aborted"
@@ -21,11 +22,6 @@ HINT = "See the devices with `tf.config.list_logical_devices()`, and `TF_CONFIG`
 
 def start(kind: str) -> Distribution:
     """Use the processes of `TF_CONFIG`, else the GPUs or logical CPUs of this process."""
-    if kind == "model":
-        raise ValueError(
-            "`distribute='model'` requires JAX; TensorFlow supports \"data\". "
-            "Received: distribute='model' on tensorflow"
-        )
     config = json.loads(os.environ.get("TF_CONFIG") or "{}")
     cluster = config.get("cluster", {})
     tasks = [(role, str(i)) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
@@ -51,7 +47,7 @@ class Replicas(Distribution):
 
     def prepare(self, model: Model) -> None:
         self.refuse_batch_norms(model)
-        _sum_before_clipping(model.optimizer)
+        model.optimizer = SummedGradients(model.optimizer, _sums_of_replicas)
 
     def draw_apart(self, model: Model) -> None:
         for layer in model._flatten_layers():
@@ -61,19 +57,14 @@ class Replicas(Distribution):
                     copy.assign(copy + tf.cast([index, 0], copy.dtype))
 
 
-def _sum_before_clipping(optimizer):
-    """Sum gradients over replicas before Keras clips them and updates the loss scale.
-
-    Keras would sum them afterwards.
-    """
-    apply, inner = optimizer.apply, getattr(optimizer, "inner_optimizer", optimizer)
-    add_up = inner._all_reduce_sum_gradients
-
-    def apply_sums(gradients, trainable_variables=None):
-        pairs = [(gradient, None) for gradient in gradients]
-        return apply([total for total, _ in add_up(pairs)], trainable_variables)
-
-    optimizer.apply, inner._all_reduce_sum_gradients = apply_sums, list
+def _sums_of_replicas(gradients, variables):
+    """Return the sums in the first replica and zeros in the others, since Keras sums again."""
+    context = tf.distribute.get_replica_context()
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    is_first = tf.equal(context.replica_id_in_sync_group, 0)
+    sums = context.all_reduce(tf.distribute.ReduceOp.SUM, dense)
+    # A product keeps NaN and infinity in all replicas, which must agree on the scale of the loss.
+    return [total * tf.cast(is_first, total.dtype) for total in sums]
 
 
 class Workers(Processes):
@@ -119,9 +110,8 @@ class Workers(Processes):
         super().prepare(model)
         model.jit_compile = False
 
-    def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
-        total = self._total(vector) if tf.inside_function() else self._traced(vector)
-        return total / divisor if divisor > 1 else total
+    def add_up(self, vector: Tensor) -> Tensor:
+        return self._total(vector) if tf.inside_function() else self._traced(vector)
 
     def _total(self, vector):
         with tf.device(self._device):
@@ -130,15 +120,6 @@ class Workers(Processes):
         return self._strategy.run(
             lambda: tf.distribute.get_replica_context().all_reduce(add, vector)
         )
-
-    def share(self, variables: Sequence[Any]) -> None:
-        arrays = [keras.ops.convert_to_numpy(variable.value) for variable in variables]
-        mine = b"".join(array.tobytes() for array in arrays) if self.is_chief else b""
-        content, start = self.broadcast(mine), 0
-        for variable, array in zip(variables, arrays, strict=True):
-            values = np.frombuffer(content, array.dtype, array.size, start)
-            variable.assign(values.reshape(array.shape))
-            start += array.nbytes
 
     def broadcast(self, content: bytes) -> bytes:
         size = int(self.add_up(tf.constant([len(content) if self.is_chief else 0], "int64"))[0])
@@ -152,6 +133,3 @@ class Workers(Processes):
 
     def lost(self, error: Exception) -> bool:
         return isinstance(error, tf.errors.OpError) and ABORTED in str(error)
-
-    def said(self, error: Exception) -> str:
-        return next(line for line in str(error).splitlines() if ABORTED in line)

@@ -2,15 +2,12 @@
 
 import datetime
 import os
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import distributed as dist
 
 from keras_permix._typing import Tensor
-from keras_permix.training.distribute.distribution import Distribution
-from keras_permix.training.distribute.processes import Processes
+from keras_permix.training.distribute.distribution import Distribution, Processes
 
 HINT = "Start a process per device: `torchrun --nproc-per-node=DEVICES -m permix …`."
 TIMEOUT = datetime.timedelta(hours=1)  # for the first process to score and write
@@ -19,11 +16,6 @@ SIGNS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer"
 
 def start(kind: str) -> Distribution:
     """Join the processes of the environment."""
-    if kind == "model":
-        raise ValueError(
-            "`distribute='model'` requires JAX; PyTorch supports \"data\". "
-            "Received: distribute='model' on torch"
-        )
     return Ranks()
 
 
@@ -41,14 +33,10 @@ class Ranks(Processes):
         joined = dist.is_initialized()
         super().__init__(*((dist.get_rank(), dist.get_world_size()) if joined else (0, 1)))
 
-    def add_up(self, vector: Tensor, divisor: int = 1) -> Tensor:
+    def add_up(self, vector: Tensor) -> Tensor:
         with torch.no_grad():
             dist.all_reduce(vector)
-            return vector.div_(divisor) if divisor > 1 else vector
-
-    def share(self, variables: Sequence[Any]) -> None:
-        for variable in variables:
-            dist.broadcast(variable.value.data, 0)
+        return vector
 
     def broadcast(self, content: bytes) -> bytes:
         box = [content]

@@ -1,23 +1,21 @@
-"""Prepare training: model, initial weights, head and data."""
+"""Make the model of a recipe, with its initial weights and frozen parts, and fit it to data."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.data.dataset import some
 from keras_permix.recipes.recipe import Recipe
-from keras_permix.tasks import TASKS, Task, task_of
+from keras_permix.tasks import task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
-
-SMOKE_SAMPLES = 32
 
 
 def with_class(recipe: Recipe) -> Recipe:
@@ -51,51 +49,6 @@ def is_run(init: str | None) -> bool:
     return init is not None and Path(init).parts[:1] == ("runs",)
 
 
-def check_data(recipe: Recipe) -> None:
-    """Check that the task of a recipe's model can load its data, without making the model.
-
-    Args:
-        recipe: The `Recipe`.
-
-    Raises:
-        ValueError: for an unknown model class, data set or option.
-    """
-    recipe = with_class(recipe)
-    stored = zoo.preset_info(recipe.init).config if recipe.init else {}
-    task = _class_of(recipe).task_for({**stored, **recipe.model})
-    TASKS[task].check_data(recipe.data)
-
-
-def load_dataset(
-    task: Task, recipe: Recipe, data_dir: StrPath | None = None, smoke: bool = False
-) -> Dataset:
-    """Load the data of a recipe, or a few samples for a smoke run.
-
-    A smoke run uses generated data, except that it reads a few of your images, which may be what
-    fails.
-
-    Args:
-        task: The task of the recipe's model.
-        recipe: The `Recipe`.
-        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
-        smoke: Whether this is a smoke run. Defaults to `False`.
-
-    Returns:
-        A `keras_permix.data.Dataset`.
-
-    Raises:
-        OSError: for data that cannot be read or downloaded.
-    """
-    if smoke and recipe.data.get("source") not in task.own_sources:
-        dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)
-    else:
-        dataset = task.load(recipe.data, data_dir, seed=recipe.seed)
-    if smoke:
-        train = some(dataset.train, SMOKE_SAMPLES)
-        dataset = replace(dataset, train=train, test=some(dataset.test, SMOKE_SAMPLES // 4))
-    return replace(dataset, test=some(dataset.test, recipe.test_samples))
-
-
 def make_model(recipe: Recipe) -> Model:
     """Make the model of a recipe, in the recipe's precision.
 
@@ -120,7 +73,7 @@ def make_model(recipe: Recipe) -> Model:
     ('CSPViT', 1)
     """
     recipe = with_class(recipe)
-    found = _class_of(recipe)
+    found = class_of(recipe)
     spec = {key: value for key, value in recipe.model.items() if value is not None}
     del spec["class_name"]
     keras.utils.set_random_seed(recipe.seed)
@@ -133,7 +86,12 @@ def make_model(recipe: Recipe) -> Model:
     return made
 
 
-def _class_of(recipe):
+def class_of(recipe: Recipe) -> Any:
+    """Return the model class that a recipe names.
+
+    Raises:
+        ValueError: for an unknown class.
+    """
     name = recipe.model.get("class_name")
     if name not in zoo.MODELS:
         raise ValueError(

@@ -12,15 +12,15 @@ from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint
 from keras_permix.tasks import task_of
 from keras_permix.training.card import write_card
+from keras_permix.training.data import load_data
 from keras_permix.training.run import Run
 from keras_permix.training.run_folder import PATH_KEYS, RunFolder
-from keras_permix.training.start import load_dataset
 from keras_permix.utils.files import release_folder, write_text
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import preset_info
 
 
-def finish(
+def write_preset(
     model: Model,
     run: Run,
     dataset: Dataset,
@@ -47,10 +47,10 @@ def finish(
     Example:
 
     >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.training import finish, make_model, plan_run
+    >>> from keras_permix.training import make_model, plan_run, write_preset
     >>> run = plan_run("cspvit/mnist", smoke=True, model={"num_layers": 1})
     >>> model = make_model(run.recipe)
-    >>> sorted(finish(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
+    >>> sorted(write_preset(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
     ['generated/test/top1', 'generated/test/top5']
     """
     name = run.name.split("/")[-1]
@@ -130,6 +130,6 @@ def finished_scores(
         task = task_of(load_preset(None, preset, load_weights=False))
         data = None  # Missing files are not compared.
         with contextlib.suppress(OSError, ImportError, ValueError):
-            data = fingerprint(load_dataset(task, run.recipe, data_dir, run.smoke))
+            data = fingerprint(load_data(task, run.recipe, data_dir, run.smoke))
         kept.check_data(data)
     return preset.metadata["scores"]

@@ -1,0 +1,53 @@
+"""Train a recipe over a grid of values and seeds.
+
+Finished runs are skipped. To resume, run the same command again.
+"""
+
+from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
+
+
+def add_arguments(parser):
+    parser.add_argument("recipe", type=given, help="name or .toml file of a recipe")
+    parser.add_argument(
+        "--grid", action="append", required=True, metavar="KEY=VALUE,VALUE",
+        help="values of a key of the recipe, e.g. --grid model.mixer.group_size=1,2,4; repeat it "
+        "for all combinations with another key",
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs per combination")
+    parser.add_argument("--option", help="use a named option of the recipe")
+    add_overrides(parser, "set a value of the recipe in all runs")
+    parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
+    parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
+    add_data_dir(parser)
+    parser.add_argument(
+        "--smoke", action="store_true", help="train each run for two short epochs of generated data"
+    )
+    add_verbose(parser, default=2)
+    parser.set_defaults(run=run, keep_memory=True)
+
+
+def run(arguments):
+    """Train all runs, print the table, and return the exit code."""
+    from keras_permix.cli.common import check_folder, format_table
+    from keras_permix.recipes.load import parse_overrides
+    from keras_permix.training import sweep
+    from keras_permix.training.sweep import parse_grid
+
+    epochs = [] if arguments.epochs is None else [f"epochs={arguments.epochs}"]
+    check_folder("--out", arguments.out)
+    rows = sweep(
+        arguments.recipe,
+        parse_grid(arguments.grid),
+        out=arguments.out,
+        seeds=arguments.seeds,
+        option=arguments.option,
+        data_dir=arguments.data_dir,
+        smoke=arguments.smoke,
+        verbose=arguments.verbose,
+        **parse_overrides([*arguments.overrides, *epochs]),
+    )
+    header = [key for key in rows[0] if key != "folder"]
+    print(format_table(header, [[row[key] for key in header] for row in rows]))
+    for name in ("sweep.csv", "sweep.png"):
+        print(f"{name}: {arguments.out / name}")
+    return 0

@@ -1,0 +1,57 @@
+"""Load the data of a recipe."""
+
+import dataclasses
+
+from keras_permix import zoo
+from keras_permix._typing import StrPath
+from keras_permix.data import Dataset
+from keras_permix.data.dataset import some
+from keras_permix.recipes.recipe import Recipe
+from keras_permix.tasks import TASKS, Task
+from keras_permix.training.model import class_of, with_class
+
+SMOKE_SAMPLES = 32
+
+
+def check_data(recipe: Recipe) -> None:
+    """Check that the task of a recipe's model can load its data, without making the model.
+
+    Args:
+        recipe: The `Recipe`.
+
+    Raises:
+        ValueError: for an unknown model class, data set or option.
+    """
+    recipe = with_class(recipe)
+    stored = zoo.preset_info(recipe.init).config if recipe.init else {}
+    task = class_of(recipe).task_for({**stored, **recipe.model})
+    TASKS[task].check_data(recipe.data)
+
+
+def load_data(
+    task: Task, recipe: Recipe, data_dir: StrPath | None = None, smoke: bool = False
+) -> Dataset:
+    """Load the data of a recipe, or a few samples for a smoke run.
+
+    A smoke run uses generated data, or a few of your files, since reading them may fail.
+
+    Args:
+        task: The task of the recipe's model.
+        recipe: The `Recipe`.
+        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
+        smoke: Whether this is a smoke run. Defaults to `False`.
+
+    Returns:
+        A `keras_permix.data.Dataset`.
+
+    Raises:
+        OSError: for data that cannot be read or downloaded.
+    """
+    if smoke and recipe.data.get("source") not in task.own_sources:
+        dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)
+    else:
+        dataset = task.load(recipe.data, data_dir, seed=recipe.seed)
+    train, test = dataset.train, dataset.test
+    if smoke:
+        train, test = some(train, SMOKE_SAMPLES), some(test, SMOKE_SAMPLES // 4)
+    return dataclasses.replace(dataset, train=train, test=some(test, recipe.test_samples))

@@ -1,0 +1,164 @@
+"""Train a recipe over a grid of values and seeds, and tabulate and plot the scores."""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_permix._typing import StrPath
+from keras_permix.recipes.load import (
+    format_overrides,
+    format_value,
+    parse_overrides,
+    parse_value,
+)
+from keras_permix.recipes.recipe import merge
+from keras_permix.training.data import check_data
+from keras_permix.training.preset import finished_scores
+from keras_permix.training.run import plan_run
+from keras_permix.training.run_folder import format_log, save_figure
+from keras_permix.training.train import train
+from keras_permix.utils.checks import check_integer
+from keras_permix.utils.files import write_text
+
+
+def sweep(
+    recipe: StrPath,
+    grid: dict[str, list[Any]],
+    *,
+    out: StrPath,
+    seeds: int = 1,
+    option: str | None = None,
+    data_dir: StrPath | None = None,
+    smoke: bool = False,
+    verbose: int = 1,
+    **changes: Any,
+) -> list[dict[str, str]]:
+    """Train a recipe once for each combination of values and each seed.
+
+    Called again with the same folder, it skips finished runs and resumes a stopped one. The folder
+    receives a folder per run, and `sweep.csv` with a row per run. `sweep.png` shows the first score
+    over the values of the first key, as mean and standard deviation over the seeds.
+
+    Args:
+        recipe: Name or path of a recipe.
+        grid: Dict from keys of the recipe, such as "model.hidden_dim", to lists of values.
+        out: Folder of the sweep.
+        seeds: Number of seeds per combination, from 0. Defaults to 1.
+        option: Named option of the recipe. Defaults to `None`.
+        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
+        smoke: Whether to train for two short epochs of generated data. Defaults to `False`.
+        verbose: As for `train`. Defaults to 1.
+        **changes: New values of the recipe for all runs: `epochs=20`.
+
+    Returns:
+        The rows of `sweep.csv`: the values, the seed, the folder, the scores, the number of
+        parameters, and the seconds per step of the fastest epoch, including its validation.
+
+    Raises:
+        ValueError: for an invalid recipe, key or value, or a folder with runs of other values.
+
+    Example:
+
+    >>> from keras_permix.training import sweep
+    >>> rows = sweep(
+    ...     "cspvit/mnist", {"model.num_layers": [1, 2]}, out="sweep", smoke=True, verbose=0
+    ... )
+    >>> [row["model.num_layers"] for row in rows]
+    ['1', '2']
+    """
+    check_integer("seeds", seeds)
+    if not (grid and all(grid.values())):
+        raise ValueError(f"`grid` must have a key, and values of each key. Received: grid={grid}")
+    plans = []
+    for combination in itertools.product(*grid.values()):
+        values = [_override(key, value) for key, value in zip(grid, combination, strict=True)]
+        for seed in range(seeds):
+            words = [*values, f"seed={seed}"]
+            run = plan_run(recipe, option, smoke, **merge(changes, parse_overrides(words)))
+            check_data(run.recipe)
+            row = dict(word.split("=", 1) for word in words)
+            name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
+            plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
+    table = Path(out, "sweep.csv")
+    known = {}
+    if table.is_file():
+        with open(table, encoding="utf-8", newline="") as file:
+            known = {row["folder"]: row for row in csv.DictReader(file)}
+    rows: list[dict[str, str]] = []
+    for number, (run, row, name) in enumerate(plans, 1):
+        folder = Path(out, name)
+        if finished_scores(run, folder, data_dir) is None or name not in known:
+            if verbose:
+                print(f"run {number} of {len(plans)}: {name}", flush=True)
+            done = train(run, out=folder, data_dir=data_dir, verbose=verbose)
+            steps = int(done.model.optimizer.iterations) / len(done.rows)
+            seconds = min(epoch["seconds"] for epoch in done.rows) / steps
+            known[name] = {
+                **row,
+                "folder": name,
+                **{key: str(score) for key, score in done.scores.items()},
+                "parameters": str(done.model.count_params()),
+                "seconds_per_step": f"{seconds:.3g}",
+            }
+        rows.append(known[name])
+        write_text(table, format_log(rows))
+        draw_sweep(rows, list(grid), Path(out, "sweep.png"))
+    return rows
+
+
+def _override(key, value):
+    """Return an override that keeps a table in one value."""
+    if isinstance(value, dict):
+        return f"{key}={format_value(value)}"
+    return format_overrides({key: value})[0]
+
+
+def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Parse strings `key=value,value` into the grid of `sweep`.
+
+    Raises:
+        ValueError: for a string of another form, or a key that is given twice.
+
+    Example:
+
+    >>> parse_grid(["model.mixer=csp,slice_sort", "model.num_layers=2,4"])
+    {'model.mixer': ['csp', 'slice_sort'], 'model.num_layers': [2, 4]}
+    """
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, separator, values = text.partition("=")
+        listed = parse_value(f"[{values}]")
+        if not isinstance(listed, list):
+            listed = [parse_value(value.strip()) for value in values.split(",")]
+        if not (key and separator and values) or key in grid:
+            raise ValueError(
+                f"`--grid` must read `key=value,value`, once per key. Received: {text!r}"
+            )
+        grid[key] = listed
+    return grid
+
+
+def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> None:
+    """Draw the first score over the first key, with a line per combination of the other keys."""
+    from matplotlib.figure import Figure
+
+    score = list(rows[0])[list(rows[0]).index("folder") + 1]
+    lines: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        label = ", ".join(f"{key.split('.')[-1]}={row[key]}" for key in keys[1:])
+        lines.setdefault(label, {}).setdefault(row[keys[0]], []).append(float(row[score]))
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for label, points in lines.items():
+        means, spread = ([f(values) for values in points.values()] for f in (np.mean, np.std))
+        axes.errorbar(list(points), means, spread, marker="o", capsize=3, label=label)
+    axes.set(xlabel=keys[0], ylabel=score)
+    axes.grid(alpha=0.3)
+    if len(lines) > 1:
+        axes.legend()
+    save_figure(figure, path)

@@ -1,0 +1,87 @@
+"""Test `sweep` and `permix sweep`."""
+
+import csv
+import importlib
+
+import keras
+import pytest
+
+from keras_permix.cli import main
+from keras_permix.training.sweep import parse_grid, sweep
+
+pytestmark = pytest.mark.once
+MODULE = importlib.import_module("keras_permix.training.sweep")
+GRID = ["--grid", "model.mlp_dim=8,16", "--grid", "batch_size=8,16"]
+SMALL = ["--set", "model.hidden_dim=8", "--set", "model.num_layers=1", "--verbose", "0", "--smoke"]
+
+
+class StopInSecondEpoch(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def read(folder):
+    with open(folder / "sweep.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_stopped_sweep_resumes_to_the_same_table(tmp_path, monkeypatch, capsys):
+    trained, train = [], MODULE.train
+
+    def counted(run, **arguments):
+        trained.append(arguments["out"].name)
+        stops = [StopInSecondEpoch()] if len(trained) == 3 else []
+        return train(run, callbacks=stops, **arguments)
+
+    command = ["sweep", "cspvit/mnist", *GRID, *SMALL]
+    assert main([*command, "--out", str(tmp_path / "whole")]) == 0
+    printed = capsys.readouterr().out
+    monkeypatch.setattr(MODULE, "train", counted)
+    stopped = [*command, "--out", str(tmp_path / "stopped")]
+    assert main(stopped) == 130
+    assert [row["folder"] for row in read(tmp_path / "stopped")] == trained[:2]
+    assert main(stopped) == 0
+    assert trained[2:] == [trained[2], trained[2], "mlp_dim=16_batch_size=16_seed=0"]
+    assert main(stopped) == 0
+    assert len(trained) == 5, "a finished sweep trains nothing"
+
+    rows = read(tmp_path / "stopped")
+    assert [(row["model.mlp_dim"], row["batch_size"], row["seed"]) for row in rows] == [
+        ("8", "8", "0"), ("8", "16", "0"), ("16", "8", "0"), ("16", "16", "0"),
+    ]  # fmt: skip
+    assert int(rows[2]["parameters"]) > int(rows[0]["parameters"]) == int(rows[1]["parameters"])
+    for row, expected in zip(rows, read(tmp_path / "whole"), strict=True):
+        assert {**row, "seconds_per_step": expected["seconds_per_step"]} == expected
+    assert "generated/test/top1" in printed and "seconds_per_step" in printed
+    assert (tmp_path / "stopped" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_seeds_and_spread(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(MODULE, "draw_sweep", lambda rows, keys, path: drawn.append(list(rows)))
+    small = dict(model={"hidden_dim": 8, "num_layers": 1}, smoke=True, verbose=0)
+    grid = {"model.mixer": [{"name": "csp", "group_size": 2}]}
+    rows = sweep("cspvit/mnist", grid, out=tmp_path, seeds=2, **small)
+    names = [f"mixer=-name-=-csp-group_size-=-2-_seed={seed}" for seed in (0, 1)]
+    assert [row["folder"] for row in rows] == names
+    assert rows[0]["model.mixer"] == '{name = "csp", group_size = 2}'
+    assert drawn[-1] == rows
+    with pytest.raises(ValueError, match="where .'epochs'. differ"):
+        sweep("cspvit/mnist", grid, out=tmp_path, epochs=3, **small)
+    with pytest.raises(ValueError, match=r"`grid` must have a key.*grid=\{'epochs': \[\]\}"):
+        sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
+
+
+def test_values_of_a_grid():
+    texts = ["a.b=1,x y, none", 'mixer={name = "csp", group_size = 2},{name = "slice_sort"}']
+    assert parse_grid(texts) == {
+        "a.b": [1, "x y", None],
+        "mixer": [{"name": "csp", "group_size": 2}, {"name": "slice_sort"}],
+    }
+
+
+@pytest.mark.parametrize("texts", [["epochs"], ["=1"], ["epochs="], ["seed=1", "seed=2"]])
+def test_grid_of_another_form(texts):
+    with pytest.raises(ValueError, match=f"`--grid` must read.*Received: '{texts[-1]}'"):
+        parse_grid(texts)
