@@ -23,7 +23,7 @@ import statistics
 import time
 from functools import partial
 
-from keras_permix.bench.memory import peak_megabytes
+from keras_permix.bench.timing import peak_megabytes
 from keras_permix.data import generated_images, load_images
 from keras_permix.zoo import CSPViT
 

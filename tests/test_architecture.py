@@ -21,7 +21,7 @@ STOREYS = (
     ("data", "layers"),
     ("ops",),
     ("ops.backend",),
-    ("ops.dispatch.rows", "ops.reference"),
+    ("ops.reference",),
     ("ops.backend.plan",),
     ("recipes",),
     LEAVES,

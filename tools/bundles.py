@@ -1,4 +1,4 @@
-"""How many instruction bundles a TPU issues for a permutation, without a TPU.
+"""Count the instruction bundles that a TPU issues for a permutation, without a TPU.
 
     KERAS_BACKEND=jax python tools/bundles.py --out benchmarks/tpu/bundles_v5e.csv
 
@@ -91,9 +91,8 @@ def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str,
     Yields:
         A dict with the keys `COLUMNS`.
     """
-    from keras_permix.ops.backend import running
+    import tpu_ahead_of_time as ahead
 
-    ahead = running.module("ahead_of_time")
     chip = ahead.chip(topology)
     versions = ", ".join(f"{name} {version(name)}" for name in ahead.PACKAGES)
     for case, dtype, way in itertools.product(cases, DTYPES, ahead.WAYS):

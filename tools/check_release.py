@@ -2,9 +2,9 @@
 
     python tools/check_release.py dist
 
-Names and sizes are those of the files; the wheel is then installed with JAX alone into a fresh
-environment outside of the checkout, where the Python that README.md shows must run in the order
-printed, and print what is shown: as it stands, and where Keras is imported first.
+First it checks names and sizes of the files. Then it installs the wheel with only JAX into a fresh
+environment outside of the checkout. There it runs the Python code of README.md in order, which must
+print the output that is shown: as it is, and with Keras imported first.
 """
 
 import os

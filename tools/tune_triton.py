@@ -21,7 +21,7 @@ import torch
 from keras_permix.ops.backend.torch.triton.functions import run
 from keras_permix.ops.backend.triton import pairs, shift, sort
 from keras_permix.ops.backend.triton.windows import ALL, Reads, Window, _arcs
-from keras_permix.ops.shift_schedule import ShiftSchedule
+from keras_permix.ops.shift_steps import ShiftSchedule
 
 # (batch, tokens, channels) -> (tokens, channels, rows held, warps) of a program that shifts
 WINDOWS = {

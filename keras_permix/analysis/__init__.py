@@ -2,17 +2,19 @@
 
 from keras_permix.analysis.layer_maps import (
     butterfly_maps,
-    influence_map,
     permutation_maps,
-    plot_butterfly_maps,
-    plot_influence_map,
+    plot_attention_maps,
     plot_permutation_maps,
-    plot_simple_attention_maps,
     simple_attention_maps,
 )
 from keras_permix.analysis.look_inside import Inside, look_inside, plot_inside, rollout
 from keras_permix.analysis.macs import MACs, SwapReport, count_macs, swap_report
-from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
+from keras_permix.analysis.mixing_maps import (
+    MixingMap,
+    influence_map,
+    mixing_maps,
+    plot_influence_map,
+)
 from keras_permix.analysis.residuals import (
     plot_rank_residual,
     plot_residual_bound,
@@ -34,13 +36,12 @@ __all__ = [
     "look_inside",
     "mixing_maps",
     "permutation_maps",
-    "plot_butterfly_maps",
+    "plot_attention_maps",
     "plot_influence_map",
     "plot_inside",
     "plot_permutation_maps",
     "plot_rank_residual",
     "plot_residual_bound",
-    "plot_simple_attention_maps",
     "plot_singular_spectrum",
     "rank_residual",
     "residual_bound",

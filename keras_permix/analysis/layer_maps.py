@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Tensor
-from keras_permix.analysis.residuals import as_tokens
 from keras_permix.layers import CSP, SinkhornCSP, SliceSort
 
 
@@ -54,14 +52,22 @@ def permutation_maps(
             f"Received: layer={type(layer).__name__}{'' if layer.built else ', not built'}"
         )
     values = layer.value_dense(tokens) if layer.use_value_projection else tokens
-    values = keras.ops.convert_to_numpy(values).astype("float32")
-    order = np.argsort(values, axis=1, kind="stable")
-    ranks = np.argsort(order, axis=1, kind="stable")
-    mixed = keras.ops.convert_to_numpy(layer.mix(keras.ops.convert_to_tensor(ranks, "int32")))
-    sources = np.take_along_axis(order, mixed, axis=1)
+    sources = source_tokens(values, layer.mix)
     if channels is not None:
         sources = sources[..., [channels] if isinstance(channels, Integral) else channels]
-    return np.eye(values.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
+    return np.eye(sources.shape[1], dtype="float32")[np.moveaxis(sources, 2, 1)]
+
+
+def source_tokens(values, permute):
+    """Return the token that each permuted value comes from, an integer array like `values`.
+
+    `permute` is a function of values. It receives their ranks, as integers.
+    """
+    values = ops.convert_to_numpy(ops.cast(values, "float32"))
+    order = np.argsort(values, axis=1, kind="stable")
+    ranks = np.argsort(order, axis=1, kind="stable")
+    permuted = ops.convert_to_numpy(permute(ops.convert_to_tensor(ranks, "int32")))
+    return np.take_along_axis(order, permuted, axis=1)
 
 
 def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
@@ -134,24 +140,27 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
 
 def mixed_blocks(layer, tokens, mask=None):
     """Return the tokens and mask that the mixer within a `ButterflyBlock` receives."""
-    blocks = layer.cut(keras.ops.convert_to_tensor(tokens))
+    blocks = layer.cut(ops.convert_to_tensor(tokens))
     if hasattr(layer.block, "mixer") and layer.block.norm_first:
         blocks = layer.block.mixer_norm(blocks)
-    return blocks, None if mask is None else layer.cut(keras.ops.convert_to_tensor(mask))
+    return blocks, None if mask is None else layer.cut(ops.convert_to_tensor(mask))
 
 
 def maps_of_all(layer, maps, size):
     """Expand maps of blocks `(batch * blocks, …, block_size, block_size)` to all tokens."""
-    maps = keras.ops.convert_to_numpy(keras.ops.cast(maps, "float32"))
-    members = keras.ops.convert_to_numpy(layer.cut(keras.ops.arange(size)[None]))
+    maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
+    members = ops.convert_to_numpy(layer.cut(ops.arange(size)[None]))
     out = np.zeros((len(maps) // len(members), *maps.shape[1:-2], size, size), "float32")
     for index, places in enumerate(members):
         out[..., places[:, None], places] = maps[index :: len(members)]
     return out
 
 
-def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
+def plot_attention_maps(axes: Any, maps: np.ndarray) -> None:
     """Draw attention maps: the shade at row `n`, column `m` is the weight of token `m` in `n`.
+
+    Maps with negative weights, as of `SimpleAttention`, are drawn in colors: red adds a value, blue
+    subtracts it. They share one scale, white at zero.
 
     Args:
         axes: Matplotlib axes, one for each map.
@@ -160,15 +169,19 @@ def plot_butterfly_maps(axes: Any, maps: np.ndarray) -> None:
     Example:
 
     >>> import numpy as np
-    >>> from keras_permix.analysis import plot_butterfly_maps
+    >>> from keras_permix.analysis import plot_attention_maps
     >>> from matplotlib.figure import Figure
     >>> axes = Figure().subplots(1, 2)
-    >>> plot_butterfly_maps(axes, np.stack([np.eye(4), np.full((4, 4), 0.25)]))
-    >>> [ax.images[0].get_array().shape for ax in axes]
-    [(4, 4), (4, 4)]
+    >>> plot_attention_maps(axes, np.stack([np.eye(4), -2 * np.eye(4)]))
+    >>> [float(ax.images[0].norm.vmax) for ax in axes]
+    [2.0, 2.0]
     """
+    colors: dict[str, Any] = {"cmap": "Greys", "vmin": 0}
+    if np.min(maps) < 0:
+        top = np.max(np.abs(maps))
+        colors = {"cmap": "RdBu_r", "vmin": -top, "vmax": top}
     for ax, weights in zip(axes, maps, strict=True):
-        ax.imshow(weights, cmap="Greys", vmin=0, interpolation="nearest")
+        ax.imshow(weights, **colors, interpolation="nearest")
         ax.set(xticks=[], yticks=[])
 
 
@@ -225,107 +238,3 @@ def simple_attention_maps(
     if heads is None:
         return maps
     return maps[:, [heads] if isinstance(heads, Integral) else heads]
-
-
-def plot_simple_attention_maps(axes: Any, maps: np.ndarray) -> None:
-    """Draw maps with rows for queries and columns for keys: red adds a value, blue subtracts.
-
-    The colors of all maps share one scale, white at zero.
-
-    Args:
-        axes: Matplotlib axes, one for each map.
-        maps: Attention maps `(maps, tokens, tokens)`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_simple_attention_maps
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().subplots(1, 2)
-    >>> plot_simple_attention_maps(axes, np.stack([np.eye(4), -2 * np.eye(4)]))
-    >>> [float(ax.images[0].norm.vmax) for ax in axes]
-    [2.0, 2.0]
-    """
-    top = abs(maps).max() or 1.0
-    for ax, matrix in zip(axes, maps, strict=True):
-        ax.imshow(matrix, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="nearest")
-        ax.set(xticks=[], yticks=[])
-
-
-def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
-    """Measure how much each output token of a mixer changes with each input token.
-
-    Shifts each input token by a small random step and compares the outputs. `map[n, m]` is the
-    change of token `n` for a step of token `m`, relative to the step. It works for
-    any layer. Except for ties and exchanges at the step, it is the norm of a random column of the
-    Jacobian.
-
-    Args:
-        layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
-        tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
-        epsilon: Length of the step of a token, relative to the root mean square of the input where
-            that is not 0.
-        seed: Seed of the direction of the steps.
-
-    Returns:
-        A float64 array `(tokens, tokens)`, outputs first.
-
-    Raises:
-        ValueError: for an input that is not `(batch, tokens, channels)`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import influence_map
-    >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
-    >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
-    [0.0, 1.0, 0.0, 0.0]
-    """
-    return influence_maps(layer, tokens, epsilon, seed).mean(axis=0)
-
-
-def influence_maps(
-    layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
-) -> np.ndarray:
-    """Return the map of each sample, `(batch, tokens, tokens)`."""
-    tokens = as_tokens(tokens).astype("float32")
-    still = _call(layer, tokens)
-    step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
-    length = epsilon * (np.sqrt(np.mean(tokens**2)) or 1)
-    step *= length / np.linalg.norm(step, axis=-1, keepdims=True)
-    columns = []
-    for token in range(tokens.shape[1]):
-        moved = tokens.copy()
-        moved[:, token] += step
-        size = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
-        change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
-        columns.append(change / size[:, None])
-    return np.stack(columns, axis=2)
-
-
-def _call(layer, tokens):
-    return keras.ops.convert_to_numpy(layer(tokens)).astype("float64")
-
-
-def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
-    """Draw an influence map: row `n`, column `m` is dark if output `n` depends on `m`.
-
-    The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
-
-    Args:
-        ax: Matplotlib axes.
-        matrix: What `influence_map` returns.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_influence_map
-    >>> from matplotlib.figure import Figure
-    >>> ax = Figure().subplots()
-    >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
-    >>> float(ax.images[0].norm.vmax)
-    0.5
-    """
-    among_others = np.max(matrix * (1 - np.eye(len(matrix))))
-    ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)
-    ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
+from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps, plot_influence_map
 from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.model import ZooModel
@@ -177,9 +177,8 @@ def _missing(model, maps):
 def plot_inside(figure: Any, inside: Inside) -> None:
     """Draw a map per mixer and the rollout above, spectra and residuals below.
 
-    Row `n`, column `m` of a map is dark where output token `n` takes from token `m`: the colors go
-    from its least entry to the largest off the diagonal. Of many mixers some are drawn, at equal
-    distances.
+    Maps are drawn as by `plot_influence_map`: row `n`, column `m` is dark if output token `n`
+    depends on token `m`. At most 8 mixers are drawn, at equal distances.
 
     Args:
         figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
@@ -212,10 +211,8 @@ def plot_inside(figure: Any, inside: Inside) -> None:
     if panels:
         axes = above.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, matrix) in zip(axes, panels, strict=True):
-            shades = abs(matrix)
-            among_others = np.max(shades * (1 - np.eye(len(shades))))
-            ax.imshow(shades, cmap="magma_r", vmax=among_others or None, interpolation="nearest")
-            ax.set(xticks=[], yticks=[])
+            plot_influence_map(ax, abs(matrix))
+            ax.set(xlabel="", ylabel="")
             ax.set_title(name, fontsize=8)
     if inside.missing:
         above.supxlabel(" ".join(inside.missing), fontsize=8)

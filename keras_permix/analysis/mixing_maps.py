@@ -1,4 +1,4 @@
-"""Compute one mixing map, tokens by tokens, per mixer of a model."""
+"""Compute one mixing map, tokens by tokens, per mixer of a model, exact or measured."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -7,13 +7,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix._typing import Model
+from keras_permix._typing import Layer, Model, Tensor
 from keras_permix.analysis.layer_maps import (
-    influence_maps,
     maps_of_all,
     mixed_blocks,
     simple_attention_maps,
+    source_tokens,
 )
+from keras_permix.analysis.residuals import as_tokens
 from keras_permix.analysis.watch import watched
 from keras_permix.layers.attention.local_attention import LocalAttention
 from keras_permix.layers.attention.simple_attention import SimpleAttention
@@ -118,14 +119,14 @@ def _mixers(layer):
 def _map_of(layer, given):
     first, mask = next(iter(given.values())), given.get("mask", given.get("tokens_mask"))
     maps, kind = _exact(layer, given, mask)
-    mask = None if mask is None else keras.ops.convert_to_numpy(mask).astype(bool)
+    mask = None if mask is None else ops.convert_to_numpy(mask).astype(bool)
     if maps is None:
-        tokens = keras.ops.convert_to_numpy(ops.cast(first, "float32"))
+        tokens = ops.convert_to_numpy(ops.cast(first, "float32"))
         masked = {} if mask is None else {"mask": mask}
         maps, kind = influence_maps(lambda x: layer(x, **masked), tokens), "measured"
     if mask is not None and mask.ndim > 2:
         mask = mask.reshape(len(mask), -1)
-    maps = keras.ops.convert_to_numpy(ops.cast(maps, "float32"))
+    maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
     return MixingMap(layer.path, kind, _mean(maps, mask), mask)
 
 
@@ -178,7 +179,7 @@ def _sorted_maps(layer, tokens, bias, mask):
     values, weights = layer.value_dense(tokens), layer.attention_maps(tokens, bias, mask)
     before = layer.average(weights, values) if layer.mode == "paper" else values
     sort = _shares(before, lambda ranks: layer.sort(ranks, mask, bias), layer.num_heads)
-    weights = keras.ops.convert_to_numpy(ops.cast(weights, "float32"))
+    weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
     maps = sort @ weights if layer.mode == "paper" else (sort + weights) / 2
     return maps.mean(axis=1)
 
@@ -186,13 +187,9 @@ def _sorted_maps(layer, tokens, bias, mask):
 def _shares(values, permute, groups=1):
     """Return the share of channels in which an output is an input: `(batch, groups, n, n)`.
 
-    `permute` is of values, and is given their ranks.
+    `permute` is a function of values.
     """
-    values = keras.ops.convert_to_numpy(ops.cast(values, "float32"))
-    order = np.argsort(values, axis=1, kind="stable")
-    ranks = np.argsort(order, axis=1, kind="stable").astype("float32")
-    permuted = keras.ops.convert_to_numpy(permute(ops.convert_to_tensor(ranks)))
-    sources = np.take_along_axis(order, permuted.astype(int), axis=1)
+    sources = source_tokens(values, permute)
     batch, tokens, channels = values.shape
     shares = np.zeros((batch, groups, tokens, tokens), "float32")
     samples, outputs, numbers = np.indices(sources.shape)
@@ -207,3 +204,82 @@ def _mean(maps, mask):
         return maps.mean(axis=0)
     maps = maps * mask[:, :, None] * mask[:, None, :]
     return maps.sum(axis=0) / np.maximum(mask.sum(axis=0), 1)[:, None]
+
+
+def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
+    """Measure how much each output token of a mixer changes with each input token.
+
+    Shifts each input token by a small random step and compares the outputs. `map[n, m]` is the
+    change of token `n` for a step of token `m`, relative to the step. It works for
+    any layer. Except for ties and exchanges at the step, it is the norm of a random column of the
+    Jacobian.
+
+    Args:
+        layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
+        tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
+        epsilon: Length of the step of a token, relative to the root mean square of the input where
+            that is not 0.
+        seed: Seed of the direction of the steps.
+
+    Returns:
+        A float64 array `(tokens, tokens)`, outputs first.
+
+    Raises:
+        ValueError: for an input that is not `(batch, tokens, channels)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import influence_map
+    >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+    >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
+    [0.0, 1.0, 0.0, 0.0]
+    """
+    return influence_maps(layer, tokens, epsilon, seed).mean(axis=0)
+
+
+def influence_maps(
+    layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
+) -> np.ndarray:
+    """Return the map of each sample, `(batch, tokens, tokens)`."""
+    tokens = as_tokens(tokens).astype("float32")
+    still = _call(layer, tokens)
+    step = np.random.default_rng(seed).normal(size=tokens.shape[::2])
+    length = epsilon * (np.sqrt(np.mean(tokens**2)) or 1)
+    step *= length / np.linalg.norm(step, axis=-1, keepdims=True)
+    columns = []
+    for token in range(tokens.shape[1]):
+        moved = tokens.copy()
+        moved[:, token] += step
+        size = np.linalg.norm(moved[:, token] - tokens[:, token], axis=-1)
+        change = np.linalg.norm(_call(layer, moved) - still, axis=-1)
+        columns.append(change / size[:, None])
+    return np.stack(columns, axis=2)
+
+
+def _call(layer, tokens):
+    return ops.convert_to_numpy(layer(tokens)).astype("float64")
+
+
+def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
+    """Draw an influence map: row `n`, column `m` is dark if output `n` depends on `m`.
+
+    The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
+
+    Args:
+        ax: Matplotlib axes.
+        matrix: What `influence_map` returns.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.analysis import plot_influence_map
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
+    >>> float(ax.images[0].norm.vmax)
+    0.5
+    """
+    among_others = np.max(matrix * (1 - np.eye(len(matrix))))
+    ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)
+    ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

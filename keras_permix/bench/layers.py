@@ -6,8 +6,7 @@ from math import isqrt
 from typing import Any
 
 from keras_permix._typing import Layer, StrPath
-from keras_permix.bench.memory import peak_megabytes
-from keras_permix.bench.timing import medians
+from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 HEAD = 64  # channels
 # name -> (batch, tokens, channels): 8192 tokens in all, against attention; 65,536 in all, as they
@@ -105,8 +104,6 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
         plus backward in MB.
     """
     import keras
-
-    from keras_permix.bench.runners import runners, seconds
 
     batch, tokens, width = CASES[case]
     x = keras.ops.cast(keras.random.normal((batch, tokens, width), seed=0), dtype)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_permix._typing import StrPath
-from keras_permix.bench.memory import peak_megabytes
 from keras_permix.bench.models import TEXT, make
-from keras_permix.bench.timing import medians
+from keras_permix.bench.timing import medians, peak_megabytes
 from keras_permix.utils.machine import is_out_of_memory
 
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens

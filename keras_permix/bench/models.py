@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.bench.memory import peak_megabytes
-from keras_permix.bench.timing import medians
+from keras_permix.bench.timing import medians, peak_megabytes
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
 VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
@@ -96,10 +95,9 @@ def measure(
         against: Names of `PEERS`, whose models of the same sizes are added to a case of `VITS`.
 
     Yields:
-        A dict with the keys `COLUMNS`; times are medians in milliseconds, `vs_attention` is the
-        ratio of the twin's time of a step to the model's, and `vs_attention_macs` that of their
-        multiply-adds: what the first would be if attention's ran as fast as all others. Memory is
-        the peak of a call above what was held before, `None` where `peak_megabytes` gives none.
+        A dict with the keys `COLUMNS`. Times are medians in milliseconds. `vs_attention` is the
+        step time of the baseline divided by that of the model, and `vs_attention_macs` the same
+        ratio of multiply-adds. Memory is the result of `peak_megabytes`.
     """
     from keras_permix.analysis import count_macs
 

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from keras_permix._typing import StrPath
-from keras_permix.bench.memory import peak_megabytes
-from keras_permix.bench.timing import medians
+from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
 TEXT = (32, 512, 256)
@@ -73,23 +72,24 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
         dtype: What the tensors are made of.
 
     Yields:
-        A dict with the keys `COLUMNS`: medians in milliseconds; `speedup` and `vs_…` are the time
-        of the reference and of the rivals over the operator's, `vs_copy` the operator's over the
-        copy's, all for forward and backward together (a copy has a forward alone, counted twice).
-        The rivals are softmax attention as fast as the backend has it, linear attention, a Fourier
-        transform (all on the same tensor, in heads of 64 channels, without projections), and of a
-        full sort the backend's own sort, of a masked operator the same without a mask. The
-        reference of the damped EMA is its form by a Fourier transform. `gb_per_s` counts the tensor
-        four times: read and written, and its gradient, too. `peak_mb` is the memory of forward and
-        backward above what was there.
+        A dict with the keys `COLUMNS`. Times are medians in milliseconds, and ratios are for
+        forward plus backward:
+
+        * `speedup` and `vs_…`: time of the reference or the rival divided by that of the operator.
+        * `vs_copy`: time of the operator divided by twice that of a copy.
+        * `gb_per_s` counts the tensor four times: read and written, and the same for its gradient.
+        * `peak_mb`: memory of forward plus backward above the memory in use before.
+
+        Rivals run on the same tensor, in heads of 64 channels, without projections: the fastest
+        softmax attention of the backend, linear attention and a Fourier transform. A full sort is
+        also compared with the sort of the backend, a masked operator with itself without a mask.
+        The reference of the damped EMA is its form by a Fourier transform.
 
     Raises:
         ValueError: if values or gradients differ from the reference's; nothing is timed then.
     """
     import keras
     import numpy as np
-
-    from keras_permix.bench.runners import runners, seconds
 
     size = 4 if dtype == "float32" else 2  # bytes
     for shape in CASES[case].shapes:

@@ -1,9 +1,15 @@
-"""Time functions against each other."""
+"""Measure time and memory of calls, compiled where the backend compiles."""
 
+import ctypes
+import re
 import statistics
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from keras_permix._typing import Tensor
 
 ROUND = 0.05  # seconds
 
@@ -13,6 +19,17 @@ def wall_seconds(call: Callable[[], Any]) -> float:
     start = perf_counter()
     call()
     return perf_counter() - start
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """Return the time of a call in seconds, by GPU events on PyTorch, else by wall time."""
+    return _runtime().seconds(call)
+
+
+def _runtime():
+    from keras_permix.ops.backend import running  # Keras comes with it
+
+    return running.module("runtime")
 
 
 def medians(
@@ -25,12 +42,77 @@ def medians(
     Functions alternate, so that a slow phase of the machine affects all of them. Each round starts
     with one call that is not counted, followed by calls for `ROUND` seconds.
     """
-    seconds: list[list[float]] = [[] for _ in functions]
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats):
-        for function, measured in zip(functions, seconds, strict=True):
+        for function, measured in zip(functions, times, strict=True):
             clock(function)
             left = ROUND
             while left > 0:
                 measured.append(clock(function))
                 left -= measured[-1]
-    return [1e3 * statistics.median(measured) for measured in seconds]
+    return [1e3 * statistics.median(measured) for measured in times]
+
+
+def runners(
+    function: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Callable[[], list[Tensor]], Callable[[], list[Tensor]]]:
+    """Make two calls to time with `seconds`, which waits until the results are there.
+
+    Args:
+        function: A function of one tensor, or a built layer.
+        x: Its argument.
+
+    Returns:
+        `(forward, forward_and_backward)`, functions without arguments. The first returns a list of
+        the result. The second appends the gradients of its sum for `x` and for the weights of a
+        layer, since a compiler omits gradients that are not returned.
+    """
+    import keras
+
+    weights = [weight.value for weight in getattr(function, "trainable_variables", [])]
+    return _runtime().make_runners(function, keras.ops.convert_to_tensor(x), weights)
+
+
+def peak_megabytes(function: Callable[[], Any]) -> float | None:
+    """Return the peak memory of a call, above the memory in use before it, in MB.
+
+    On an accelerator it is device memory, as reported by PyTorch and TensorFlow (`None` on JAX). On
+    a CPU it is the resident memory of the process on Linux (`None` on other systems), without
+    memory that the backend already holds in a pool.
+    """
+    function()  # Compile first.
+    number = accelerator()
+    if number is not None:
+        peak = _runtime().peak_bytes(function, number)
+        return None if peak is None else peak / 1e6
+    if sys.platform != "linux":
+        return None
+    # Twice, because a backend may free memory of an earlier call late.
+    return max(_peak(function) for _ in range(2))
+
+
+def accelerator() -> int | None:
+    """Return the index of the current GPU or TPU, or `None` on a CPU."""
+    import keras
+
+    device = keras.ops.zeros(1).device
+    devices = getattr(device, "device_set", [device])  # those of a mesh
+    name = min(map(str, devices)).lower()
+    if "cpu" in name:
+        return None
+    found = re.search(r"[a-z][:_](\d+)(?:\(|$)", name)
+    return int(found[1]) if found else 0
+
+
+def _peak(function):
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # Forget the peak so far.
+    before = _resident("VmRSS")
+    function()
+    return (_resident("VmHWM") - before) / 1e3
+
+
+def _resident(field):
+    """Return a field of the process status in kilobytes."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1])

@@ -125,7 +125,7 @@ def mixer_at(specs: Any, index: int) -> Any:
 
 
 def is_causal(spec: dict[str, Any]) -> bool:
-    """Whether a mixer, as `check_mixer` gives it, hears no later token."""
+    """Return whether no output token of a mixer depends on a later token."""
     return spec["name"] == "causal_csp" or bool(spec.get("causal"))
 
 
@@ -150,8 +150,8 @@ def make_mixer(
     """Make a mixer.
 
     Args:
-        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of the layer, which go
-            before all others; or a layer, of which a copy without its weights is made.
+        spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which
+            override all others. A layer is copied without its weights.
         layer_index: 0-based index of the mixer among those of its model.
         num_layers: Number of these.
         inner_dim: Channels that the mixer projects to, if it does, those of all heads together.

@@ -1,19 +1,21 @@
 """Ops that permute and mix tokens of shape (batch, tokens, channels)."""
 
-from keras_permix.ops.butterfly import butterfly_permute, butterfly_unpermute
-from keras_permix.ops.butterfly_stages import butterfly_mixes, butterfly_stages
+from keras_permix.ops.butterfly import (
+    butterfly_mixes,
+    butterfly_permute,
+    butterfly_stages,
+    butterfly_unpermute,
+)
 from keras_permix.ops.channel_shift import channel_shift
 from keras_permix.ops.csp import csp
 from keras_permix.ops.damped_ema import damped_ema
 from keras_permix.ops.dense import dense
-from keras_permix.ops.dispatch.dispatch import exporting
-from keras_permix.ops.dispatch.explain import explain
+from keras_permix.ops.dispatch.dispatch import explain, exporting
 from keras_permix.ops.group_sort import group_sort
 from keras_permix.ops.interleave_order import interleave_order
 from keras_permix.ops.max_exchange import max_exchange
 from keras_permix.ops.patches import patchify, unpatchify
-from keras_permix.ops.shift_schedule import ShiftSchedule
-from keras_permix.ops.shift_steps import shift_steps
+from keras_permix.ops.shift_steps import ShiftSchedule, shift_steps
 from keras_permix.ops.simple_attention import simple_attention
 from keras_permix.ops.sinkhorn import sinkhorn
 from keras_permix.ops.sinkhorn_csp import sinkhorn_csp

@@ -3,8 +3,7 @@
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 from keras_permix.ops.shift_steps import Steps, check_steps

@@ -4,8 +4,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.ema import (
     CHUNK,
     as_implementation,

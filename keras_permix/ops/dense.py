@@ -3,8 +3,7 @@
 from keras import KerasTensor, ops
 
 from keras_permix._typing import Tensor
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import dense as dense_reference
 
 

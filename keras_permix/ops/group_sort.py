@@ -5,8 +5,7 @@ from keras import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import cut, join, pack, sorting_order, token_range, unpack
 from keras_permix.utils.checks import check_align
 

@@ -4,8 +4,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_mask, check_sortable
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
 
 

@@ -5,8 +5,7 @@ from numbers import Real
 from keras import KerasTensor, ops
 
 from keras_permix._typing import Tensor
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.utils.checks import check_integer
 
 

@@ -1,16 +1,157 @@
 """Compute the shift steps of Channel-wise Sample Permutation."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from operator import index
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
+import keras
 import numpy as np
+from keras import ops
 
-from keras_permix.ops.shift_schedule import ShiftSchedule
-from keras_permix.utils.checks import check_integer
+from keras_permix._typing import Tensor
+from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
+
+LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
+REMEMBERED = 64  # numbers of tokens
+Shift: TypeAlias = str | Sequence[int] | np.ndarray
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+@dataclass(frozen=True)
+class ShiftSchedule:
+    """Define the shift steps of every channel for any number of tokens.
+
+    Ops accept a schedule instead of steps, so that the number of tokens may be unknown in advance.
+    With a mask, every sample is shifted by the steps for its number of real tokens, as if it had no
+    padding. A power schedule requires a known number of tokens, including padding.
+
+    Args:
+        name: A name from the table of `shift_steps`.
+        channels: Number of channels that are shifted.
+        layer_index: Index of the layer, from 0; only the power laws depend on it.
+        num_layers: Number of layers.
+        group_size: Tokens per group, for the two schedules that depend on it.
+
+    Raises:
+        ValueError: for an unknown name, a size below 1, or a layer outside the model.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix import ops
+    >>> schedule = ops.ShiftSchedule("linear", channels=4)
+    >>> schedule.at(8), schedule.at(4)
+    ((0, 2, 4, 6), (0, 1, 2, 3))
+    >>> tuple(ops.csp(np.ones((1, 8, 4), "float32"), schedule, 2).shape)
+    (1, 8, 4)
+
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, section 3.2.2.
+    """
+
+    name: str
+    channels: int
+    layer_index: int = 0
+    num_layers: int = 1
+    group_size: int = 2
+    _known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_choice("schedule", self.name, SCHEDULES)
+        sizes = {name: getattr(self, name) for name in ("channels", "num_layers", "group_size")}
+        for name, size in sizes.items():
+            check_integer(name, size)
+        check_layer_index(self.layer_index, self.num_layers)
+
+    def at(self, tokens: int) -> tuple[int, ...]:
+        """Return the steps for `tokens` tokens: a tuple of integers from 0 to `tokens` - 1.
+
+        The result is cached here, since PyTorch's compiler warns of functions cached by Python.
+        """
+        if tokens not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[tokens] = self._make(max(tokens, 1))
+        return self._known[tokens]
+
+    def steps_for(self, lengths: Tensor, tokens: int | None = None) -> Tensor | tuple[int, ...]:
+        """Return the steps for numbers of tokens that are known only at run time.
+
+        Args:
+            lengths: An int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.
+            tokens: The greatest that they can be, which a power law must know.
+
+        Returns:
+            An int32 tensor, of the shape of `lengths` with channels in place of 1; or a tuple of
+            Python integers where steps do not depend on the number of tokens. Neither is reduced.
+        """
+        rule = SCHEDULES[self.name]
+        if self.name in LINEAR:
+            return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
+        if self.name not in POWERS:
+            return tuple(rule(channel, None, self) for channel in range(self.channels))
+        if tokens is None or tokens * self.channels > LARGEST_TABLE:
+            raise ValueError(
+                "A power schedule needs a known number of tokens and, with a mask, at most "
+                f"{LARGEST_TABLE} tokens times channels. Received: tokens={tokens}, {self}"
+            )
+        return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
+
+    def _table(self, tokens):
+        """Steps for every number of tokens up to `tokens`, made once; (tokens + 1, channels)."""
+        if self._tables.get(tokens) is None:
+            table = [self._make(max(length, 1)) for length in range(tokens + 1)]
+            self._tables.clear()
+            self._tables[tokens] = np.array(table, "int32")
+        return self._tables[tokens]
+
+    def _make(self, tokens):
+        rule = SCHEDULES[self.name]
+        return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"name": self.name, "channels": self.channels, "layer_index": self.layer_index}
+        return {**config, "num_layers": self.num_layers, "group_size": self.group_size}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**config)
+
+
+def _stride(tokens, channels):
+    return (tokens + channels - 1) // channels
+
+
+def _power(channel, tokens, schedule):
+    last = schedule.num_layers * schedule.channels - 1
+    number = schedule.layer_index * schedule.channels + channel
+    return round(tokens ** (number / last)) - 1 if last else 0
+
+
+def _power_code(channel, tokens, schedule):
+    number = schedule.layer_index * schedule.channels + channel
+    return math.ceil(tokens ** (number / (schedule.num_layers * schedule.channels)))
+
+
+# The first two also take tensors of channels and of tokens.
+SCHEDULES = {
+    "linear": lambda c, tokens, schedule: c * _stride(tokens, schedule.channels),
+    "linear_paper": lambda c, tokens, schedule: (c + 1) * _stride(tokens, schedule.channels),
+    "linear_code": lambda c, tokens, schedule: c * schedule.group_size,
+    "linear_head": lambda c, tokens, schedule: max(c - 1, 0) * schedule.group_size,
+    "unit": lambda c, tokens, schedule: c,
+    "power": _power,
+    "power_code": _power_code,
+}
+LINEAR = ("linear", "linear_paper")
+POWERS = ("power", "power_code")
+
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
-Shift: TypeAlias = str | Sequence[int] | np.ndarray
 
 
 def shift_steps(

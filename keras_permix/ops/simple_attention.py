@@ -4,8 +4,7 @@ from keras import KerasTensor, ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_mask
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_choice

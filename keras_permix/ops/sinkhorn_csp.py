@@ -4,8 +4,7 @@ from keras import backend, ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_floating, check_groups, check_mask, check_tokens
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import (
     cut,
     join,

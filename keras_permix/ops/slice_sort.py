@@ -8,8 +8,7 @@ from keras import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_sortable
-from keras_permix.ops.dispatch.dispatch import dispatch
-from keras_permix.ops.dispatch.node import op
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
 
 

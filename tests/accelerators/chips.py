@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keras_permix.ops.dispatch.rows import Hardware
+from keras_permix.ops.backend.plan import Hardware
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_permix.ops.dispatch.rows import Hardware
+from keras_permix.ops.backend.plan import Hardware
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def one_device(topology, monkeypatch):
 
     [device, *_] = topology.devices
     hardware = Hardware(device.platform, chip=device, sure=False)
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.hardware", lambda x: hardware)
+    monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.hardware", lambda x: hardware)
     return SingleDeviceSharding(device)
 
 

@@ -106,10 +106,10 @@ def reports(folder):
     from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
 
     from keras_permix import ops
-    from keras_permix.ops.backend.jax import rows
+    from keras_permix.ops.backend.jax import runtime
     from tests.accelerators.chips import CHIPS
 
-    rows.hardware = lambda x: CHIPS["A100"].hardware()  # which the ops take for the present one
+    runtime.hardware = lambda x: CHIPS["A100"].hardware()  # which the ops take for the present one
     for capability, limits in LIMITS.items():
         major, minor = capability.split(".")
         target = TARGET.format(major=major, minor=minor, **limits)

@@ -42,7 +42,7 @@ def objections(devices):
     import keras
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from keras_permix.ops.backend.jax.hardware import why_undivided
+    from keras_permix.ops.backend.jax.runtime import why_undivided
 
     said = {}
 
@@ -66,20 +66,20 @@ def objections(devices):
 
 def pretend(chip):
     """Take CPU devices for others, and interpret their kernels; return what will have served."""
-    from keras_permix.ops.backend.jax import hardware, rows, tpu_permute, triton
+    from keras_permix.ops.backend.jax import rows, runtime, tpu_permute, triton
     from keras_permix.ops.backend.jax.tpu import sort
     from tests.accelerators.test_jax_triton import run
 
-    served = set()
+    served, real = set(), runtime.hardware
 
     def note(function, division):
         name = function.func.__name__ if isinstance(function, partial) else "triton"
         served.add((name, division.mesh.shape[division.axis]))
-        return hardware.divided(function, division)
+        return runtime.divided(function, division)
 
     def pretended(x):
-        found = hardware.hardware(x)
-        return chip.hardware(found.devices, found.sure, hardware.why_undivided(x))
+        found = real(x)
+        return chip.hardware(found.devices, found.sure, runtime.why_undivided(x))
 
     def interpreted(row):
         if row.name == "triton":
@@ -91,9 +91,9 @@ def pretend(chip):
         return replace(row, function=partial(tpu_permute.permute, way=way))
 
     tpu_permute.divided = triton.divided = note
-    hardware.JAX = (0, 0)
+    runtime.JAX = (0, 0)
     sort.VECTORS = 8
-    rows.hardware, rows.ROWS = pretended, tuple(map(interpreted, rows.ROWS))
+    runtime.hardware, rows.ROWS = pretended, tuple(map(interpreted, rows.ROWS))
     return served
 
 

@@ -26,12 +26,12 @@ def here(monkeypatch):
     """Take a device for the present one, and jax-triton for installed."""
     from keras_permix.ops.backend.jax import rows
 
-    monkeypatch.setattr("keras_permix.ops.backend.jax.hardware.JAX", (0, 0))
+    monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (0, 0))
     monkeypatch.setattr(rows, "ROWS", tuple(replace(row, requires=None) for row in rows.ROWS))
 
     def here(chip, *facts):
         hardware = CHIPS[chip].hardware(*facts)
-        monkeypatch.setattr("keras_permix.ops.backend.jax.rows.hardware", lambda x: hardware)
+        monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.hardware", lambda x: hardware)
 
     return here
 
@@ -76,7 +76,7 @@ def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
 
 def test_kernels_for_gpus_need_a_new_jax(here, monkeypatch):
     here("A100")
-    monkeypatch.setattr("keras_permix.ops.backend.jax.hardware.JAX", (99, 0))
+    monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (99, 0))
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
     assert found.chosen == "native"
     assert "it needs JAX 0.11" in found.objections["triton"]

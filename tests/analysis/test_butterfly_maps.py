@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from keras_permix.analysis import butterfly_maps, plot_butterfly_maps
+from keras_permix.analysis import butterfly_maps, plot_attention_maps
 from keras_permix.layers import CSP, ButterflyBlock, MixerBlock, SoftmaxAttention
 from tests.harness import assert_close, to_numpy
 
@@ -61,6 +61,6 @@ def test_a_layer_without_such_maps_is_refused(layer):
 
 def test_plot_shows_the_maps():
     axes, maps = Figure().subplots(1, 2), butterfly_maps(make(), X)[0]
-    plot_butterfly_maps(axes, maps)
+    plot_attention_maps(axes, maps)
     for ax, weights in zip(axes, maps, strict=True):
         np.testing.assert_array_equal(ax.images[0].get_array(), weights)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from keras_permix.analysis import plot_simple_attention_maps, simple_attention_maps
+from keras_permix.analysis import plot_attention_maps, simple_attention_maps
 from keras_permix.layers import SimpleAttention, SoftmaxAttention
 from tests.harness import assert_close, to_numpy
 from tests.oracle import attention as oracle
@@ -53,7 +53,7 @@ def test_another_layer_is_refused(layer):
 def test_plot_shows_the_maps_on_one_scale():
     maps = simple_attention_maps(make(), X)[0]
     axes = Figure().subplots(1, 4)
-    plot_simple_attention_maps(axes, maps)
+    plot_attention_maps(axes, maps)
     for ax, matrix in zip(axes, maps, strict=True):
         np.testing.assert_array_equal(ax.images[0].get_array(), matrix)
         assert ax.images[0].get_clim() == (-np.abs(maps).max(), np.abs(maps).max())

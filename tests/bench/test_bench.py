@@ -19,8 +19,7 @@ from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.bench.memory import accelerator, peak_megabytes
-from keras_permix.bench.runners import runners
+from keras_permix.bench.timing import accelerator, peak_megabytes, runners
 from keras_permix.cli import main
 from keras_permix.cli.bench import check_replaced
 from keras_permix.ops.backend import running
@@ -94,7 +93,7 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
 def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
     device = running.module("runtime")
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
-    monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 0)
+    monkeypatch.setattr("keras_permix.bench.timing.accelerator", lambda: 0)
     monkeypatch.setattr(device, "peak_bytes", lambda call, number: 2_500_000)
     monkeypatch.setattr("keras_permix.utils.machine.driver", lambda: "NVIDIA 570.133.20")
     monkeypatch.setattr(bench_ops, "HUGE", (2, 8, 4))
@@ -392,7 +391,7 @@ def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
         on.append(number)
         return None if keras.config.backend() == "jax" else 2_500_000
 
-    monkeypatch.setattr("keras_permix.bench.memory.accelerator", lambda: 1)
+    monkeypatch.setattr("keras_permix.bench.timing.accelerator", lambda: 1)
     monkeypatch.setattr(device, "peak_bytes", peak_bytes)
     assert peak_megabytes(lambda: None) == (None if keras.config.backend() == "jax" else 2.5)
     assert on == [1]

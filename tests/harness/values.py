@@ -15,7 +15,7 @@ GOLDEN = ROOT / "tests" / "golden"
 
 def needs_cpu():
     """Skip a test of what is chosen on processors, where Keras computes on something else."""
-    platform = running.module("rows").hardware(keras.ops.zeros(1)).platform
+    platform = running.module("runtime").hardware(keras.ops.zeros(1)).platform
     if platform != "cpu":
         pytest.skip(f"of a processor, and this is {platform}")
 

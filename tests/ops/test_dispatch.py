@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.backend.plan import Plan
+from keras_permix.ops.backend.plan import Hardware, Plan, Row
 from keras_permix.ops.dispatch import dispatch
-from keras_permix.ops.dispatch.rows import Hardware, Row
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 
@@ -156,7 +155,7 @@ def test_a_symbolic_call_knows_what_does_not_depend_on_the_device(monkeypatch):
 
 
 def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
-    monkeypatch.setattr(dispatch.NATIVE, "hardware", lambda x: Hardware())
+    monkeypatch.setattr(dispatch.RUNTIME, "hardware", lambda x: Hardware())
     row = Row("group_sort", "elsewhere", print, devices=("abacus",))
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
     explanation = ops.explain("group_sort", X, 2)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.rows import Call, Hardware, Row
+from keras_permix.ops.backend.plan import Call, Hardware, Plan, Row
 
 LIMITS = {
     "device": (dict(devices=("cuda",)), "it needs device cuda"),

@@ -85,9 +85,6 @@ class LinearAttention(Streaming, SelfAttention):
         attended, state = linear_attention_stream(*self.split_heads(tokens, mask), state, mask)
         return self.merge_heads(attended), state
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "causal": self.causal}
-
 
 def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
     """Attention of `LinearAttention`, from and to `(batch, tokens, heads, head_dim)`."""
@@ -230,9 +227,6 @@ class PerformerAttention(SelfAttention):
             lengths = np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1)
             blocks.append(lengths[:, None] * basis.T)
         return np.concatenate(blocks)[: self.features].astype("float32")
-
-    def get_config(self) -> dict:
-        return {**super().get_config(), "features": self.features, "seed": self.seed}
 
 
 def _exponents(x, directions):

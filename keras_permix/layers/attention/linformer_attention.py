@@ -100,7 +100,3 @@ class LinformerAttention(SelfAttention):
                 "There must be no more tokens than `max_sequence_length`. "
                 f"Received: {tokens} tokens, max_sequence_length={self.key_mixer.shape[0]}"
             )
-
-    def get_config(self) -> dict:
-        config = {"mixtures": self.mixtures, "max_sequence_length": self.max_sequence_length}
-        return {**super().get_config(), **config}

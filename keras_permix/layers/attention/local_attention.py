@@ -22,7 +22,7 @@ class LocalAttention(SoftmaxAttention):
     """Attend with softmax attention within blocks of tokens, linear in the tokens.
 
     The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
-    attend to those of their own block only; a class token at position 0 attends to the first block.
+    attend only to tokens of the same block; a class token at position 0 attends to the first block.
     The weights are those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
@@ -78,7 +78,7 @@ class LocalAttention(SoftmaxAttention):
     _check_attention_mask = MixingLayer._check_attention_mask  # Refuse: no map of all tokens.
 
     def tokens_per_block(self, tokens: Any) -> int:
-        """The size of a block of a sequence of so many tokens."""
+        """Return the size of a block for a sequence of `tokens` tokens."""
         if self.block_size is None and tokens is None:
             raise ValueError(
                 "`block_size` must be given where the number of tokens is unknown. "
@@ -97,13 +97,10 @@ class LocalAttention(SoftmaxAttention):
         return blocks, ops.cast(visible, "bool")
 
     def _samples(self, blocks, tokens):
-        """What became of blocks, by the samples that they were cut out of: (batch, blocks, …)."""
+        """Split the batch axis of blocks into samples and blocks: (batch, blocks, …)."""
         batch, length = ops.shape(tokens)[:2]
         count = -(-length // self.tokens_per_block(tokens.shape[1]))
         return ops.reshape(blocks, (batch, count, *ops.shape(blocks)[1:]))
-
-    def get_config(self) -> dict:
-        return {**super().get_config(), "block_size": self.block_size}
 
 
 def root_block(tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""What attention over the tokens of one tensor has in common, whatever the attention."""
+"""Define the projections that all kinds of self-attention share."""
 
 from typing import Any
 
@@ -88,17 +88,3 @@ class SelfAttention(MixingLayer):
         if not self.use_output_projection:
             return merged
         return self.output_dropout(self.output_dense(merged))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
-            "use_qkv_bias": self.use_qkv_bias,
-            "use_output_projection": self.use_output_projection,
-            "dropout": self.dropout,
-            "use_output_bias": self.use_output_bias,
-        }

@@ -116,6 +116,3 @@ class SimpleAttention(Streaming, SelfAttention):
         return ops.simple_attention(
             query, key, value, mask=mask, scale=self.scale, causal=self.causal
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.scale, "causal": self.causal}

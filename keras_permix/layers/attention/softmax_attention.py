@@ -137,12 +137,9 @@ class SoftmaxAttention(SelfAttention):
                 f"num_heads={self.num_heads}"
             )
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "fused": self.fused}
-
 
 def _visible(inputs, mask, attention_mask, causal):
-    """Where queries attend to keys: booleans that broadcast to the maps, or None."""
+    """Combine the masks: booleans that broadcast to the maps, or None."""
     masks = []
     if mask is not None:
         masks.append(ops.cast(mask, "bool")[:, None, None, :])

@@ -9,7 +9,7 @@ from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, Butt
 from keras_permix.layers.parts.masks import check_tokens
 from keras_permix.layers.parts.projections import Dense
 from keras_permix.layers.parts.wrappers import Composite
-from keras_permix.ops.butterfly_stages import two_stage_block
+from keras_permix.ops.butterfly import two_stage_block
 from keras_permix.utils.checks import (
     check_choice,
     check_integer,

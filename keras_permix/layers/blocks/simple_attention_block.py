@@ -100,16 +100,8 @@ class SimpleAttentionBlock(MixerBlock):
         self.given_skip = extra_skip  # of no effect in a variant without it
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **Composite.get_config(self),
-            "num_heads": self.mixer.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "variant": self.variant,
-            "extra_skip": self.given_skip,
-            "scale": self.mixer.scale,
-            "causal": self.mixer.causal,
-            "dropout": self.dropout,
-            "epsilon": self.epsilon,
-            "hidden_dropout": self.hidden_dropout,
-            "activation": self.activation,
-        }
+        config = Composite.get_config(self)
+        for fixed in ("mixer", "mixer_dropout", "norm_first"):
+            del config[fixed]
+        attention = {name: getattr(self.mixer, name) for name in ("num_heads", "scale", "causal")}
+        return {**config, **attention, "extra_skip": self.given_skip}

@@ -177,15 +177,6 @@ class ButterflyBlock(MixingLayer):
         output_shape = self._block_output_shape(shape)
         return (input_shape[0], *_replace(output_shape, axis, input_shape[axis])[1:])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "block": keras.layers.serialize(self.block),
-            "block_size": self.block_size,
-            "stage": self.stage,
-            "axis": self.axis,
-        }
-
 
 def _replace(shape, axis, size):
     """`shape` with another size of one axis."""
@@ -268,10 +259,3 @@ class ButterflyAttention(LocalAttention):
         order = butterfly_unpermute if back else butterfly_permute
         size = self.tokens_per_block(x.shape[1])
         return order(x, size, self.layer_index, axis=1, cyclic=True)
-
-    def get_config(self) -> dict:
-        return {
-            **super().get_config(),
-            "layer_index": self.layer_index,
-            "num_layers": self.num_layers,
-        }

@@ -60,12 +60,6 @@ class Butterfly(Composite):
             columns = butterfly_unpermute(columns, self.block_size, stage, axis=0)
         return as_rows(columns, shape)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "block_size": self.block_size}
-
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ButterflyLinear(Butterfly):
@@ -154,13 +148,6 @@ class ButterflyMLP(Butterfly):
     def mix(self, columns: Tensor, stage: int) -> Tensor:
         return self.mlp_out[stage](self.mlp_in[stage](columns))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "expansion": self.expansion,
-            "activation": keras.activations.serialize(self.activation),
-        }
-
 
 @keras.saving.register_keras_serializable("keras_permix")
 def identity_blocks(shape, dtype=None):
@@ -236,13 +223,3 @@ class ButterflyLinearMLP(Composite):
             columns = exchange(columns, spread.blocks, columns.shape[0] // spread.blocks, axis=0)
             columns = gather(columns)
         return as_rows(columns, shape)
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "expansion": self.expansion,
-            "activation": keras.activations.serialize(self.activation),
-        }

@@ -96,17 +96,6 @@ class PatchOnlyMixer(Composite):
             images = images + unpatchify(patches, size, height, width)
         return images
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "patch_size": self.patch_size,
-            "expansion": self.expansion,
-            "epsilon": self.epsilon,
-        }
-
 
 def warn_of_common_factors(patch_sizes):
     """Warn where patches of several sizes have borders in common, which nothing crosses."""

@@ -82,9 +82,6 @@ class GraphEmbedding(Composite):
         batch, nodes, _ = input_shape["x"]
         return (batch, None if nodes is None else nodes + 1, self.hidden_dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "hidden_dim": self.hidden_dim}
-
 
 EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
 
@@ -215,15 +212,6 @@ class GraphormerBias(Composite):
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         batch, tokens, _ = input_shape["attn_bias"]
         return (batch, self.num_heads, tokens, tokens)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "edges": self.edges,
-            "max_hops": self.max_hops,
-            "hop_tables": self.hop_tables,
-        }
 
 
 def look_up(table, numbers):

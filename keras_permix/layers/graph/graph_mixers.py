@@ -107,17 +107,6 @@ class GraphAttention(Composite):
         batch, tokens, channels = ops.shape(x)
         return ops.reshape(x, (batch, tokens, self.num_heads, channels // self.num_heads))
 
-    def compute_output_shape(self, tokens_shape):
-        return tuple(tokens_shape)
-
-    def get_config(self):
-        config = {
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "num_layers": self.num_layers,
-        }
-        return {**super().get_config(), **config}
-
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphSliceSort(GraphAttention):
@@ -193,10 +182,6 @@ class GraphSliceSort(GraphAttention):
             head_dim=channels // self.num_heads,
         )
         return order_to_descending(self.order, channels, **facts)
-
-    def get_config(self):
-        config = {"mode": self.mode, "order": self.order, "layer_index": self.layer_index}
-        return {**super().get_config(), **config}
 
 
 def make_dense(units, num_layers, activation=None, **kwargs):

@@ -123,18 +123,5 @@ class GraphormerBlock(Composite):
         hidden = self.mlp_in(self.mlp_norm(tokens))
         return tokens + self.mlp_dropout(self.mlp_out(hidden))
 
-    def compute_output_shape(self, tokens_shape: Shape) -> Shape:
-        return tuple(tokens_shape)
-
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "mixer": self.mixer_spec,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "epsilon": self.epsilon,
-            "layer_index": self.layer_index,
-            "num_layers": self.num_layers,
-        }
+        return {**super().get_config(), "mixer": self.mixer_spec}

@@ -110,18 +110,6 @@ class DampedEMA(Streaming, MixingLayer):
         averaged, state = damped_ema_stream(tokens, state, mask, *self.op_weights)
         return self.output_dropout(keras.ops.silu(averaged)), state
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "ema_dim": self.ema_dim,
-            "bidirectional": self.bidirectional,
-            "truncation": self.truncation,
-            "dropout": self.dropout,
-        }
-
 
 class _Alternating(keras.initializers.RandomNormal):
     """+1, -1, +1 … along the last axis, and a little noise."""

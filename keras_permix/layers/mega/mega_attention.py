@@ -271,18 +271,6 @@ class MegaAttention(Composite):
     def compute_output_shape(self, shared_shape, values_shape):
         return tuple(values_shape)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "function": self.function,
-            "position_bias": self.position_bias,
-            "max_sequence_length": self.max_sequence_length,
-            "chunk_size": self.chunk_size,
-            "ragged": self.ragged,
-            "causal": self.causal,
-            "dropout": self.dropout,
-        }
-
 
 def _least(length, size):
     return min(length, size) if isinstance(length, int) else ops.minimum(length, size)

@@ -14,7 +14,7 @@ from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.masks import check_tokens
 from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import Composite, part_arguments, serialize_unbuilt
+from keras_permix.layers.parts.wrappers import Composite, part_arguments
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import (
     check_choice,
@@ -247,25 +247,9 @@ class MegaBlock(Streaming, Composite):
         x = x if self.norm_first else normalize(self.norm_layer, x, mask)
         return self.feed_forward(x, mask=mask)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "inner_dim": self.inner_dim,
-            "shared_dim": self.shared_dim,
-            "mixer": self.mixer if self.attends else serialize_unbuilt(self.mixer),
-            "mlp_dim": self.mlp_dim,
-            "average": self.average_arguments,
-            "attention": self.attention_arguments,
-            "causal": self.causal,
-            "norm": self.norm,
-            "norm_first": self.norm_first,
-            "dropout": self.dropout,
-            "hidden_dropout": self.hidden_dropout,
-            "drop_unused": self.drop_unused,
-        }
+        parts = {"average": self.average_arguments, "attention": self.attention_arguments}
+        return {**super().get_config(), **parts}
 
 
 # Those that do not need the projections that the block has in their place.

@@ -134,16 +134,3 @@ class MegaFeedForward(Composite):
         x = normalize(self.norm_layer, inputs, mask) if self.norm_first else inputs
         x = inputs + self.output_dropout(self.mlp_out(self.middle_dropout(self.mlp_in(x))))
         return x if self.norm_first else normalize(self.norm_layer, x, mask)
-
-    def compute_output_shape(self, input_shape):
-        return tuple(input_shape)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "mlp_dim": self.mlp_dim,
-            "norm": self.norm,
-            "norm_first": self.norm_first,
-            "dropout": self.dropout,
-            "hidden_dropout": self.hidden_dropout,
-        }

@@ -56,12 +56,6 @@ class FourierMixer(MixingLayer):
             x = ops.where(ops.cast(mask, "bool")[..., None], x, ops.zeros_like(x))
         return self.output_dropout(unflatten_map(fourier_transform(x), inputs))
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict:
-        return {**super().get_config(), "dropout": self.dropout}
-
 
 def fourier_transform(x: Any) -> Any:
     """The real part of a Fourier transform along the last two axes, a tensor like `x`."""
@@ -110,7 +104,7 @@ class RandomOrder(keras.layers.Layer):
         check_tokens("RandomOrder", input_shape)
 
     def order(self, tokens: int | None) -> np.ndarray:
-        """Which token comes to each place, an integer array `(tokens,)`."""
+        """Return the source of each token, an integer array `(tokens,)`."""
         if tokens is None:
             raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
         # NumPy promises that only this older generator never changes its numbers.

@@ -1,4 +1,4 @@
-"""Channel-wise sample permutation that hears no later token."""
+"""Permute tokens channel by channel without using later tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class CausalCSP(Streaming, TokenMixer):
     causal:
 
         delayed[b, t, c] = values[b, t - delays[c], c] where t >= delays[c], else 0
-        mixed[b, :, c]   = delayed[b, :, c], ascending within tokens 0 … k - 1, k … 2 k - 1, …
+        mixed = group_sort(delayed, k)
 
     Token `t` depends on tokens `0 … t` only, and not on the number of later tokens. The layer
     computes as many additional tokens as the longest delay.
@@ -96,7 +96,7 @@ class CausalCSP(Streaming, TokenMixer):
         self._steps = self.steps(self.inner_dim or width)
 
     def steps(self, channels: int) -> tuple[int, ...]:
-        """The delay of every inner channel, of so many."""
+        """Return the delay of each of `channels` inner channels."""
         if isinstance(self.delays, int):
             spread = np.linspace(self.group_size - 1, self.delays, channels)
             return tuple(spread.round().astype(int).tolist())
@@ -161,6 +161,3 @@ class CausalCSP(Streaming, TokenMixer):
             left = keras.ops.take_along_axis(window, last, axis=1)
         position = (state["position"] + count) % size
         return unpack(mixed, packed, mask), {"values": left, "position": position}
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "group_size": self.group_size, "delays": self.delays}

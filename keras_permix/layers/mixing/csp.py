@@ -11,8 +11,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.masks import tokens_shape
 from keras_permix.ops.dispatch.checks import require
-from keras_permix.ops.shift_schedule import SCHEDULES
-from keras_permix.ops.shift_steps import Shift, check_steps
+from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
 from keras_permix.utils.checks import check_align, check_choice, check_integer, check_layer_index
 
 
@@ -36,10 +35,10 @@ class CSP(TokenMixer):
             must be a multiple of it, or `ragged` be set.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code") or one integer step per inner channel; see
-            `keras_permix.ops.shift_steps`. Of maps it may also be a pair (rows, columns) per inner
-            channel, which moves tokens down and to the right: a step of `rows * width + columns`
-            on a map of so many columns, as many as the layer is built for, or its tokens one after
-            another. What leaves a row goes on in the next.
+            `keras_permix.ops.shift_steps`. For maps it may also be a pair (rows, columns) per inner
+            channel, which moves tokens down and to the right. On a map of `width` columns it is a
+            step of `rows * width + columns`, so tokens that leave a row continue in the next. The
+            layer must be built for maps of this width, and takes such maps or their tokens.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
         inner_dim: Width of the values. `None`: that of the input.
@@ -156,7 +155,7 @@ class CSP(TokenMixer):
         )
 
     def steps(self, tokens: int, channels: int) -> np.ndarray:
-        """The step of every inner channel for so many tokens of so many channels, an array.
+        """Return the step of every inner channel as an array.
 
         Moves are steps on the map that the layer is built for.
         """
@@ -164,23 +163,12 @@ class CSP(TokenMixer):
         return ops.shift_steps(self._shift_along_tokens(), tokens, channels, **self._facts())
 
     def _facts(self):
-        """What some schedules depend on besides tokens and channels."""
+        """Return the arguments of schedules besides tokens and channels."""
         return dict(
             layer_index=self.layer_index,
             num_layers=self.num_layers,
             group_size=self.group_size or 1,
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "group_size": self.group_size,
-            "shift": self.shift,
-            "align": self.align,
-            "layer_index": self.layer_index,
-            "num_layers": self.num_layers,
-            "ragged": self.ragged,
-        }
 
 
 def _as_array(shift):
@@ -195,5 +183,5 @@ def _as_array(shift):
 
 
 def _columns_of(shape):
-    """How many columns a map has; None for tokens."""
+    """Return the number of columns of a map, or None for tokens."""
     return shape[2] if len(shape) == 4 else None

@@ -7,7 +7,6 @@ import keras
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.csp import CSP
-from keras_permix.ops.shift_steps import Shift
 from keras_permix.ops.sinkhorn import check_temperature
 from keras_permix.utils.checks import check_integer
 
@@ -51,39 +50,13 @@ class SinkhornCSP(CSP):
         package.
     """
 
-    def __init__(
-        self,
-        temperature: float = 1.0,
-        iterations: int = 20,
-        group_size: int | None = 2,
-        shift: Shift = "linear",
-        inner_dim: int | None = None,
-        use_value_bias: bool = False,
-        use_output_projection: bool = True,
-        dropout: float = 0.0,
-        layer_index: int = 0,
-        num_layers: int = 1,
-        ragged: bool = False,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
         if "align" in kwargs:
             raise ValueError(
                 'SinkhornCSP takes no `align`: it is that of `align="reference"`. '
                 f"Received: align={kwargs['align']!r}"
             )
-        super().__init__(
-            group_size=group_size,
-            shift=shift,
-            align="reference",
-            inner_dim=inner_dim,
-            use_value_bias=use_value_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            layer_index=layer_index,
-            num_layers=num_layers,
-            ragged=ragged,
-            **kwargs,
-        )
+        super().__init__(align="reference", **kwargs)
         self.iterations = check_integer("iterations", iterations)
         check_temperature(temperature)
         self.temperature = self.add_weight(

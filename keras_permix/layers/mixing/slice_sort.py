@@ -106,12 +106,3 @@ class SliceSort(TokenMixer):
         if self.order == "max_exchange":
             return ops.max_exchange(values, mask=mask)
         return ops.slice_sort(values, self.descending(values.shape[-1]), mask=mask)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "order": self.order,
-            "layer_index": self.layer_index,
-            "num_layers": self.num_layers,
-            "head_dim": self.head_dim,
-        }

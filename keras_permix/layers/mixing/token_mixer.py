@@ -1,4 +1,4 @@
-"""What every mixer with a value and an output projection has in common."""
+"""Define mixers between a value projection and an output projection."""
 
 from typing import Any
 
@@ -77,17 +77,3 @@ class TokenMixer(MixingLayer):
         if not self.use_output_projection:
             return mixed
         return self.output_dropout(self.output_dense(mixed))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "inner_dim": self.inner_dim,
-            "use_value_bias": self.use_value_bias,
-            "use_output_projection": self.use_output_projection,
-            "dropout": self.dropout,
-            "use_value_projection": self.use_value_projection,
-            "use_output_bias": self.use_output_bias,
-        }

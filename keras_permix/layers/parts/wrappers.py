@@ -48,8 +48,8 @@ def policy_at(policy: Any, path: str | None) -> Any:
 def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
     """The arguments that a class of layers takes, with those that it hands on to its bases."""
     own: list[Any] = [c for c in reversed(layer.__mro__) if issubclass(c, keras.layers.Layer)]
-    found = dict(item for cls in own for item in inspect.signature(cls.__init__).parameters.items())
-    return {name: found[name] for name in found.keys() - {"self", "args", "kwargs"}}
+    items = [item for cls in own for item in inspect.signature(cls.__init__).parameters.items()]
+    return {name: each for name, each in items if name not in ("self", "args", "kwargs")}
 
 
 def part_arguments(layer: type[Any]) -> set[str]:
@@ -58,11 +58,12 @@ def part_arguments(layer: type[Any]) -> set[str]:
 
 
 class Composite(keras.layers.Layer):
-    """A layer of others, whose configuration says which of them are quantized.
+    """A layer of others, which keeps the shape of its input unless a subclass says otherwise.
 
-    So a model that it is cut out for can be saved, loaded and cloned as it is, while the layer
-    keeps its name. A layer that is frozen before it is built, as in a file, freezes the layers that
-    it makes then.
+    A subclass stores its arguments under their names. The configuration holds them, and says which
+    layers inside are quantized. So a model that it is cut out for can be saved, loaded and cloned
+    as it is, while the layer keeps its name. A layer that is frozen before it is built, as in a
+    file, freezes the layers that it makes then.
 
     Raises:
         ValueError: for an unknown argument, naming the nearest one, or for a value other than True
@@ -84,9 +85,21 @@ class Composite(keras.layers.Layer):
             for part in self._flatten_layers(include_self=False):
                 part.trainable = False
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return tuple(input_shape)
+
     def get_config(self) -> dict[str, Any]:
+        own = [name for name in parameters_of(type(self)) if name not in parameters_of(Composite)]
+        stored = {name: _plain(getattr(self, name)) for name in own if hasattr(self, name)}
         policy = keras.dtype_policies.serialize(policy_of(self))
-        return {**super().get_config(), "dtype": policy}
+        return {**super().get_config(), **stored, "dtype": policy}
+
+
+def _plain(argument):
+    """An argument as its config: of a layer, or of an activation."""
+    if isinstance(argument, keras.layers.Layer):
+        return serialize_unbuilt(argument)
+    return keras.activations.serialize(argument) if callable(argument) else argument
 
 
 def serialize_unbuilt(layer):

@@ -1,1 +1,1 @@
-"""What runs on each backend: one folder for each, and only the one in use is imported."""
+"""Implementations, one folder per backend; only that of the running backend is imported."""

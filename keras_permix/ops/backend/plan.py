@@ -1,26 +1,28 @@
-"""What is known before any tensor is: plans and index tables, made in NumPy."""
+"""Describe permutations, calls of ops, and implementations with the calls that they accept."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 SORTING = ("csp", "group_sort", "slice_sort")
+UNKNOWN = "unknown"
 PERMUTING = ("channel_shift", *SORTING)  # the ops that a plan describes
 
 
 class Plan(NamedTuple):
     """One permutation of tokens: every channel is shifted, then sorted in groups."""
 
-    steps: Any = (
-        None  # a tuple, the shift of every channel, or a `ShiftSchedule`; None for no shift
-    )
+    steps: Any = None  # one integer per channel in a tuple, or a `ShiftSchedule`; None: no shift
     group_size: int | None = None  # tokens per group, None for all of them
     aligned: bool = False  # to the groups of channel 0
     descending: tuple[bool, ...] | None = None  # one boolean per channel, None for none
 
     def at(self, tokens):
-        """The same for so many tokens: steps from 0 to `tokens` - 1, and a known group size.
+        """Return the plan for `tokens` tokens: steps from 0 to `tokens` - 1, known group size.
 
         Channel 0 of an aligned plan is its own leader: unshifted, it takes its own ranks.
         """
@@ -41,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def steps_at(steps, tokens):
-    """A tuple of steps from 0 to `tokens` - 1, from one of any integers or a `ShiftSchedule`."""
+    """Return a tuple of steps from 0 to `tokens` - 1."""
     return _reduced(steps, tokens) if isinstance(steps, tuple) else steps.at(tokens)
 
 
@@ -56,8 +58,9 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
     Args:
         numbers: Python integers of any sign and size.
         divisor: A positive integer, or a tensor of such.
-        to_tensor: Makes a tensor of integers, which have so many `bits` besides their sign.
-        bits, digit: A remainder and one more digit, of so many bits, must fit into `bits`.
+        to_tensor: Makes a tensor of integers.
+        bits: Bits of these integers, without the sign.
+        digit: Bits of a digit. A remainder and one more digit must fit into `bits`.
 
     Returns:
         A tensor of the remainders, from 0, that broadcasts `numbers` and `divisor`.
@@ -72,7 +75,7 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
 
 
 def shift_places(steps, tokens, back=False):
-    """Where each of `tokens * channels` values, shifted, comes from."""
+    """Return the source of each of `tokens * channels` shifted values."""
     steps = np.array(steps) % tokens
     channels = len(steps)
     from_token = (np.arange(tokens)[:, None] + (steps if back else -steps)) % tokens
@@ -80,9 +83,119 @@ def shift_places(steps, tokens, back=False):
 
 
 def small_integer(size):
-    """The smallest unsigned type that counts to `size`."""
+    """Return the smallest unsigned type that counts to `size`."""
     return np.min_scalar_type(size - 1).name
 
 
 def power_of_two(length):
     return 1 << (length - 1).bit_length()
+
+
+class Hardware(NamedTuple):
+    """Describe the device of a call, as far as it is known."""
+
+    platform: str = UNKNOWN  # such as "cpu" or "cuda"
+    devices: int = 1  # among which the compiler may have to divide the call
+    sure: bool = True  # or the program may be compiled for another platform
+    chip: Any = None  # one of the devices, where its kind matters
+    undivided: str | None = None  # why a kernel cannot be called on each of them
+
+
+@dataclass(frozen=True)
+class Call:
+    """Hold the static facts of one call, which decide its implementation."""
+
+    op: str
+    hardware: Hardware
+    dtype: str
+    shape: tuple
+    masked: bool
+    exporting: bool
+    plan: Plan | None
+    options: dict
+    symbolic: bool = False  # drawn in a model, to be dispatched when it runs
+
+    def __str__(self):
+        shown = {k: _shorten(v) for k, v in self.options.items()}
+        options = "".join(f", {k}={v}" for k, v in shown.items())
+        several = f" ({self.hardware.devices})" if self.hardware.devices > 1 else ""
+        return (
+            f"x.shape={self.shape}, dtype={self.dtype}, device={self.hardware.platform}{several}, "
+            f"mask={'given' if self.masked else None}{options}"
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """Describe an implementation of an op and the calls that it accepts."""
+
+    op: str
+    name: str
+    function: Callable
+    devices: tuple = ()  # platforms; none given: all
+    limit: Callable[[Call], str | None] | None = None  # what else it objects to
+    elsewhere: str | None = None  # the row whose function it compiles for other platforms
+    requires: str | None = None  # an optional package
+    dtypes: tuple = ()
+    aligned: bool = True
+    group_sizes: tuple = ()
+    max_group: int | None = None
+    max_tokens: int | None = None
+    masks: bool = False
+    ragged: bool = False
+    dynamic: bool = False  # a number of tokens that is not known while tracing
+    exported: bool = True  # to a program that runs without this package
+    installed: bool = field(init=False)  # looked up once, as compilers cannot
+
+    def __post_init__(self):
+        found = self.requires is None or find_spec(self.requires) is not None
+        object.__setattr__(self, "installed", found)
+
+    def objection(self, call):
+        """Return why this implementation does not support `call`, or None if it does."""
+        tokens = call.shape[1] if call.shape[1:] else None
+        plan = call.plan or Plan()
+        group = tokens if plan.group_size is None else plan.group_size
+        platform = call.hardware.platform
+        if self.devices and platform not in self.devices and not call.symbolic:
+            unknown = ", and it is not known which it runs on" if platform == UNKNOWN else ""
+            return f"it needs device {' or '.join(self.devices)}{unknown}"
+        if not self.installed:
+            return f"it needs the package {self.requires}"
+        if self.dtypes and call.dtype not in self.dtypes:
+            return f"it needs dtype {' or '.join(self.dtypes)}"
+        if plan.aligned and not self.aligned:
+            return "it needs align independent"
+        if group and self.group_sizes and group not in self.group_sizes:
+            return f"it needs group_size {' or '.join(map(str, self.group_sizes))}"
+        if call.masked and not self.masks:
+            return "it takes no mask"
+        if 0 in call.shape:
+            return "it takes no empty tensor"
+        if tokens is None and not self.dynamic and not call.symbolic:
+            return "it needs a known number of tokens"
+        if not self.ragged and tokens and group and tokens % group:
+            return "it needs groups of equal size"
+        if group and self.max_group is not None and group > self.max_group:
+            return f"it takes groups of at most {self.max_group} tokens"
+        if tokens and self.max_tokens is not None and tokens > self.max_tokens:
+            return f"it takes at most {self.max_tokens} tokens"
+        if call.exporting and not self.exported:
+            return "it cannot be exported"
+        return self.limit(call) if self.limit and not call.symbolic else None
+
+    def doubt(self, call):
+        """Return why the choice for a symbolic call is open, or None."""
+        if not call.symbolic:
+            return None
+        if self.devices:
+            return "unknown: it depends on the device, known when it runs"
+        if call.shape[1] is None and not self.dynamic:
+            return "unknown: it depends on the number of tokens, known when it runs"
+        return None
+
+
+def _shorten(value):
+    if isinstance(value, tuple) and len(value) > 4:
+        return f"({', '.join(map(str, value[:3]))}, … {len(value)} in all)"
+    return value

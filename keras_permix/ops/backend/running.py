@@ -31,7 +31,7 @@ def batches_have_one_shape():
 
 
 def exports():
-    """What of the backend writes models to files that Keras fails to write, or `None`."""
+    """Return the module that exports models in formats where Keras fails, or `None`."""
     return module("exports") if name() == "torch" else None
 
 
@@ -54,7 +54,7 @@ def weights_kept(model):
 
 
 def outputs_of(model, inputs):
-    """What a model gives for a batch; on JAX as one program, which compiles before many would."""
+    """Return the outputs for a batch; on JAX by one program, which compiles faster than many."""
     if name() == "jax":
         return model.predict_on_batch(inputs)
     return keras.ops.convert_to_numpy(model(inputs, training=False))
@@ -76,7 +76,7 @@ def erfc(x):
 
 
 def call_for_shapes(function, inputs):
-    """Call a function whose shapes are asked for alone: JAX traces it, and computes nothing.
+    """Call a function of which only the shapes are needed: JAX traces it, and computes nothing.
 
     It changes no variable there.
     """
@@ -106,8 +106,8 @@ def made_to_be_read(make):
 def seed_again(seed):
     """Give the random numbers of this process a seed, between two epochs.
 
-    On TensorFlow those of Python and NumPy alone: when it gets a seed itself, it forgets all that
-    it has compiled. Layers draw from generators of their own, which have states.
+    On TensorFlow only Python and NumPy get it, because TensorFlow would discard its compiled
+    functions. Layers draw from seed generators, which have states.
     """
     if name() == "tensorflow":
         random.seed(seed)
@@ -133,7 +133,7 @@ def step_dtype(dtype, model):
 
 
 def tensorflow_datasets():
-    """What knows a `tf.data.Dataset`, which can be given where another backend runs."""
+    """Return the module for `tf.data.Dataset`, which works on every backend."""
     return import_module("keras_permix.ops.backend.tensorflow.datasets")
 
 

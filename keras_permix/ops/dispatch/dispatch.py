@@ -9,23 +9,73 @@ nothing in a compiled function.
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import keras
 
+from keras_permix._typing import Tensor
 from keras_permix.ops.backend import running
+from keras_permix.ops.backend.plan import Call, Hardware
 from keras_permix.ops.dispatch.checks import is_empty
-from keras_permix.ops.dispatch.explain import EXPLAIN, Explanation
-from keras_permix.ops.dispatch.node import TokenOperation, is_symbolic
-from keras_permix.ops.dispatch.rows import Call, Hardware
 from keras_permix.utils.checks import check_choice
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
 NATIVE = running.module("rows")
+RUNTIME = running.module("runtime")
 REFERENCE = "reference"
 EXPORTING = 0  # number of exports in progress, in all threads
 LOCK = threading.Lock()
+OPS: dict[str, Callable[..., Any]] = {}  # public functions by name
+Op = TypeVar("Op", bound=Callable[..., Any])
+EXPLAIN = object()  # in place of a name of an implementation
+
+
+def op(function: Op) -> Op:
+    """Let models and `explain` find the public function of an op, which is dispatched, by name."""
+    OPS[function.__name__] = function
+    return function
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class TokenOperation(keras.Operation):
+    """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
+
+    def __init__(self, op, implementation, options, like=0, shape=None, name=None):
+        super().__init__(name=name)
+        self.op = op
+        self.implementation = implementation
+        self.options = options
+        self.like = like
+        self.shape = shape
+
+    def call(self, *arrays, mask=None):
+        given = {} if mask is None else {"mask": mask}
+        return OPS[self.op](*arrays, **given, implementation=self.implementation, **self.options)
+
+    def compute_output_spec(self, *arrays, mask=None):
+        like = arrays[self.like]
+        return keras.KerasTensor(self.shape or like.shape, like.dtype)
+
+    def get_config(self):
+        return {
+            "op": self.op,
+            "implementation": self.implementation,
+            "options": self.options,
+            "like": self.like,
+            "shape": self.shape,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**keras.saving.deserialize_keras_object(config))
+
+
+def is_symbolic(x):
+    return isinstance(x, keras.KerasTensor)
 
 
 @contextlib.contextmanager
@@ -101,11 +151,11 @@ def _describe(op, arrays, mask, plan, options):
     x, symbolic = arrays[0], any(map(is_symbolic, (*arrays, mask)))
     return Call(
         op=op,
-        hardware=Hardware() if symbolic else NATIVE.hardware(x),
+        hardware=Hardware() if symbolic else RUNTIME.hardware(x),
         dtype=keras.backend.standardize_dtype(x.dtype),
-        shape=NATIVE.shape(x),
+        shape=RUNTIME.shape(x),
         masked=mask is not None,
-        exporting=bool(EXPORTING) or NATIVE.exporting(),
+        exporting=bool(EXPORTING) or RUNTIME.exporting(),
         plan=plan,
         options=options,
         symbolic=symbolic,
@@ -144,3 +194,60 @@ def _check_wanted(wanted, rows, call):
             f"Received: {call}"
         )
     return None if row.doubt(call) else wanted
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Hold the implementation of a call and the objections of the others, printed as a table."""
+
+    call: str
+    chosen: str | None
+    objections: dict[str, str | None]
+    elsewhere: str | None = None
+
+    def __str__(self):
+        lines = [f"{self.call}"]
+        for name, objection in self.objections.items():
+            verdict = objection or "comes later"
+            if name == self.chosen:
+                verdict = "serves this call"
+            if name == self.chosen and self.elsewhere:
+                verdict += f"; {self.elsewhere} does where it is compiled for another platform"
+            lines.append(f"  {name}: {verdict}")
+        return "\n".join(lines)
+
+
+def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Explanation:
+    """Explain which implementation runs a call, and why the others do not. Compute nothing.
+
+    The result holds for these tensors on their device. A compiled function may use another
+    implementation than an eager call, for example if it is divided among devices. In this case,
+    call `explain` inside the function. The choice for a symbolic tensor may be open until run time.
+
+    The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
+    of an op that has an implementation of that name. A call that it does not support raises an
+    error, here as well.
+
+    Args:
+        op: A function of this module that takes `implementation`, or its name.
+        *args: The arguments of the call.
+        **kwargs: The named arguments of the call, without `implementation`.
+
+    Returns:
+        An `Explanation`, which prints as a table. `chosen` is a name, "copy" for a tensor without
+        values, or None if the choice is made at run time. `objections` has a reason or None for
+        every implementation, best first. `elsewhere` is the implementation of a compiled function
+        on another than the default platform, or None.
+
+    Raises:
+        ValueError: for a name that is no op, or arguments that the op rejects.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix import ops
+    >>> ops.explain("group_sort", np.ones((1, 4, 2), "float32"), 2).chosen
+    'native'
+    """
+    name = check_choice("op", getattr(op, "__name__", op), sorted(OPS))
+    return OPS[name](*args, **kwargs, implementation=EXPLAIN)

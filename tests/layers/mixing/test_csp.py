@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CSP
-from keras_permix.ops.shift_schedule import SCHEDULES
+from keras_permix.ops.shift_steps import SCHEDULES
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.oracle import permutations as oracle
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.dispatch.rows import Hardware
+from keras_permix.ops.backend.plan import Hardware
 
 if keras.config.backend() != "jax":
     pytest.skip("JAX alone", allow_module_level=True)
@@ -40,6 +40,6 @@ def test_derivatives_to_the_second_order():
 
 def test_several_devices_divide_it_as_keras_has_it(monkeypatch):
     two = Hardware("cpu", devices=2)
-    monkeypatch.setattr(ops.dispatch.dispatch.NATIVE, "hardware", lambda x: two)
+    monkeypatch.setattr(ops.dispatch.dispatch.RUNTIME, "hardware", lambda x: two)
     said = ops.explain("dense", X, KERNELS[0])
     assert said.chosen == "reference" and "tokens of one device" in said.objections["flat"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.dispatch.explain import EXPLAIN
+from keras_permix.ops.dispatch.dispatch import EXPLAIN
 from tests.harness import ROOT, assert_close
 from tests.harness.processes import environment
 from tests.oracle import mega

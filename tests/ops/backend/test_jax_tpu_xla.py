@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.dispatch.rows import Hardware
+from keras_permix.ops.backend.plan import Hardware
 from tests.backends import value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
@@ -48,7 +48,7 @@ CASES = {
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
 def test_xla_for_tpus_is_the_oracle(case, dtype, monkeypatch):
-    monkeypatch.setattr("keras_permix.ops.backend.jax.rows.hardware", lambda x: Hardware("tpu"))
+    monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.hardware", lambda x: Hardware("tpu"))
     monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "tpu_xla")
     (shape, function, sources), rng = CASES[case], np.random.default_rng(0)
     if dtype == "float32" and shape in (LARGE, LONG):

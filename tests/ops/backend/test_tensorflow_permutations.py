@@ -12,7 +12,7 @@ if keras.config.backend() != "tensorflow":
 import tensorflow as tf
 
 from keras_permix import ops
-from keras_permix.ops.backend.tensorflow import linear
+from keras_permix.ops.backend.tensorflow import runtime
 from tests.backends import value_and_gradient
 from tests.harness import assert_close
 from tests.oracle import permutations as oracle
@@ -227,9 +227,9 @@ def test_where_a_call_runs(kinds, traced, monkeypatch):
     """Where there are several kinds of devices, a trace cannot tell, but a tensor can."""
     devices = [type("Device", (), dict(device_type=kind)) for kind in kinds]
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
-    assert linear.platform(tf.constant(X)) == "cpu"
+    assert runtime.platform(tf.constant(X)) == "cpu"
     told = []
-    tf.function(lambda x: told.append(linear.platform(x)), autograph=False)(tf.constant(X))
+    tf.function(lambda x: told.append(runtime.platform(x)), autograph=False)(tf.constant(X))
     assert told == [traced]
 
 

@@ -30,9 +30,8 @@ def gpu(request, monkeypatch):
 
 
 def test_what_a_kernel_objects_to(gpu):
-    from keras_permix.ops.backend.plan import Plan
+    from keras_permix.ops.backend.plan import Call, Hardware, Plan
     from keras_permix.ops.backend.torch.rows import ROWS
-    from keras_permix.ops.dispatch.rows import Call, Hardware
 
     hardware = Hardware("cuda", chip=0)
     kernels = [row for row in ROWS if row.name == "triton"]

@@ -56,7 +56,7 @@ def cut(x, size, fill):
 
 
 def join(groups, tokens):
-    """The inverse of `cut`, for so many tokens."""
+    """Undo `cut`, for `tokens` tokens."""
     *batch, count, size, channels = groups.shape
     return groups.reshape(*batch, count * size, channels)[..., :tokens, :]
 
@@ -68,7 +68,7 @@ def fill_up(x, length, axis, value):
 
 
 def _own(real):
-    """What samples do not share."""
+    """Return the arrays that differ between samples."""
     return () if real is None else (real.steps, real.lengths)
 
 
@@ -107,7 +107,7 @@ def _shift(x, plan, steps, length):
 
 
 def _unshifted(place, plan, steps, length):
-    """Which tokens were shifted to these places."""
+    """Return the tokens that were shifted to these places."""
     if length is None:
         return (place - np.array(plan.steps or 0, "int32")) % len(place)
     return place if steps is None else source_of(place, steps, length)

@@ -24,7 +24,7 @@ def from_bits(bits, dtype):
 
 
 def mirror(bits, floating):
-    """What `to_key` inverts of negative numbers: of floats, all bits but the sign."""
+    """Return the bits that `to_key` inverts in negative numbers: for floats all but the sign."""
     return jnp.iinfo(bits.dtype).max if floating else 0
 
 

@@ -13,7 +13,7 @@ UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indic
 
 
 class Real(NamedTuple):
-    """Which tokens are real, and the tables that bring them to the front and back."""
+    """Mark the real tokens, with the tables that bring them to the front and back."""
 
     mask: jax.Array  # (batch, tokens), booleans
     lengths: jax.Array  # (batch,), the number of real tokens

@@ -48,7 +48,7 @@ def _swap(x, marked):
 
 
 def _descends(x):
-    """Which pairs descend. Compared as integers, since XLA takes subnormal floats for zeros."""
+    """Mark descending pairs. They are compared as integers: XLA takes subnormals for zeros."""
     bits = to_bits(x)
     signs = mirror(bits, is_floating(x.dtype))
     key = to_key(bits, signs)

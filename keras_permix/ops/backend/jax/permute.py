@@ -1,7 +1,7 @@
 """Permutations as a plan says, in JAX: shifts, swapped pairs, sorted groups, masked or not.
 
-A kind of permutation is a module or an object of four functions, of which `real` says which tokens
-are real (None for all), and `trace` is what was found in the data:
+A kind of permutation is a module or an object with four functions. `real` marks the real tokens,
+and is None if all are. `trace` holds the order that the data decided:
 
 * `values(x, real, plan)`: the result,
 * `values_and_trace(x, real, plan)`,

@@ -19,7 +19,7 @@ def dense(x, kernel, bias, mask):
 
 
 def limit_of_dense(call):
-    """What keeps a call from XLA for a single CPU."""
+    """Return why a call does not run on a single CPU, or None if it does."""
     devices = call.hardware.devices
     return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"
 

@@ -1,29 +1,18 @@
-"""What runs on JAX."""
+"""List the implementations for JAX."""
 
 from functools import partial
 
 from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
-from keras_permix.ops.backend.jax.hardware import hardware as hardware
-from keras_permix.ops.backend.jax.hardware import limit_of_gpu, limit_of_tpu
 from keras_permix.ops.backend.jax.permute import permute
 from keras_permix.ops.backend.jax.products import damped_ema, dense, limit_of_dense, sinkhorn
-from keras_permix.ops.backend.plan import PERMUTING
-from keras_permix.ops.dispatch.rows import Row
+from keras_permix.ops.backend.jax.runtime import limit_of_gpu, limit_of_tpu
+from keras_permix.ops.backend.plan import PERMUTING, Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 NOT_EXPORTED = dict(dynamic=True, exported=False)
 LARGEST = 16384  # tokens that kernels hold on a TPU
-
-
-def exporting():
-    return False
-
-
-def shape(x):
-    """The sizes of `x`, None for one that `jax.export` leaves open."""
-    return tuple(size if isinstance(size, int) else None for size in x.shape)
 
 
 def permute_by_triton(x, mask, plan):
@@ -45,7 +34,7 @@ def permuting(op):
         max_group=8192 if sorts else None, **kernels,
     )  # fmt: skip
     pallas = partial(tpu_permute.permute, way=tpu_permute.Pallas())
-    xla = partial(tpu_permute.permute, way=tpu_permute.xla_for_tpu)
+    xla = partial(tpu_permute.permute, way=tpu_permute.in_xla)
     tpu = dict(devices=("tpu",), dtypes=SORTABLE)
     yield Row(op, "tpu_pallas", pallas, limit=limit_of_tpu, max_tokens=LARGEST, **tpu, **kernels)
     yield Row(op, "tpu_xla", xla, **tpu, **any_groups)

@@ -57,7 +57,7 @@ def shift_sample(x, steps, length):
 
 
 def source_of(place, steps, length):
-    """Which token comes to a place: those before the first come from the end of the real ones."""
+    """Return the token that comes to a place, from the end of the real ones if it is below 0."""
     source = place - steps
     source = jnp.where(source < 0, source + length, source)
     return jnp.where(place < length, source, place)
@@ -81,7 +81,7 @@ def _unpack(x, real, steps):
 
 
 def _look_up(places, x, real, steps):
-    """What comes to each of the places, (batch, tokens, 1), when packed tokens are shifted."""
+    """Return the values at places, (batch, tokens, 1), of shifted packed tokens."""
     source = source_of(places, steps[:, None], real.lengths[:, None, None])
     return jax.vmap(take_values)(x, source)
 

@@ -16,37 +16,34 @@ from jax import lax
 
 from keras_permix.ops.backend.jax import tpu_xla
 from keras_permix.ops.backend.jax.groups import cut, join
-from keras_permix.ops.backend.jax.hardware import Division, divided, find_division
 from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
 from keras_permix.ops.backend.jax.permute import permute as permute_natively
 from keras_permix.ops.backend.jax.permute import permute_as
+from keras_permix.ops.backend.jax.runtime import Division, divided, find_division
 
 
 @dataclass(frozen=True)
 class Pallas:
-    """Kernels of Pallas, or the same interpreted. The first call imports them, which takes long."""
+    """The kernels by name, compiled or interpreted. The first call imports them, slowly."""
 
     interpret: bool = False
 
-    def __call__(self):
-        return import_module(f"{__package__}.tpu.functions").Kernels(self.interpret)
-
-    @property
-    def platform(self):
-        """The platform that a program must be lowered for, or None for any."""
-        return None if self.interpret else "tpu"
+    def __call__(self, name):
+        file = "pairs" if name == "shift" or name.endswith("pairs") else "sort"
+        module = import_module(f"{__package__}.tpu.{file}")
+        return partial(getattr(module, name), interpret=self.interpret)
 
 
-def xla_for_tpu():
-    return tpu_xla
+def in_xla(name):
+    """The same functions in plain XLA."""
+    return getattr(tpu_xla, name)
 
 
 def permute(x, mask, plan, way):
-    """Permute without a mask; `way` is called for the six functions."""
+    """Permute without a mask; `way` returns each of the six functions by its name."""
     if not isinstance(way, Pallas):
         return _permute(x, plan, Words(way))
-    words = Words(way, find_division(x))
-    return _permute(x, plan, words, way.platform)
+    return _permute(x, plan, Words(way, find_division(x)), None if way.interpret else "tpu")
 
 
 @partial(jax.jit, static_argnames=("plan", "words", "platform"))
@@ -119,7 +116,7 @@ class Words:
 
     def _call(self, name, *arrays, **options):
         """Call one of the six functions of these arrays, whose first axis is the batch."""
-        function = partial(getattr(self.way(), name), **options)
+        function = partial(self.way(name), **options)
         return divided(function, self.division)(*arrays)
 
 

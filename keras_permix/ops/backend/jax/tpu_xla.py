@@ -1,6 +1,6 @@
 """Permutations for a TPU in plain XLA: rolls, and unstable sorts of integers, never a gather.
 
-The functions of `keras_permix.ops.backend.jax.tpu.functions.Kernels`, for any number of tokens.
+The functions of the Pallas kernels in `tpu/pairs.py` and `tpu/sort.py`, for any number of tokens.
 """
 
 from functools import reduce

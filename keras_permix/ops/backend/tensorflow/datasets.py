@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def is_dataset(x):
-    """Whether this is a `tf.data.Dataset` of tensors alone, none of them sparse or ragged."""
+    """Return whether `x` is a `tf.data.Dataset` of dense tensors only."""
     if not isinstance(x, tf.data.Dataset):
         return False
     return all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(x.element_spec))

@@ -43,24 +43,6 @@ def dense(x):
     return linear(tf.identity, tf.identity)(tf.convert_to_tensor(x))
 
 
-def platform(x):
-    """Where a call of `x` runs: "cpu", "gpu", "tpu", or "unknown".
-
-    That is where `x` lies, as `at_home` sees to. While tracing nothing lies anywhere yet, unless
-    the process has a single kind of device or the device was named.
-    """
-    kinds = {device.device_type for device in tf.config.list_logical_devices()}
-    if len(kinds) == 1:
-        return kinds.pop().lower()
-    device = getattr(x, "device", None) or ""
-    return device.rpartition("device:")[2].partition(":")[0].lower() or "unknown"
-
-
-def at_home(x):
-    """Run what follows where `x` lies. TensorFlow's own choice would be the first accelerator."""
-    return tf.device(x.device or None)
-
-
 @sinkhorn_by
 def sinkhorn(function, value, times):
     """A loop whose number of passes XLA knows, which it must for a gradient."""

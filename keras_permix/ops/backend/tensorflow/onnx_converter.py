@@ -1,4 +1,4 @@
-"""What the converter from TensorFlow to ONNX lacks for our models."""
+"""Add conversions from TensorFlow to ONNX that our models need."""
 
 from importlib.util import find_spec
 

@@ -100,7 +100,7 @@ def _take_known(x, steps, back=False):
 
 
 def _shifted(place, packing, steps, back=False):
-    """Where the values of real places, (batch, tokens), come from: one place per channel."""
+    """Return the sources of the values at real places, (batch, tokens), per channel."""
     place, length = place[:, :, None], packing.length
     moved = place + steps if back else place - steps
     # Off by one length at most: to add or subtract it does what a division would.

@@ -12,12 +12,13 @@ import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.tensorflow import groups, pairs
-from keras_permix.ops.backend.tensorflow.linear import at_home, compiled, linear, platform
+from keras_permix.ops.backend.tensorflow.linear import compiled, linear
 from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
+from keras_permix.ops.backend.tensorflow.runtime import at_home, platform
 
 
 class Arrangement(NamedTuple):
-    """What happens to a batch of packed tokens, of which the first `length` count."""
+    """Arrange packed tokens in pairs or groups; the first `length` count."""
 
     values: Callable  # (x, length) -> what they become
     order: Callable  # (x, length) -> the same, and a trace
@@ -34,7 +35,7 @@ def permute(x, mask, plan):
 
 
 def _reduced(plan, tokens, mask):
-    """The plan for so many tokens, as far as these and the real ones among them are known."""
+    """Return the plan for `tokens` tokens, as far as they and the real ones are known."""
     if mask is None and tokens is not None:
         return plan.at(tokens)
     if tokens is None or plan.group_size is None:

@@ -1,10 +1,9 @@
-"""What runs on TensorFlow."""
+"""List the implementations for TensorFlow."""
 
-from keras_permix.ops.backend.plan import SORTING
+from keras_permix.ops.backend.plan import SORTING, Row
 from keras_permix.ops.backend.tensorflow.exchange import max_exchange
-from keras_permix.ops.backend.tensorflow.linear import platform, sinkhorn
+from keras_permix.ops.backend.tensorflow.linear import sinkhorn
 from keras_permix.ops.backend.tensorflow.permute import permute
-from keras_permix.ops.dispatch.rows import Hardware, Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = (
@@ -12,20 +11,6 @@ SORTABLE = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16"),
 )
 ANY_TOKENS = dict(masks=True, dynamic=True, ragged=True, exported=False)
-
-
-def hardware(x):
-    """What a call of `x` runs on: one device, since a strategy divides before it calls."""
-    return Hardware(platform(x))
-
-
-def exporting():
-    return False
-
-
-def shape(x):
-    """The sizes of `x`, None for one that is not known."""
-    return tuple(x.shape)
 
 
 ROWS = (

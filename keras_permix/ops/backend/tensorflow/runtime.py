@@ -1,9 +1,11 @@
-"""What TensorFlow runs on and how: tracing, run-time checks, timers."""
+"""Devices, tracing, run-time checks and timers in TensorFlow."""
 
 import contextlib
 from time import perf_counter
 
 import tensorflow as tf
+
+from keras_permix.ops.backend.plan import Hardware
 
 
 def has_data(x):
@@ -42,7 +44,7 @@ def make_runners(function, x, weights):
 
 
 def chip(number=0):
-    """The name of an accelerator, or "" where there is none."""
+    """Return the name of an accelerator, or "" without one."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return ""
@@ -50,7 +52,7 @@ def chip(number=0):
 
 
 def seconds(call):
-    """How long a call takes, until its results are there; they stay on the device."""
+    """Return the seconds that a call takes until its results are ready on the device."""
     start = perf_counter()
     call()
     tf.test.experimental.sync_devices()
@@ -78,3 +80,35 @@ def full_precision():
         yield
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def hardware(x):
+    """Describe one device: a strategy divides a batch before it calls."""
+    return Hardware(platform(x))
+
+
+def exporting():
+    return False
+
+
+def shape(x):
+    """Return the sizes of `x`, with None for a size that is not known."""
+    return tuple(x.shape)
+
+
+def platform(x):
+    """Return the platform of a call of `x`: "cpu", "gpu", "tpu", or "unknown".
+
+    That is where `x` lies, as `at_home` sees to. While tracing nothing lies anywhere yet, unless
+    the process has a single kind of device or the device was named.
+    """
+    kinds = {device.device_type for device in tf.config.list_logical_devices()}
+    if len(kinds) == 1:
+        return kinds.pop().lower()
+    device = getattr(x, "device", None) or ""
+    return device.rpartition("device:")[2].partition(":")[0].lower() or "unknown"
+
+
+def at_home(x):
+    """Run what follows where `x` lies. TensorFlow's own choice would be the first accelerator."""
+    return tf.device(x.device or None)

@@ -14,7 +14,7 @@ def max_exchange(x, mask):
 
 
 def _first_and_winner(x, real):
-    """Which tokens change places, both (batch, 1, channels)."""
+    """Return the two tokens that change places, both (batch, 1, channels)."""
     if real is None:
         winner = x.argmax(dim=1, keepdim=True)
         return torch.zeros_like(winner), winner

@@ -14,7 +14,7 @@ from keras_permix.ops.backend.torch.runtime import at_hand
 
 
 class Packing(NamedTuple):
-    """What a mask, (batch, tokens), says."""
+    """Describe a mask, (batch, tokens)."""
 
     real: torch.Tensor  # the mask as booleans
     lengths: tuple | torch.Tensor  # real tokens of every sample; in graphs (batch, 1, 1)
@@ -22,7 +22,7 @@ class Packing(NamedTuple):
 
 
 def read(mask, x):
-    """What `mask` says about the tokens of `x`."""
+    """Return the packing of the tokens of `x` by a mask."""
     real = mask.to(x.device).bool()
     ones = real.long()  # ONNX adds up no booleans
     lengths, token = ones.sum(1, keepdim=True), torch.arange(x.shape[1], device=x.device)

@@ -9,7 +9,7 @@ PIECE = 1 << 18  # values
 
 
 def order(x, leader, lengths):
-    """Which pairs are to change places: those that descend, or that do so other than `leader`'s.
+    """Mark the pairs to swap: those that descend, or that differ in this from the leader's.
 
     Of every sample only the first `lengths` tokens count.
     """
@@ -46,7 +46,7 @@ def swap_(x, marked):
 
 
 def _pieces(pairs, marked):
-    """Views of so many pairs that a processor's cache holds what lies between two steps."""
+    """Yield views that are small enough for the cache of a processor."""
     if pairs.stride(0) == pairs.shape[1] * pairs.stride(1):
         pairs, marked = pairs.flatten(0, 1)[None], marked.flatten(0, 1)[None]
     size = max(1, PIECE // (2 * pairs.shape[3]))

@@ -1,7 +1,8 @@
 """One permutation of tokens, with its gradient, the inverse, which has one in its turn.
 
 What the data decide is computed once, and leaves a trace by which the permutation can be repeated
-and undone. A call that needs no gradient leaves none.
+and undone: the pairs that changed places, the token that every value came from, or nothing where
+channels were only shifted. A call that needs no gradient leaves none.
 """
 
 from functools import partial
@@ -9,7 +10,6 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
-from keras_permix.ops.backend.torch.by_trace import copy, permute_by_trace
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
 from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
 from keras_permix.ops.backend.torch.shift import shift
@@ -30,14 +30,8 @@ def permute(x, mask, plan, sort=groups.by_torch):
 permute_by_numpy = partial(permute, sort=groups.by_numpy)
 
 
-def permute_by_triton(x, mask, plan):
-    from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
-
-    return functions.permute(x, mask, plan)
-
-
 def _settle(plan, tokens, mask):
-    """`plan` for so many tokens; with a mask, or in a graph, steps are reduced later."""
+    """Return `plan` for `tokens` tokens; with a mask, or in a graph, steps are reduced later."""
     if mask is None and not compiling():
         return plan.at(tokens)
     shifted = any(plan.steps) if isinstance(plan.steps, tuple) else plan.steps
@@ -80,3 +74,57 @@ class _Order(torch.autograd.Function):
         (x, mask), unfold = fold(info, dims, x, mask)
         out, trace = _Order.apply(x, mask, plan, sort, traced)
         return (unfold(out), unfold(trace) if traced else trace), (0, 0 if traced else None)
+
+
+class _ByTrace(torch.autograd.Function):
+    """`_repeat`, or `_undo`, each of which is the gradient of the other."""
+
+    @staticmethod
+    def forward(x, trace, mask, plan, back):
+        return (_undo if back else _repeat)(x, trace, mask, plan)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, trace, mask, ctx.plan, ctx.back = inputs
+        ctx.save_for_backward(trace, mask)
+
+    @staticmethod
+    def backward(ctx, grad):
+        undone = permute_by_trace(grad, *ctx.saved_tensors, ctx.plan, not ctx.back)
+        return undone, None, None, None, None
+
+    @staticmethod
+    def vmap(info, dims, x, trace, mask, plan, back):
+        (x, trace, mask), unfold = fold(info, dims, x, trace, mask)
+        return unfold(_ByTrace.apply(x, trace, mask, plan, back)), 0
+
+
+permute_by_trace = _ByTrace.apply
+
+
+def _repeat(x, trace, mask, plan):
+    """Permute as `trace` says."""
+    packing = None if mask is None else read(mask, x)
+    out = shift(to_front(x, packing), plan, packing and packing.lengths)
+    out = copy(out) if out is x else out
+    if plan.orders_pairs():
+        out = pairs.swap_(out, trace)
+    elif trace is not None:
+        out = out.gather(1, trace.long())
+    return to_places(out, packing)
+
+
+def _undo(x, trace, mask, plan):
+    """The inverse of `_repeat`."""
+    packing = None if mask is None else read(mask, x)
+    out = to_front(x, packing)
+    if plan.orders_pairs():
+        out = pairs.swap_(copy(out) if out is x else out, trace)
+    elif trace is not None:
+        out = torch.empty_like(out).scatter_(1, trace.long(), out)
+    out = shift(out, plan, packing and packing.lengths, back=True)
+    return to_places(copy(out) if out is x else out, packing)
+
+
+def copy(x):
+    return x.clone(memory_format=torch.contiguous_format)

@@ -2,15 +2,11 @@
 
 import os
 
-from keras_permix.ops.backend.plan import SORTING
+from keras_permix.ops.backend.plan import SORTING, Row
 from keras_permix.ops.backend.torch import runtime
 from keras_permix.ops.backend.torch.exchange import max_exchange
-from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy, permute_by_triton
+from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy
 from keras_permix.ops.backend.torch.products import damped_ema, dense
-from keras_permix.ops.backend.torch.runtime import exporting as exporting
-from keras_permix.ops.backend.torch.runtime import hardware as hardware
-from keras_permix.ops.backend.torch.runtime import shape as shape
-from keras_permix.ops.dispatch.rows import Row
 from keras_permix.ops.reference import ema
 
 TRITON = dict(
@@ -29,6 +25,12 @@ NUMPY = dict(
     exported=False,
 )
 ANY = dict(masks=True, ragged=True, dynamic=True)
+
+
+def permute_by_triton(x, mask, plan):
+    from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
+
+    return functions.permute(x, mask, plan)
 
 
 def sorting(op):

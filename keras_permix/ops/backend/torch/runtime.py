@@ -1,4 +1,4 @@
-"""What PyTorch runs on and how: tracing, transforms, devices, timers."""
+"""Devices, tracing, transforms and timers in PyTorch."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ import keras
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from keras_permix.ops.dispatch.rows import Hardware
+from keras_permix.ops.backend.plan import Hardware
 
 
 def compiling():
@@ -24,7 +24,7 @@ def exporting():
 
 
 def hardware(x):
-    """What a call of `x` runs on: one device, since every process has its own."""
+    """Describe the device of `x`: one, since every process has a device."""
     platform = x.device.type if compiling() or has_data(x) else "meta"
     return Hardware(platform, chip=x.device.index)
 
@@ -35,7 +35,7 @@ def recorded(x):
 
 
 def transformed(call):
-    """What keeps a call from kernels whose gradients cannot be transformed, and lead back alone."""
+    """Return why kernels without forward derivatives and transforms cannot serve, or None."""
     if compiling():
         return None
     if torch.autograd.forward_ad._current_level >= 0:
@@ -114,7 +114,7 @@ def _looked_up(number):
 
 
 def _what_triton_lacks():
-    """What Triton compiles its own launcher with, and does not find here, or None."""
+    """Return what Triton lacks here to compile its launcher, or None."""
     if not (os.environ.get("CC") or any(map(shutil.which, COMPILERS))):
         return f"Triton needs a C compiler, and there is neither CC nor {' nor '.join(COMPILERS)}"
     header = Path(sysconfig.get_path("include"), "Python.h")
@@ -142,12 +142,12 @@ def make_runners(function, x, weights):
 
 
 def chip(number=0):
-    """The name of an accelerator, or "" where there is none."""
+    """Return the name of an accelerator, or "" without one."""
     return torch.cuda.get_device_name(number) if torch.cuda.is_available() else ""
 
 
 def seconds(call):
-    """How long a call takes: by events on a GPU, so that no waiting of this process is in it.
+    """Return the seconds that a call takes, by events on a GPU.
 
     Which device that is, is where Keras makes tensors now.
     """

@@ -97,7 +97,7 @@ def _windows(tokens, steps, device):
 
 
 def _places(tokens, plan, back, device):
-    """Places on a strip of so many tokens, in which they are shifted."""
+    """Return places on a strip of `tokens` tokens, in which they are shifted."""
     tokens, token = max(tokens, 1), torch.arange(tokens, device=device)[:, None]
     return _flat((token - remainders_of(plan, tokens, tokens, back, device)) % tokens)
 
@@ -107,7 +107,7 @@ def _flat(token):
 
 
 def _sources(x, plan, lengths, back):
-    """Where each of `lengths`, (batch, 1, 1), tokens comes from; padding stays where it is."""
+    """Return the source of each of `lengths`, (batch, 1, 1), tokens; padding stays in place."""
     token, lengths = torch.arange(x.shape[1], device=x.device)[:, None], lengths.clamp(min=1)
     source = (token - remainders_of(plan, lengths, x.shape[1], back, x.device)) % lengths
     return torch.where(token < lengths, source, token)
@@ -131,7 +131,7 @@ def remainders_of(plan, lengths, most, back, device):
 
 
 class Cache:
-    """Tensors by what they were made of, as many as fit into so many bytes, the latest used.
+    """Cache the latest tensors by their arguments, within a limit of bytes.
 
     Those that a CUDA graph reads stay, since it may be replayed.
     """

@@ -7,6 +7,7 @@ back, in one pass as well.
 import triton
 import triton.language as tl
 
+from keras_permix.ops.backend.triton.network import in_turn, in_turns, partner
 from keras_permix.ops.backend.triton.shift import (
     SCALAR,
     held_places,
@@ -19,7 +20,6 @@ from keras_permix.ops.backend.triton.shift import (
     token_at,
     wrap,
 )
-from keras_permix.ops.backend.triton.sort import in_turn, in_turns, partner
 from keras_permix.ops.backend.triton.windows import WORD as TOKENS_OF_WORD
 
 WORD = tl.constexpr(TOKENS_OF_WORD)

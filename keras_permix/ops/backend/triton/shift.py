@@ -125,7 +125,7 @@ def pick_real(held, row, order, place, channel, limit, channels):
 
 @triton.jit
 def offset(token, channel, channels, WIDE: tl.constexpr):
-    """Where a value is in its sample."""
+    """Return the offset of a value in its sample."""
     return (token.to(tl.int64) if WIDE else token) * channels + channel
 
 

@@ -1,13 +1,9 @@
 """Sort every channel in groups of up to 8,192 tokens, and undo it: one pass each.
 
-A program sorts some groups of some channels in a bitonic network of O(n log² n) comparisons. Floats
-become integers of the same order. Where the gradient will ask, an integer holds the value above its
-place, and so a network, which is not stable, sorts stably. The trace is that place in the group, in
-one byte or two. The gradient sorts by it.
-
-Threads of a warp have channels that lie side by side. Tokens that are compared most often are in
-one thread, where a comparison takes one instruction; when tokens far from each other are compared,
-the threads exchange what they hold.
+A program sorts some groups of some channels by `network.py`. Floats become integers of the same
+order. If a gradient is needed, an integer holds the value above its place, and so the network,
+which is not stable, sorts stably. The trace is that place in the group, in one byte or two. The
+gradient sorts by it.
 """
 
 from typing import NamedTuple
@@ -16,21 +12,15 @@ import triton
 import triton.language as tl
 
 from keras_permix.ops.backend.plan import power_of_two
-from keras_permix.ops.backend.triton.shift import (
-    SCALAR,
-    Program,
-    offset,
-    pick,
-    program,
-    token_at,
-)
+from keras_permix.ops.backend.triton.network import in_turn, sort
+from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
 LONGEST = 8192  # beyond it, shared memory of some GPUs is too small
 
 
 class Tile(NamedTuple):
-    """What one program sorts."""
+    """Describe the part that one program sorts."""
 
     length: int  # of a group, rounded up to a power of two
     groups: int
@@ -44,7 +34,7 @@ class Tile(NamedTuple):
 
 
 def tile_for(group_size, words):
-    """16 to 32 values a thread, each of so many words of 32 bits, which need no stack."""
+    """Choose 16 to 32 values per thread, each of `words` words of 32 bits, which need no stack."""
     length = power_of_two(group_size)
     values = 8192 if length <= 256 else 16384 // words
     channels = max(1, min(WIDEST, values // length))
@@ -72,15 +62,12 @@ def sort_groups_kernel(
     WIDE: tl.constexpr,
     TRACED: tl.constexpr,
 ):
-    first, place, channel, within = lines(
-        tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
+    sample, begin, place, channel, within, real = lines(
+        lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    sample, begin = first
     base, inside = sample * tokens * channels, within & (channel < channels)
-    real = place < group_size
     if order is not None:
         order += sample * tokens
-        real = real & (begin + place < tl.load(lengths + sample))
     source = offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
     value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
@@ -139,15 +126,12 @@ def put_back_kernel(
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    first, place, channel, within = lines(
-        tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
+    sample, begin, place, channel, within, real = lines(
+        lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    sample, begin = first
     base, inside = sample * tokens * channels, within & (channel < channels)
-    real = place < group_size
     if order is not None:
         order += sample * tokens
-        real = real & (begin + place < tl.load(lengths + sample))
     source = base + offset(begin + place, channel, channels, WIDE)
     origin = tl.load(places + source, mask=inside, other=0).to(tl.int32)
     origin = tl.where(real, origin, LENGTH - 1)  # padding stays behind
@@ -172,6 +156,7 @@ def put_back_kernel(
 
 @triton.jit
 def lines(
+    lengths,
     tokens,
     channels,
     group_size,
@@ -180,126 +165,26 @@ def lines(
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The rows of a program: sample and first place of their groups, places in these, channels.
+    """The sample of a program and the first places of its groups; of its rows, places and channels.
 
-    The last result says which rows there are.
+    The last results are True at rows of the sample, and at rows with real tokens.
     """
     groups = tl.cdiv(tokens, group_size)
     sample, begin, tile = program(groups, channels, GROUPS, CHANNELS)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     index = in_turn(tl.arange(0, LENGTH * GROUPS)[:, None], LENGTH * GROUPS, ROWS)
     place, first = index % LENGTH, (begin + index // LENGTH) * group_size
-    return (sample, first), place, channel, (place < group_size) & (first + place < tokens)
+    real = place < group_size
+    within = real & (first + place < tokens)
+    if lengths is not None:
+        real = real & (first + place < tl.load(lengths + sample))
+    return sample, first, place, channel, within, real
 
 
 @triton.jit
 def mirror(bits, LAST: tl.constexpr):
     """Negative floats ascend as their integers descend; the mapping is its own inverse."""
     return tl.where(bits < 0, bits ^ LAST, bits)
-
-
-@triton.jit
-def in_turn(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """The numbers of `COUNT` rows, of which a thread has every `ROWS`-th: there they follow."""
-    return row // ROWS + row % ROWS * (COUNT // ROWS)
-
-
-@triton.jit
-def in_turns(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """The row of a number: the inverse of `in_turn`."""
-    return number // (COUNT // ROWS) + number % (COUNT // ROWS) * ROWS
-
-
-@triton.jit
-def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
-    """Sort integers, (rows, channels), in groups of `LENGTH` rows that are `in_turn`."""
-    for stage in tl.static_range(1, 15):
-        if 2**stage <= LENGTH:
-            key = merge(key, 2**stage, LENGTH, ROWS)
-    return key
-
-
-@triton.jit
-def merge(key, SIZE: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr):
-    """Sort `SIZE` numbers that ascend and then descend; every second time descending.
-
-    Numbers below `TURNS` lie in one thread, as the rows do from `ROWS` on.
-    """
-    COUNT: tl.constexpr = key.shape[0]
-    TURNS: tl.constexpr = COUNT // ROWS
-    row = tl.arange(0, COUNT)[:, None]
-    index = in_turn(row, COUNT, ROWS)
-    if SIZE > 2 * TURNS and SIZE > 2 * ROWS:
-        # By rows that are their own numbers, so that the far ones are in one thread.
-        key = pick(key, tl.broadcast_to(in_turns(row, COUNT, ROWS), key.shape))
-        key = compare_all(key, row, SIZE // 2, ROWS, 1, SIZE, LENGTH)
-        key = pick(key, tl.broadcast_to(index, key.shape))
-        FAR: tl.constexpr = ROWS // 2
-    else:
-        FAR: tl.constexpr = SIZE // 2
-    for step in tl.static_range(14):
-        if FAR // 2**step >= TURNS:
-            key = compare_far(key, index, FAR // 2**step, TURNS, SIZE, LENGTH)
-    NEAR: tl.constexpr = min(FAR, TURNS // 2)
-    if TURNS <= SIZE and SIZE < LENGTH:
-        descending = (index & SIZE) != 0
-        key = tl.where(descending, ~key, key)
-        key = compare_all(key, index, NEAR, 1, ROWS, LENGTH, LENGTH)
-        return tl.where(descending, ~key, key)
-    else:
-        return compare_all(key, index, NEAR, 1, ROWS, SIZE, LENGTH)
-
-
-@triton.jit
-def compare_all(
-    key,
-    index,
-    FIRST: tl.constexpr,
-    LAST: tl.constexpr,
-    STRIDE: tl.constexpr,
-    SIZE: tl.constexpr,
-    LENGTH: tl.constexpr,
-):
-    """Compare numbers that are `FIRST`, half of it, …, `LAST` apart, and in one thread."""
-    for step in tl.static_range(14):
-        if FIRST // 2**step >= LAST:
-            other = partner(key, FIRST // 2**step * STRIDE)
-            key = choose(key, other, index, FIRST // 2**step, SIZE, LENGTH)
-    return key
-
-
-@triton.jit
-def compare_far(
-    key, index, STEP: tl.constexpr, TURNS: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr
-):
-    """Compare numbers that are `STEP` apart, and in different threads."""
-    row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // TURNS)
-    other = pick(key, tl.broadcast_to(row, key.shape))
-    return choose(key, other, index, STEP, SIZE, LENGTH)
-
-
-@triton.jit
-def choose(key, other, index, STEP: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr):
-    """The less of two for the first of them, or for the second where numbers descend."""
-    takes_less = (index & STEP) == 0
-    if SIZE < LENGTH:
-        takes_less = takes_less == ((index & SIZE) == 0)
-    return tl.where(takes_less, tl.minimum(key, other), tl.maximum(key, other))
-
-
-@triton.jit
-def partner(value, STEP: tl.constexpr):
-    """For every row the one that is `STEP` before or behind it.
-
-    That is the sum of both less itself; in one thread the compiler computes neither.
-    """
-    BITS: tl.constexpr = value.dtype.primitive_bitwidth
-    ROWS: tl.constexpr = value.shape[0]
-    NARROW: tl.constexpr = tl.int64 if BITS == 64 else tl.int32 if BITS == 32 else tl.int16
-    number = value.to(NARROW, bitcast=True).to(tl.int64 if BITS == 64 else tl.int32)
-    pairs = tl.reshape(number, (ROWS // 2 // STEP, 2, STEP, value.shape[1]))
-    others = tl.reshape(tl.sum(pairs, axis=1, keep_dims=True) - pairs, value.shape)
-    return others.to(NARROW).to(value.dtype, bitcast=True)
 
 
 def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False, traced=False):
@@ -331,7 +216,7 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
 
 
 def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
-    """A kernel that sorts groups of values of so many words, as `tile` says."""
+    """Return a kernel that sorts groups of values of `words` words in tiles."""
     batch, tokens, channels = shape
     tile = tile or tile_for(group_size, words)
     arguments = dict(

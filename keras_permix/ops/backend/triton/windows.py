@@ -1,8 +1,8 @@
-"""Which tokens and channels a program of a GPU kernel covers, chosen from what the channels read.
+"""Choose the tokens and channels that a program of a GPU kernel covers.
 
 A channel reads every token a fixed number of tokens further on. Rows of a few channels are loaded
-into shared memory in the order in which they lie, and every channel picks its tokens there: a load
-of one value from each of 32 rows would take 32 times as long as one of 32 values from one row.
+into shared memory in order, and every channel picks its tokens there. To load one value from each
+of 32 rows would take 32 times as long as to load 32 values of one row.
 """
 
 from functools import lru_cache
@@ -19,7 +19,7 @@ HELD = 16384  # values of a program, at most
 
 
 class Window(NamedTuple):
-    """How programs cover tokens and channels, and what each of them holds."""
+    """Describe the tokens and channels of a program, and the rows that it holds."""
 
     tokens: int = WORD  # of a program
     channels: int = WIDEST  # of a program
@@ -38,7 +38,7 @@ class Window(NamedTuple):
         return 32 * self.warps // self.channels
 
     def programs(self, tokens, channels):
-        """How many cover a sample."""
+        """Return the number of programs per sample."""
         return -(-tokens // self.tokens) * -(-channels // self.channels)
 
 
@@ -53,7 +53,7 @@ ALL = Real()  # tokens of a call without a mask
 
 
 class Reads(NamedTuple):
-    """How many places further on every channel reads, and what programs hold meanwhile."""
+    """Hold the offset at which each channel reads, and the window of the programs."""
 
     window: Window
     offsets: Any = None  # int32 from 0, (channels,), with a mask (batch, channels); None: no shift
@@ -87,7 +87,7 @@ def window_for(reads, tokens, itemsize):
 
 @lru_cache(maxsize=256)
 def reads_of(steps, tokens, itemsize, back):
-    """How many tokens further on channels read, shifted by `steps` or back, and the window."""
+    """Return the offsets at which channels read, shifted by `steps` or back, and the window."""
     reads = tuple((step if back else -step) % tokens for step in steps)
     return reads, window_for(reads, tokens, itemsize)
 
@@ -100,7 +100,7 @@ def window_for_any(tokens, itemsize):
 
 
 def _arcs(reads, tokens, channels):
-    """Where the arcs of all tiles of channels start, and how long the longest is."""
+    """Return the starts of the arcs of all tiles of channels, and the longest length."""
     arcs = [even_arc(reads[at : at + channels], tokens) for at in range(0, len(reads), channels)]
     return tuple(start for start, _ in arcs), max((spread for _, spread in arcs), default=0)
 

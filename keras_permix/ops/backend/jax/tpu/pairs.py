@@ -1,10 +1,10 @@
 """Circular shifts, and shifts with sorted pairs, on a TPU, in Pallas.
 
-A sample is one block. A shift is one roll and one choice for each
-bit of the steps; no index is gathered.
+A sample is one block. A shift is one roll and one choice for each bit of the steps; no index is
+gathered.
 
-Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is int32
-of shape (1, channels), from 0 to tokens - 1, and `used` holds the bits that any step has.
+Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is a
+tuple of integers from 0 to tokens - 1, or None.
 """
 
 from functools import partial, reduce
@@ -12,6 +12,7 @@ from operator import or_
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -23,28 +24,29 @@ from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES
 WORD = 32  # bits
 
 
-def shift(bits, steps, used, interpret=False):
+def shift(bits, steps, interpret=False):
     """Shift every channel towards larger tokens by its step."""
-    return _call(_shift_kernel, "shift", [bits], steps, used, [bits], interpret)[0]
+    return _call(_shift_kernel, "shift", [bits], steps, [bits], interpret)[0]
 
 
-def sort_pairs(bits, steps, used, floating, interpret=False):
+def sort_pairs(bits, steps, floating, interpret=False):
     """Shift, then sort pairs; also return which were swapped, as bits of int32."""
     kernel = partial(_sort_pairs_kernel, mirror=mirror(bits, floating))
     batch, tokens, channels = bits.shape
     rows = SUBLANES * pl.cdiv(tokens, 2 * SUBLANES * WORD)
     swaps = jax.ShapeDtypeStruct((batch, rows, channels), jnp.int32)
-    return _call(kernel, "sort_pairs", [bits], steps, used, [bits, swaps], interpret)
+    return _call(kernel, "sort_pairs", [bits], steps, [bits, swaps], interpret)
 
 
-def unsort_pairs(bits, swaps, steps, used, interpret=False):
+def unsort_pairs(bits, swaps, steps, interpret=False):
     """Swap pairs back, then shift: the inverse of `sort_pairs` by the opposite steps."""
     operands, kernel = [bits, swaps], _unsort_pairs_kernel
-    return _call(kernel, "unsort_pairs", operands, steps, used, [bits], interpret)[0]
+    return _call(kernel, "unsort_pairs", operands, steps, [bits], interpret)[0]
 
 
-def _call(kernel, name, operands, steps, used, results, interpret):
+def _call(kernel, name, operands, steps, results, interpret):
     batch, tokens, channels = operands[0].shape
+    steps = steps or (0,) * channels
     lanes = min(LANES, channels)
     rows = pl.cdiv(tokens, 2 * SUBLANES) * 2 * SUBLANES
 
@@ -53,7 +55,7 @@ def _call(kernel, name, operands, steps, used, results, interpret):
         return [pl.BlockSpec((1, height, lanes), lambda b, c: (b, 0, c)) for height in heights]
 
     return pl.pallas_call(
-        partial(kernel, tokens=tokens, used=used),
+        partial(kernel, tokens=tokens, used=reduce(or_, steps)),
         grid=(batch, pl.cdiv(channels, lanes)),
         in_specs=[pl.BlockSpec((1, lanes), lambda b, c: (0, c)), *blocks(operands)],
         out_specs=blocks(results),
@@ -62,7 +64,7 @@ def _call(kernel, name, operands, steps, used, results, interpret):
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(rows, 4096)),
         interpret=interpret,
         name=f"permix_{name}",
-    )(steps, *operands)
+    )(np.array([steps], "int32"), *operands)
 
 
 def _shift_kernel(steps, bits, out, _, *, tokens, used):

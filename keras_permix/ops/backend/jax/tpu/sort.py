@@ -1,6 +1,8 @@
 """Sorting within groups of tokens on a TPU, in Pallas: kernels around the network of `tiles.py`.
 
-Arrays are (tokens, channels), int16 or int32, of which floats are the bits.
+Groups are (batch, groups, tokens, channels), int16 or int32, of which floats are the bits. Kernels
+take them one below the other, (tokens, channels), filled up to a power of two with values that
+sort last.
 """
 
 from functools import partial
@@ -11,8 +13,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from keras_permix.ops.backend.jax.groups import fill_up
 from keras_permix.ops.backend.jax.keys import mirror, to_key
 from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES, Tiles
+from keras_permix.ops.backend.plan import power_of_two
 
 LANES = 128
 VECTORS = 32  # of a tile; a TPU has 64 registers
@@ -20,38 +24,45 @@ BLOCK = 1024  # tokens that are brought in at a time, half a MiB of int32, or a 
 VMEM = 16 << 20  # what every TPU has, and blocks of 2048 tokens need; larger groups need more
 
 
-def sort(bits, group_size, floating, interpret=False):
-    """Sort within groups; `group_size` is a power of two and divides the tokens."""
-    kernel = partial(_sort_kernel, mirror=mirror(bits, floating))
-    return _call(kernel, "sort", group_size, 1, [bits], [bits.dtype], interpret)[0]
+def sort(groups, floating, interpret=False):
+    """Sort every group."""
+    kernel = partial(_sort_kernel, mirror=mirror(groups, floating))
+    return _call(kernel, "sort", 1, [groups], [groups.dtype], interpret)[0]
 
 
-def sort_with_places(bits, group_size, floating, interpret=False):
+def sort_with_places(groups, floating, interpret=False):
     """Sort stably; also return the place in its group that each value came from, int16."""
     kernel = partial(_sort_with_places_kernel, floating=floating)
-    dtypes = [bits.dtype, jnp.int16]
-    return _call(kernel, "sort_with_places", group_size, _words(bits), [bits], dtypes, interpret)
+    dtypes = [groups.dtype, jnp.int16]
+    return _call(kernel, "sort_with_places", _words(groups), [groups], dtypes, interpret)
 
 
-def unsort(bits, places, group_size, interpret=False):
+def unsort(groups, places, interpret=False):
     """Bring what `sort_with_places` has sorted back to where it came from."""
-    operands, dtypes = [bits, places], [bits.dtype]
-    return _call(_unsort_kernel, "unsort", group_size, _words(bits), operands, dtypes, interpret)[0]
+    operands, dtypes = [groups, places], [groups.dtype]
+    return _call(_unsort_kernel, "unsort", _words(groups), operands, dtypes, interpret)[0]
 
 
-def _words(bits):
-    """How many words of 32 bits hold a value and its place."""
-    return 1 if bits.dtype == jnp.int16 else 2
+def _words(groups):
+    """Return how many words of 32 bits hold a value and its place."""
+    return 1 if groups.dtype == jnp.int16 else 2
 
 
-def _call(kernel, name, group_size, words, operands, dtypes, interpret):
-    tokens, channels = operands[0].shape
+def _call(kernel, name, words, operands, dtypes, interpret):
+    batch, count, size, channels = operands[0].shape
+    group_size = power_of_two(size)
+    tokens = batch * count * group_size
+
+    def as_rows(groups):
+        filled = fill_up(groups, group_size, 2, jnp.iinfo(groups.dtype).max)
+        return filled.reshape(tokens, channels)
+
     lanes, least = min(LANES, channels), max(group_size, SUBLANES * VECTORS)
     block = least * max(1, min(BLOCK // least, pl.cdiv(tokens, least)))
     tiles = Tiles(group_size, VECTORS, block, lanes)
     spec = pl.BlockSpec((block, lanes), lambda t, c: (t, c))
     held = pltpu.VMEM((block // SUBLANES, SUBLANES, lanes), jnp.int32)
-    return pl.pallas_call(
+    rows = pl.pallas_call(
         partial(kernel, tiles=tiles),
         grid=(pl.cdiv(tokens, block), pl.cdiv(channels, lanes)),
         in_specs=[spec] * len(operands),
@@ -61,7 +72,8 @@ def _call(kernel, name, group_size, words, operands, dtypes, interpret):
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(block, 2048)),
         interpret=interpret,
         name=f"permix_{name}",
-    )(*operands)
+    )(*map(as_rows, operands))
+    return [array.reshape(batch, count, group_size, channels)[:, :, :size] for array in rows]
 
 
 def _sort_kernel(bits, out, *held, tiles, mirror):
@@ -109,7 +121,7 @@ def _unsort_kernel(bits, places, out, *held, tiles):
 
 
 def _join(high, low, dtype):
-    """What decides, and what is below it, as two words, or of 16 bits as the halves of one."""
+    """Join the words that decide and those below them; of 16 bits they are halves of one word."""
     return [(high << 16) | (low & 0xFFFF)] if dtype == jnp.int16 else [high, low]
 
 

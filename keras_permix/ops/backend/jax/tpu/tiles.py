@@ -119,7 +119,7 @@ class Tiles:
         return vectors
 
     def _merged_across(self, vectors, sublanes, less):
-        """Merge runs that are on half of so many sublanes each."""
+        """Merge two runs, each on half of `sublanes` sublanes."""
         low, high = [], []
         for one, two in zip(vectors[: len(vectors) // 2], vectors[::-1], strict=False):
             mirrored = self._crossed(two, sublanes - 1)
@@ -169,7 +169,7 @@ class Tiles:
         return [jnp.take_along_axis(word, source, axis=0) for word in vector]
 
     def _second(self, distance):
-        """Which sublanes are the second of two that are `distance`, a power of two, apart."""
+        """Mark the second of every two sublanes that are `distance`, a power of two, apart."""
         return (self._sublane() & distance) != 0
 
     def _sublane(self):

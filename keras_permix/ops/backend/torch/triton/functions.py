@@ -1,4 +1,4 @@
-"""What runs on PyTorch by Triton kernels; imported when a row first leads here.
+"""Run Triton kernels on PyTorch; imported when a row first leads here.
 
 To `torch.compile` a permutation is one opaque op, and so is its inverse.
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.backend.torch.by_trace import permute_by_trace
+from keras_permix.ops.backend.torch.permute import permute_by_trace
 from keras_permix.ops.backend.torch.triton.tables import (
     Tables,
     find_real,

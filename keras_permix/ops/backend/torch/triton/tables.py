@@ -1,4 +1,4 @@
-"""What is known of steps before a kernel starts, on the device where it will read them.
+"""Make the tables of steps that a kernel reads, on its device.
 
 What `torch.compile` makes is given its tables, like weights. A tensor that it made by itself, while
 a CUDA graph is recorded, would lie in the memory of that graph, and not outlive it. Only a program
@@ -56,7 +56,7 @@ def given_tables(x, plan, back=False):
 
 
 def of_one_size(x):
-    """Whether a program that is being compiled takes samples of this size alone."""
+    """Return whether a program that is being compiled takes only samples of this size."""
     return has_static_value(x.shape[1]) and has_static_value(x.shape[2])
 
 
@@ -70,7 +70,7 @@ def tables_for(x, plan, back=False):
 
 
 def reads_with(tables, real, x, plan, back=False):
-    """What a shift of `x`, or its inverse, reads by its tables."""
+    """Return the `Reads` of a shift of `x`, or of its inverse, by its tables."""
     if tables.moves is None:
         return Reads(Window(), real=real)
     if real.order is not None:

@@ -1,4 +1,4 @@
-"""Permutations compiled for a TPU that is not there."""
+"""Compile permutations for a TPU on a machine without one."""
 
 from functools import partial
 
@@ -35,23 +35,23 @@ def compile_permutation(way, name, shape, dtype, group_size, chip):
 
 
 def _program(way, name, shape, dtype, size):
-    """What is computed, and the shapes of its operands."""
-    functions = tpu_permute.Pallas()() if way == "tpu_pallas" else tpu_permute.xla_for_tpu()
+    """Return the program and the shapes of its operands."""
+    function = (tpu_permute.Pallas() if way == "tpu_pallas" else tpu_permute.in_xla)(name)
     samples, tokens, channels = shape
     bits = jax.ShapeDtypeStruct(shape, "int32" if dtype == "float32" else "int16")
     steps = tuple(step % tokens for step in range(channels))
     if name == "shift":
-        return partial(functions.shift, steps=steps), [bits]
+        return partial(function, steps=steps), [bits]
     if name.endswith("sort_pairs"):
-        sort = partial(functions.sort_pairs, steps=steps, floating=True)
         if name == "sort_pairs":
-            return sort, [bits]
-        return partial(functions.unsort_pairs, steps=steps), list(jax.eval_shape(sort, bits))
+            return partial(function, steps=steps, floating=True), [bits]
+        sort, operands = _program(way, "sort_pairs", shape, dtype, size)
+        return partial(function, steps=steps), list(jax.eval_shape(sort, *operands))
     groups = (samples, tokens // size, size, channels)
     options = {} if name == "unsort" else {"floating": True}
 
     def on_groups(*arrays):
-        results = getattr(functions, name)(*(x.reshape(groups) for x in arrays), **options)
+        results = function(*(x.reshape(groups) for x in arrays), **options)
         return jax.tree.map(lambda array: array.reshape(shape), results)
 
     places = [jax.ShapeDtypeStruct(shape, "int16")] if name == "unsort" else []

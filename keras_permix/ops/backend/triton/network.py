@@ -1,0 +1,115 @@
+"""A bitonic sorting network in Triton, of O(n log² n) comparisons.
+
+Threads of a warp have channels that lie side by side. Tokens that are compared most often are in
+one thread, where a comparison takes one instruction. When tokens far from each other are compared,
+the threads exchange the values that they hold.
+"""
+
+import triton
+import triton.language as tl
+
+from keras_permix.ops.backend.triton.shift import pick
+
+
+@triton.jit
+def in_turn(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """The numbers of `COUNT` rows, of which a thread has every `ROWS`-th: there they follow."""
+    return row // ROWS + row % ROWS * (COUNT // ROWS)
+
+
+@triton.jit
+def in_turns(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """The row of a number: the inverse of `in_turn`."""
+    return number // (COUNT // ROWS) + number % (COUNT // ROWS) * ROWS
+
+
+@triton.jit
+def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
+    """Sort integers, (rows, channels), in groups of `LENGTH` rows that are `in_turn`."""
+    for stage in tl.static_range(1, 15):
+        if 2**stage <= LENGTH:
+            key = merge(key, 2**stage, LENGTH, ROWS)
+    return key
+
+
+@triton.jit
+def merge(key, SIZE: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr):
+    """Sort `SIZE` numbers that ascend and then descend; every second time descending.
+
+    Numbers below `TURNS` lie in one thread, as the rows do from `ROWS` on.
+    """
+    COUNT: tl.constexpr = key.shape[0]
+    TURNS: tl.constexpr = COUNT // ROWS
+    row = tl.arange(0, COUNT)[:, None]
+    index = in_turn(row, COUNT, ROWS)
+    if SIZE > 2 * TURNS and SIZE > 2 * ROWS:
+        # By rows that are their own numbers, so that the far ones are in one thread.
+        key = pick(key, tl.broadcast_to(in_turns(row, COUNT, ROWS), key.shape))
+        key = compare_all(key, row, SIZE // 2, ROWS, 1, SIZE, LENGTH)
+        key = pick(key, tl.broadcast_to(index, key.shape))
+        FAR: tl.constexpr = ROWS // 2
+    else:
+        FAR: tl.constexpr = SIZE // 2
+    for step in tl.static_range(14):
+        if FAR // 2**step >= TURNS:
+            key = compare_far(key, index, FAR // 2**step, TURNS, SIZE, LENGTH)
+    NEAR: tl.constexpr = min(FAR, TURNS // 2)
+    if TURNS <= SIZE and SIZE < LENGTH:
+        descending = (index & SIZE) != 0
+        key = tl.where(descending, ~key, key)
+        key = compare_all(key, index, NEAR, 1, ROWS, LENGTH, LENGTH)
+        return tl.where(descending, ~key, key)
+    else:
+        return compare_all(key, index, NEAR, 1, ROWS, SIZE, LENGTH)
+
+
+@triton.jit
+def compare_all(
+    key,
+    index,
+    FIRST: tl.constexpr,
+    LAST: tl.constexpr,
+    STRIDE: tl.constexpr,
+    SIZE: tl.constexpr,
+    LENGTH: tl.constexpr,
+):
+    """Compare numbers that are `FIRST`, half of it, …, `LAST` apart, and in one thread."""
+    for step in tl.static_range(14):
+        if FIRST // 2**step >= LAST:
+            other = partner(key, FIRST // 2**step * STRIDE)
+            key = choose(key, other, index, FIRST // 2**step, SIZE, LENGTH)
+    return key
+
+
+@triton.jit
+def compare_far(
+    key, index, STEP: tl.constexpr, TURNS: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr
+):
+    """Compare numbers that are `STEP` apart, and in different threads."""
+    row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // TURNS)
+    other = pick(key, tl.broadcast_to(row, key.shape))
+    return choose(key, other, index, STEP, SIZE, LENGTH)
+
+
+@triton.jit
+def choose(key, other, index, STEP: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr):
+    """The less of two for the first of them, or for the second where numbers descend."""
+    takes_less = (index & STEP) == 0
+    if SIZE < LENGTH:
+        takes_less = takes_less == ((index & SIZE) == 0)
+    return tl.where(takes_less, tl.minimum(key, other), tl.maximum(key, other))
+
+
+@triton.jit
+def partner(value, STEP: tl.constexpr):
+    """For every row the one that is `STEP` before or behind it.
+
+    That is the sum of both less itself; in one thread the compiler computes neither.
+    """
+    BITS: tl.constexpr = value.dtype.primitive_bitwidth
+    ROWS: tl.constexpr = value.shape[0]
+    NARROW: tl.constexpr = tl.int64 if BITS == 64 else tl.int32 if BITS == 32 else tl.int16
+    number = value.to(NARROW, bitcast=True).to(tl.int64 if BITS == 64 else tl.int32)
+    pairs = tl.reshape(number, (ROWS // 2 // STEP, 2, STEP, value.shape[1]))
+    others = tl.reshape(tl.sum(pairs, axis=1, keep_dims=True) - pairs, value.shape)
+    return others.to(NARROW).to(value.dtype, bitcast=True)
