@@ -10,7 +10,7 @@ from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.projections import Embedding, make_dropout
-from keras_permix.zoo.heads import logits_of
+from keras_permix.zoo.parts import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 
 

@@ -15,25 +15,14 @@ from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_named,
-    check_rate,
-)
+from keras_permix.utils.checks import check_choice, check_floats, check_named
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
-from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
 
-SIZES = (
-    "targets", "node_features", "edge_features", "hidden_dim", "num_layers", "num_heads", "mlp_dim",
-    "max_hops",
-)  # fmt: skip
 HOP_TABLES = 128  # that the released code holds
 NODES = 8  # of the largest random graph
 
@@ -123,15 +112,13 @@ class Graphormer(ZooModel):
                 self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
-            "dropout": check_rate("dropout", dropout),
-            "attention_dropout": check_rate("attention_dropout", attention_dropout),
-            "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
-        _check_config(config)
+        if np.min(config["std"]) <= 0:
+            raise ValueError(f"`std` must be positive. Received: std={config['std']}")
         graphs = graph_inputs(config)
         feature_maps = _encode(graphs, config, dtype)
         values = _read_out(feature_maps[-1], config, dtype)
@@ -267,13 +254,6 @@ def _random_graph(rng, config):
 
 def _check_mixer(mixer):
     return check_named("mixer", mixer, MIXERS)
-
-
-def _check_config(config):
-    for key in SIZES:
-        check_integer(key, config[key])
-    if np.min(config["std"]) <= 0:
-        raise ValueError(f"`std` must be positive. Received: std={config['std']}")
 
 
 def _per_target(argument, value, targets):

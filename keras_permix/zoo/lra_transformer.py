@@ -12,15 +12,14 @@ from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
 from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_positive_or_none,
-    check_rate,
+from keras_permix.utils.checks import check_choice, check_integer
+from keras_permix.zoo.parts import (
+    check_class_token,
+    collect_arguments,
+    logits_of,
+    mixer_on_pixels,
+    pool_tokens,
 )
-from keras_permix.zoo.grid_mixers import mixer_on_pixels
-from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
-from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -126,16 +125,11 @@ class LRATransformer(SequenceClassifier):
     ) -> None:
         config = collect_arguments(locals())
         config |= {
-            "hidden_dim": check_integer("hidden_dim", hidden_dim),
-            "inner_dim": check_positive_or_none("inner_dim", inner_dim),
-            "num_layers": check_integer("num_layers", num_layers),
-            "mlp_dim": check_integer("mlp_dim", mlp_dim),
             "mixer": check_mixers(mixer, num_layers),
             "activation": check_choice("activation", activation, ACTIVATIONS),
             "positions": check_choice("positions", positions, POSITIONS),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "head_dims": _check_head_dims(head_dims),
-            "dropout": check_rate("dropout", dropout),
         }
         config = check_sequence_config(config)
         check_class_token(pooling, config["mixer"])

@@ -13,11 +13,8 @@ from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.zoo.grid_mixers import mixer_on_pixels
-from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import first_state, read_tokens
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, mixer_on_pixels, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -134,10 +131,10 @@ class MEGA(SequenceClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
-        }
-        config = _check_config(check_sequence_config(config))
+        mixer = self.default_mixer if mixer is None else mixer
+        config["mixer"] = check_mixers(mixer, num_layers, check_mega_mixer)
+        config = check_sequence_config(config)
+        _check_chunks(config)
         inputs, tokens, mask = sequence_inputs(config, dtype)
         feature_maps = _encode(_embed(tokens, mask, config, dtype), mask, config, dtype)
         pooled = _pool(feature_maps[-1], mask, config, dtype)
@@ -302,21 +299,11 @@ def _make_head(config, dtype):
     )
 
 
-def _check_mixers(mixer, num_layers):
-    return check_mixers(mixer, check_integer("num_layers", num_layers), check_mega_mixer)
-
-
-def _check_config(config):
-    """Check arguments that no layer of the model checks by the same name."""
-    for name in ("hidden_dim", "ema_dim", "num_layers"):
-        check_integer(name, config[name])
-    for name in ("dropout", "attention_dropout"):
-        check_rate(name, config[name])
-    check_positive_or_none("classifier_dim", config["classifier_dim"])
+def _check_chunks(config):
+    """Check that chunks of pixels, which have no padding, have one length."""
     chunk, tokens = config["chunk_size"], config["max_sequence_length"]
     if config["image_size"] and chunk and tokens % min(chunk, tokens):
         raise ValueError(
             "`chunk_size` must divide the number of pixels. "
             f"Received: chunk_size={chunk}, image_size={config['image_size']}"
         )
-    return config

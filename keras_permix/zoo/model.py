@@ -1,6 +1,5 @@
 """Base class of the models: a Keras model with its configuration and feature maps."""
 
-import inspect
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -8,11 +7,10 @@ import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
-from keras_permix.utils.checks import check_flags, is_index, plain
+from keras_permix.utils.checks import check_labels, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
-from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import PresetInfo, list_presets
 from keras_permix.zoo.presets.writer import save_preset
@@ -55,10 +53,6 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
     asset_files: dict[str, str] = {}
     presets = _Presets()
     """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        check_flags(kwargs, inspect.signature(cls.__init__).parameters)
-        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,

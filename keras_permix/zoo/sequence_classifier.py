@@ -11,10 +11,8 @@ from keras_permix._typing import StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.tokens import SplitPairs
-from keras_permix.utils.checks import check_floats, check_integer, check_positive_or_none
-from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.grid_mixers import keep_steps
-from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
+from keras_permix.zoo.classifier import Classifier, describe_images, make_images
+from keras_permix.zoo.parts import check_images, keep_steps, preprocess
 from keras_permix.zoo.texts import check_texts, is_cut, make_encoder
 
 PIXEL_VALUES = 256
@@ -206,10 +204,8 @@ def check_sequence_config(config):
         The configuration, its "max_sequence_length" that of the pixels where there are images, its
         "tokenizer" a text.
     """
-    for key in ("num_classes", "vocabulary_size", "max_sequence_length"):
-        check_integer(key, config[key])
     config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
-    if check_positive_or_none("image_size", config["image_size"]):
+    if config["image_size"]:
         if config["pairs"] or config["tokenizer"]:
             raise ValueError(
                 "`pairs` and `tokenizer` are of texts, and `image_size` must be None for them. "
@@ -217,15 +213,13 @@ def check_sequence_config(config):
                 f"tokenizer={str(config['tokenizer'])[:60]}"
             )
         config = {**config, "max_sequence_length": config["image_size"] ** 2}
-    if check_positive_or_none("steps_image_size", config["steps_image_size"]):
-        if not config["image_size"]:
-            raise ValueError(
-                "`steps_image_size` must be None for texts, which have no `image_size`. "
-                f"Received: steps_image_size={config['steps_image_size']}"
-            )
+    elif config["steps_image_size"]:
+        raise ValueError(
+            "`steps_image_size` must be None for texts, which have no `image_size`. "
+            f"Received: steps_image_size={config['steps_image_size']}"
+        )
     if "mean" in config:
-        mean, std = check_floats("mean", config["mean"], 1, "channel"), check_std(config["std"], 1)
-        return {**config, "mean": mean, "std": std}
+        return config | check_images({**config, "channels": 1})
     if config["image_size"] and config["vocabulary_size"] < PIXEL_VALUES:
         raise ValueError(
             f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels as tokens. "
@@ -246,7 +240,7 @@ def sequence_inputs(config, dtype):
     if size := config["image_size"]:
         images = keras.Input((None, None, 1), name="images")
         as_ids = "mean" not in config
-        pixels = _ids(images, size) if as_ids else _normalized(images, config, dtype)
+        pixels = _ids(images, size) if as_ids else preprocess(images, config, dtype)
         return images, ops.reshape(pixels, (-1, config["max_sequence_length"])), None
     shape = (2, None) if config["pairs"] else (None,)
     tokens = keras.Input(shape, dtype="int32", name="tokens")
@@ -256,11 +250,6 @@ def sequence_inputs(config, dtype):
         tokens = SplitPairs(dtype=dtype, name="split_tokens")(tokens)
         mask = SplitPairs(dtype=dtype, name="split_mask")(mask)
     return inputs, tokens, mask
-
-
-def _normalized(images, config, dtype):
-    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
-    return ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
 
 
 def _ids(images, size):

@@ -13,31 +13,15 @@ from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
 from keras_permix.layers.parts.projections import assign_copy
 from keras_permix.ops.simple_attention import SCALES
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_positive_or_none,
-    check_rate,
-)
+from keras_permix.utils.checks import check_choice
 from keras_permix.zoo.bert_layers import classify, embed, make_block
-from keras_permix.zoo.heads import pool_tokens
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
 
 VARIANTS = ("softmax", *SIMPLE_VARIANTS)
 POOLERS = ("tanh", "relu", None)
-SIZES = (
-    "vocabulary_size",
-    "max_sequence_length",
-    "num_classes",
-    "hidden_dim",
-    "num_layers",
-    "num_heads",
-    "mlp_dim",
-)
 # Arguments that the configuration of a BERT sets.
 BERT_ARGUMENTS = (
     "vocabulary_size",
@@ -138,17 +122,12 @@ class SimpleTRON(SequenceClassifier):
         config = collect_arguments(locals())
         config |= {
             "variant": check_choice("variant", variant, VARIANTS),
-            "mixer": check_mixers(
-                mixer, check_integer("num_layers", num_layers), check_mixer_or_none
-            ),
+            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
             "scale": check_choice("scale", scale, SCALES),
-            "num_segments": check_positive_or_none("num_segments", num_segments),
             "pooler": check_choice("pooler", pooler, POOLERS),
-            "dropout": check_rate("dropout", dropout),
-            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "tokenizer": tokenizer_text(tokenizer),
         }
-        _check_config(config)
+        _check_segments(config)
         inputs, tokens, mask = sequence_inputs({**config, "image_size": None}, dtype)
         x, mask = embed(inputs, tokens, mask, config, dtype)
         feature_maps = []
@@ -264,9 +243,7 @@ class SimpleTRON(SequenceClassifier):
             _check_types(types, x["tokens"], self._zoo_config["num_segments"])
 
 
-def _check_config(config):
-    for key in SIZES:
-        check_integer(key, config[key])
+def _check_segments(config):
     if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
         raise ValueError(
             "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "

@@ -6,10 +6,9 @@ from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import plain
-from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
+from keras_permix.utils.checks import check_labels, plain
+from keras_permix.zoo.parts import check_arguments
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
-from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import PresetInfo, find_preset, untrained
 from keras_permix.zoo.presets.transfer import transfer_weights
 from keras_permix.zoo.presets.weights import check_finite_weights, load_weights_content
@@ -65,7 +64,7 @@ def load_preset(
     if info.files:
         _check_size(info, config)
     _check_overrides(found, config, overrides)
-    overrides = with_own_mixer(config, plain(overrides))
+    overrides = _with_own_mixer(config, plain(overrides))
     if info.files:
         info.files.verify(skip=(WEIGHTS_FILE,))
         config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
@@ -89,6 +88,12 @@ def load_preset(
     if labels is None:
         model.labels = _stored_labels(info, model, changed)
     return model
+
+
+def is_quantized(config: dict[str, Any]) -> bool:
+    """Whether layers of the configured model have quantized weights."""
+    dtype = config.get("dtype")
+    return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"
 
 
 def _check_size(info, config):
@@ -196,3 +201,17 @@ def _stored_model(info, cls, config, overrides=None, load_weights=True):
             f"Received: {info.parameters:,}"
         )
     return model
+
+
+def _with_own_mixer(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of a configuration, whose mixer, if it has the same name, keeps its other arguments.
+
+    The weights were trained with these.
+    """
+    own, given = config.get("mixer"), changes.get("mixer")
+    given = {"name": given} if isinstance(given, str) else given
+    if not isinstance(own, dict) or not isinstance(given, dict):
+        return changes
+    if given.get("name", own.get("name")) != own.get("name"):
+        return changes
+    return {**changes, "mixer": {**own, **given}}

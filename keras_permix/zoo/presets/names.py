@@ -1,4 +1,4 @@
-"""Find presets by name, folder or handle."""
+"""Find presets by name, folder or handle, without running anything that they contain."""
 
 import dataclasses
 import difflib
@@ -9,13 +9,23 @@ from typing import Any
 from keras_permix._typing import StrPath
 from keras_permix.recipes.find import known_presets
 from keras_permix.recipes.load import load_recipe
-from keras_permix.zoo.presets.config import model_class
+from keras_permix.zoo.parts import arguments
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
 
 # Address of the files that a wheel leaves out, at ADDRESS/CLASS/PRESET/FILE. None: unpublished.
 WEIGHTS_URL: str | None = None
+
+# Dtype policies are the only Keras objects that the configuration of a model may name.
+POLICY_MODULES = ("keras", "keras.dtype_policies")
+POLICIES = (
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "Int4DTypePolicy",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,3 +184,52 @@ def _unknown(preset, name, cls):
         f"`preset` must be a name ({names}), a folder that exists, or a handle like hf://… or "
         f"https://….{hint} Received: {preset!r}"
     )
+
+
+def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
+    """Return the class that a `config.json` names, and check its configuration.
+
+    Raises:
+        ValueError: for another class, or a configuration that names any object but dtype policies.
+    """
+    name: Any = spec.get("class_name")
+    module = spec.get("module")
+    right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
+    known = isinstance(name, str) and name in MODELS
+    if not known or not right or not isinstance(spec.get("config"), dict):
+        raise ValueError(
+            "The configuration of a preset must be of a class of keras_permix.zoo "
+            f"({', '.join(MODELS)}); nothing else is built. "
+            f"Received: {path} with class_name={name!r}, module={module!r}, "
+            f"registered_name={spec.get('registered_name')!r}"
+        )
+    check_plain(spec["config"], path)
+    unknown = sorted(set(spec["config"]) - set(arguments(MODELS[name])))
+    if unknown:
+        raise ValueError(
+            f"The configuration of a preset must hold arguments of {name}. It may come from a "
+            f"newer keras_permix. Received: {path} with {unknown}"
+        )
+    return MODELS[name]
+
+
+def check_plain(value: Any, path: StrPath) -> None:
+    """Raise ValueError if a configuration names any object but dtype policies."""
+    if isinstance(value, dict):
+        if {"class_name", "module", "registered_name"} & set(value):
+            _check_policy(value, path)
+        for part in value.values():
+            check_plain(part, path)
+    elif isinstance(value, list):
+        for part in value:
+            check_plain(part, path)
+
+
+def _check_policy(value, path):
+    known = value.get("class_name") in POLICIES and value.get("module") in POLICY_MODULES
+    if not known or value.get("registered_name") is not None:
+        raise ValueError(
+            "The configuration of a preset may name no object but Keras' dtype policies. "
+            f"Received: {path} with class_name={value.get('class_name')!r}, "
+            f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
+        )

@@ -6,8 +6,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.ops.backend import running
-from keras_permix.zoo.presets.config import is_quantized
-from keras_permix.zoo.presets.load import load_preset
+from keras_permix.zoo.presets.load import is_quantized, load_preset
 from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
 KEYS = ("seed", "batch", "outputs", "atol")

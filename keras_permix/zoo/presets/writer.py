@@ -11,9 +11,8 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.utils.checks import check_choice
+from keras_permix.utils.checks import check_choice, check_labels
 from keras_permix.utils.files import LEFTOVER, replacing_folder, write_bytes
-from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -25,7 +24,8 @@ from keras_permix.zoo.presets.folder import (
     entry_of,
     open_preset,
 )
-from keras_permix.zoo.presets.labels import check_labels
+from keras_permix.zoo.presets.load import is_quantized
+from keras_permix.zoo.presets.names import check_plain, model_class
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.presets.weights import (
     check_finite_weights,
@@ -33,6 +33,7 @@ from keras_permix.zoo.presets.weights import (
     pack_weights,
     weights_content,
 )
+from keras_permix.zoo.registry import MODELS
 
 METADATA_KEYS = (
     "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
@@ -49,7 +50,7 @@ def save_preset(
     **metadata: Any,
 ) -> None:
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
-    spec = serialize_model(model)
+    spec = _serialize_model(model)
     check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
     _check_known("metadata", metadata, METADATA_KEYS)
     if metadata.get("labels") is None:
@@ -87,6 +88,29 @@ def save_preset(
     )
     with _explained(folder):
         _write_folder(folder, contents)
+
+
+def _serialize_model(model: Model) -> dict[str, Any]:
+    """Return the object that `config.json` holds, without compile state and other files' content.
+
+    Raises:
+        ValueError: if the model is of no class of the zoo, or has a custom layer as its `mixer`.
+    """
+    name = type(model).__name__
+    if MODELS.get(name) is not type(model):
+        raise ValueError(
+            f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
+            f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
+        )
+    elsewhere = {"labels", *model.asset_files}
+    config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
+    check_plain(config, f"{model.name}, which `model.save` keeps whole,")
+    return {
+        "module": "keras_permix.zoo",
+        "class_name": name,
+        "config": config,
+        "registered_name": f"keras_permix>{name}",
+    }
 
 
 def json_content(value: Any, name: str) -> bytes:
