@@ -1,8 +1,10 @@
-"""Convert containers of numbers, texts and images to arrays."""
+"""Convert containers of numbers, texts and images, and the batches of data sets, to arrays."""
 
+import functools
 import numbers
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_permix.data.images.decode import image_pixels
+from keras_permix.ops.backend import running
 
 
 def to_arrays(
@@ -146,3 +149,41 @@ def check_samples(x: Any, model: Any) -> None:
     if isinstance(x, list | tuple):
         kind = "images of one size" if images else "texts or arrays"
         raise ValueError(f"`x` must be one sample or more: {kind}. Received: x={str(x)[:200]}")
+
+
+class _Batches(keras.utils.PyDataset):
+    """Convert each batch of another data set by a function."""
+
+    def __init__(self, data, convert):
+        super().__init__(data.workers, data.use_multiprocessing, data.max_queue_size)
+        self._data, self._convert = data, convert
+
+    @property
+    def num_batches(self):
+        return self._data.num_batches
+
+    def __getitem__(self, index):
+        return self._convert(self._data[index])
+
+    def on_epoch_begin(self):
+        self._data.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._data.on_epoch_end()
+
+
+def convert_batches(x, convert, model):
+    """Convert a generator, `keras.utils.PyDataset` or `tf.data.Dataset` batch by batch.
+
+    Args:
+        x: The data. Anything else is returned as it is.
+        convert: A function from a batch to one of arrays, for generators and `PyDataset`.
+        model: A Keras model. Tensors of a `tf.data.Dataset` are cast to the dtypes of its steps.
+    """
+    if isinstance(x, types.GeneratorType):
+        return (convert(batch) for batch in x)
+    if isinstance(x, keras.utils.PyDataset):
+        return _Batches(x, convert)
+    if hasattr(x, "element_spec") and (datasets := running.tensorflow_datasets()).is_dataset(x):
+        return datasets.cast(x, functools.partial(running.step_dtype, model=model))
+    return x

@@ -9,7 +9,7 @@ from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAt
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.masks import with_first
-from keras_permix.layers.parts.projections import Embedding, make_dropout
+from keras_permix.layers.parts.wrappers import Embedding, make_dropout
 from keras_permix.zoo.parts import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 

@@ -14,7 +14,7 @@ from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, Gra
 from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
-from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice, check_floats, check_named
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
 from keras_permix.zoo.model import ZooModel

@@ -11,7 +11,7 @@ from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
-from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice, check_integer
 from keras_permix.zoo.parts import (
     check_class_token,

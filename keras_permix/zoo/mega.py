@@ -11,7 +11,7 @@ from keras_permix.layers.embedding.grids import resize_distances
 from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
-from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
+from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.zoo.mega_stream import first_state, read_tokens
 from keras_permix.zoo.parts import collect_arguments, mixer_on_pixels, pool_tokens

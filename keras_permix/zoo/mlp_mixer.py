@@ -10,7 +10,7 @@ from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
-from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Dense
 from keras_permix.utils.checks import check_choice, check_integer
 from keras_permix.zoo.classifier import ImageClassifier
 from keras_permix.zoo.parts import (

@@ -13,7 +13,7 @@ from keras_permix.layers.mixers import MIXERS, arguments_of, is_causal, make_mix
 from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.layers.parts.projections import FirstToken
+from keras_permix.layers.parts.wrappers import FirstToken
 from keras_permix.utils.checks import (
     check_flags,
     check_floats,
@@ -23,7 +23,6 @@ from keras_permix.utils.checks import (
     check_positive_or_none,
     check_rate,
 )
-
 
 SEEDS = ("random_order",)  # integers from 0, which layers check
 

@@ -11,7 +11,7 @@ from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE_VARIANTS
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.utils.checks import check_choice
 from keras_permix.zoo.bert_layers import classify, embed, make_block

@@ -10,7 +10,7 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
-from keras_permix.layers.parts.projections import make_dropout
+from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice
 from keras_permix.zoo.classifier import ImageClassifier
 from keras_permix.zoo.parts import (

@@ -6,9 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
-from keras_permix.layers.parts.masks import check_tokens
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense, check_tokens
 from keras_permix.ops.butterfly_stages import two_stage_block
 from keras_permix.utils.checks import (
     check_choice,

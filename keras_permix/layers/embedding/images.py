@@ -9,8 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense
 from keras_permix.ops import patchify
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_floats, check_integer, check_positive

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.wrappers import check_tokens
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.utils.checks import check_positive_or_none
 

@@ -8,8 +8,7 @@ from keras import ops
 
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.masks import with_first
-from keras_permix.layers.parts.projections import Embedding
-from keras_permix.layers.parts.wrappers import Composite, policy_at
+from keras_permix.layers.parts.wrappers import Composite, Embedding, policy_at
 from keras_permix.utils.checks import check_choice, check_integer
 
 

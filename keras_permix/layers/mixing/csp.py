@@ -9,7 +9,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.parts.wrappers import tokens_shape
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.ops.shift_schedule import SCHEDULES
 from keras_permix.ops.shift_steps import Shift, check_steps

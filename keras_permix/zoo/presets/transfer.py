@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 
 RULE = (
     "A preset's weights fit another head, another size where the model can resize, and arguments "
