@@ -16,9 +16,14 @@ from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice, check_floats, check_named
-from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
+from keras_permix.zoo.graph_inputs import (
+    check_domain,
+    check_graphs,
+    check_units,
+    graph_inputs,
+    warn_of_other_molecules,
+)
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
 from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.texts import check_texts
@@ -210,7 +215,7 @@ class SliceGraphormer(Graphormer):
 
 
 def _encode(graphs, config, dtype):
-    """The tokens after each block."""
+    """Return the tokens after each block."""
     hop_tables = max(HOP_TABLES, config["max_hops"]) if config["keep_unused_params"] else None
     bias = GraphormerBias(
         config["num_heads"], config["edges"], config["max_hops"], hop_tables,
@@ -237,7 +242,7 @@ def _encode(graphs, config, dtype):
 
 
 def _read_out(tokens, config, dtype):
-    """From tokens to values in float32, in the units of the targets."""
+    """Map tokens to values in float32, in the units of the targets."""
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
     head = make_dense(config["targets"], config["num_layers"], dtype=dtype, name="head")
     rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
@@ -245,7 +250,7 @@ def _read_out(tokens, config, dtype):
 
 
 def _random_graph(rng, config):
-    """A tree with one more edge, of random features."""
+    """Make a tree with one more edge and random features."""
     nodes = rng.integers(3, NODES + 1)
     ends = [(node, rng.integers(node)) for node in range(1, nodes)] + [(0, nodes - 1)]
     features = rng.integers(0, 4, (nodes, config["edge_features"]))
@@ -257,7 +262,7 @@ def _check_mixer(mixer):
 
 
 def _per_target(argument, value, targets):
-    """A float, or a list of one per target."""
+    """Return a float, or a list of one per target."""
     one = isinstance(value, Real)
     floats = check_floats(argument, [value] if one else value, 1 if one else targets, "target")
     return floats[0] if one else floats

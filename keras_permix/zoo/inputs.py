@@ -129,8 +129,7 @@ class CheckedInputs:
             ValueError: for inputs of another shape or range, such as images outside 0–255.
         """
         if self.preprocessor is not None and (isinstance(x, np.ndarray) or keras.ops.is_tensor(x)):
-            self.preprocessor.check(x)
-            warning = self.preprocessor.warning_of(x)
+            warning = self.preprocessor.check(x)
             if warning and not self._warned_of_range:
                 self._warned_of_range = True
                 warnings.warn(warning, stacklevel=4)

@@ -136,7 +136,10 @@ class MEGA(SequenceClassifier):
         config = check_sequence_config(config)
         _check_chunks(config)
         inputs, tokens, mask = sequence_inputs(config, dtype)
-        feature_maps = _encode(_embed(tokens, mask, config, dtype), mask, config, dtype)
+        x, feature_maps = _embed(tokens, mask, config, dtype), []
+        for index in range(num_layers):
+            x = _make_block(config, index, dtype)(x, mask=mask)
+            feature_maps.append(x)
         pooled = _pool(feature_maps[-1], mask, config, dtype)
         if pairs:
             pooled = ops.concatenate(join_pairs(pooled), axis=-1)
@@ -240,30 +243,18 @@ def _embed(tokens, mask, config, dtype):
         kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
         x = Dense(hidden_dim, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
     else:
-        table = dict(
-            embeddings_initializer=normal(0, hidden_dim**-0.5), dtype=dtype, name="embedding"
-        )
-        x = Embedding(config["vocabulary_size"], hidden_dim, **table)(tokens)
+        initializer, size = normal(0, hidden_dim**-0.5), config["vocabulary_size"]
+        x = Embedding(size, hidden_dim, initializer, dtype=dtype, name="embedding")(tokens)
     x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
     return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
-
-
-def _encode(x, mask, config, dtype):
-    """Return the tokens after each block."""
-    feature_maps = []
-    for index in range(config["num_layers"]):
-        x = _make_block(config, index, dtype)(x, mask=mask)
-        feature_maps.append(x)
-    return feature_maps
 
 
 def _make_block(config, index, dtype):
     at, ragged = (index, config["num_layers"]), not config["image_size"]
     inner = config["inner_dim"] or 2 * config["hidden_dim"]
     mixer = mixer_on_pixels(config, index, inner)
-    attention = {
-        name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")
-    }
+    of_attention = ("position_bias", "max_sequence_length", "chunk_size")
+    attention = {name: config[name] for name in of_attention}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
         attention["chunk_size"] = None  # It applies to blocks with attention.
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}

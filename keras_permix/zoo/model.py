@@ -31,7 +31,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     To add a class, set `task` to a name of `keras_permix.tasks` (or override `task_for`), and
     implement `make_inputs`. A layer named "preprocessor" is described in presets and checks inputs
-    by `check` and `warning_of`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
+    by `check`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
     texts to the files that store them in a preset.
 
     Args:

@@ -181,12 +181,12 @@ class SimpleTRON(SequenceClassifier):
             )
         from keras_permix.zoo.convert.bert import read_bert
 
-        bert = read_bert(folder, num_layers, max_sequence_length)
+        sizes, weights = read_bert(folder, num_layers, max_sequence_length)
         given = {"num_classes": num_classes, "variant": variant, **arguments}
-        model = cls(**{**bert.arguments, **given})
+        model = cls(**{**sizes, **given})
         for weight in model.weights:
-            if weight.path in bert.weights:
-                weight.assign(bert.weights[weight.path].astype("float32"))
+            if weight.path in weights:
+                weight.assign(weights[weight.path].astype("float32"))
         return model
 
     def with_variant(self, variant: str, freeze: bool = False) -> Self:

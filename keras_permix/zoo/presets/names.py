@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import os
-from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
@@ -119,22 +118,32 @@ def untrained(info: PresetInfo) -> str:
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
-    """What is known of a preset of a class, whose short name is enough, or of any."""
-    if isinstance(preset, PresetInfo):
-        return preset
-    if not isinstance(preset, str | os.PathLike):
+    """Find a preset of a class, for which its short name is enough, or of any class.
+
+    Raises:
+        ValueError: for an unknown name, or a preset of another class.
+    """
+    if not isinstance(preset, str | os.PathLike | PresetInfo):
         raise ValueError(f"`preset` must be a name, a folder or a handle. Received: {preset!r}")
-    if "://" in str(preset):
-        return _info_of_files(str(preset), open_handle(str(preset)))
-    name = str(preset)
+    name, known = str(preset), _known() if isinstance(preset, str) else {}
     if cls is not None and "/" not in name:
         name = f"{cls.__name__.lower()}/{name}"
-    known = {} if isinstance(preset, Path) else _known()
-    if name in known:
-        return _info(name, known[name])
-    if os.path.isdir(preset):
-        return _info_of_files(str(preset), open_preset(preset))
-    raise ValueError(_unknown(str(preset), name, cls))
+    if isinstance(preset, PresetInfo):
+        info = preset
+    elif "://" in str(preset):
+        info = _info_of_files(str(preset), open_handle(str(preset)))
+    elif name in known:
+        info = _info(name, known[name])
+    elif os.path.isdir(preset):
+        info = _info_of_files(str(preset), open_preset(preset))
+    else:
+        raise ValueError(_unknown(str(preset), name, cls))
+    if cls is not None and info.class_name != cls.__name__:
+        raise ValueError(
+            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
+            f"{info.class_name}: use `{info.class_name}.from_preset`. Received: {info.name!r}"
+        )
+    return info
 
 
 def _known():
