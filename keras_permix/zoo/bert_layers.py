@@ -1,4 +1,4 @@
-"""What a BERT is made of: its embedding, blocks, pooler and head, with any attention or mixer."""
+"""Make the embedding, blocks, pooler and head of a BERT, with any attention or mixer."""
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_permix.zoo.sequence_classifier import join_pairs
 
 
 def embed(inputs, tokens, mask, config, dtype):
-    """From token ids to normalized vectors, and the mask of these. Adds an input if need be."""
+    """Map token ids to normalized vectors and their mask. Add "segment_ids" to the inputs."""
     table = dict(
         output_dim=config["hidden_dim"],
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
@@ -72,7 +72,7 @@ def make_block(config, index, dtype):
 
 
 def classify(first, config, dtype):
-    """From token 0 to logits in float32."""
+    """Map token 0 to logits in float32."""
     if config["pooler"]:
         pooler = keras.layers.Dense(
             config["hidden_dim"], config["pooler"], dtype=dtype, name="pooler"

@@ -15,7 +15,7 @@ OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in
 
 
 class Exported:
-    """What a Keras model is mixed with to choose what a format asks for."""
+    """Mix into a Keras model to export it with the settings that each format needs."""
 
     # `self: Any` is a Keras model, of which no type tells.
     def export(
@@ -77,7 +77,7 @@ class Exported:
             _describe(self, filepath)
 
     def _example(self, batch, seed=0):
-        """Inputs of the size that a file takes which takes one."""
+        """Make inputs of the size for formats with a fixed size."""
         return self.make_inputs(seed, batch)
 
 
@@ -105,12 +105,12 @@ def _describe(model, path, output_names=None):
 
 
 def _spec(tensor, array):
-    """The shape and dtype of an input, of which but the batch is known."""
+    """Return the shape and dtype of an input of known size in a batch of any size."""
     return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
 
 
 def _zeros(signature):
-    """A batch of two of what a signature describes."""
+    """Make a batch of two zero inputs from a signature."""
 
     def zeros(spec):
         if None in spec.shape[1:]:

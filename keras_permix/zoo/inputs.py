@@ -57,7 +57,7 @@ class CheckedInputs:
     test_on_batch = _checked("test_on_batch")
     predict_on_batch = _checked("predict_on_batch")
 
-    def _run(self: Any, method, args, kwargs):
+    def _run(self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of Keras with converted and checked inputs and targets.
 
         A single step copies no tensor from its device to check it.

@@ -97,13 +97,13 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
     def __dir__(self) -> list[str]:
-        """All names but those of models that are parts of this one: Keras saves what is named."""
+        """List all names except those of models inside this one, which Keras would save."""
         parts = ("_feature_models", "backbone", "presets")
         return [name for name in super().__dir__() if name not in parts]
 
     @property
     def backbone(self) -> Model:
-        """The model from the inputs to the tokens after the last block.
+        """Return the model from the inputs to the tokens after the last block.
 
         It shares its layers with this model. To train only the head, set
         `backbone.trainable = False`.

@@ -55,7 +55,7 @@ class SequenceClassifier(Classifier):
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """The steps of the image size that the weights were trained with."""
+        """Keep the shift steps of the image size that the weights were trained on."""
         return keep_steps(config, changes) if config.get("image_size") else {}
 
     def make_inputs(self, seed: int, batch: int) -> Any:
@@ -78,7 +78,7 @@ class SequenceClassifier(Classifier):
         return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
 
     def text_encoder(self) -> Any:
-        """What makes arrays of texts: a function of a list of texts and of `max_sequence_length`.
+        """Return a function from a list of texts and `max_sequence_length` to arrays.
 
         Raises:
             ValueError: for a model that reads no texts.
@@ -88,7 +88,7 @@ class SequenceClassifier(Classifier):
         return self._encoder
 
     def encode(self, texts: Any) -> dict[str, np.ndarray]:
-        """Texts as the arrays that the model takes.
+        """Convert texts to the arrays that the model takes.
 
         They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
         vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than
@@ -229,7 +229,7 @@ def check_sequence_config(config):
 
 
 def sequence_inputs(config, dtype):
-    """What a model of sequences begins with.
+    """Make the inputs of a model of sequences.
 
     Returns:
         `(inputs, tokens, mask)`: what the model takes, and one sequence per text:
@@ -253,13 +253,13 @@ def sequence_inputs(config, dtype):
 
 
 def _ids(images, size):
-    """The values of pixels as token ids, computed in float32, which rounds none of them."""
+    """Return the values of pixels as token ids, computed in float32 without rounding errors."""
     preprocessor = ImagePreprocessor(size, [0.0], [1 / 255], dtype="float32", name="preprocessor")
     values = ops.round(preprocessor(images))
     return ops.cast(ops.clip(values, 0, PIXEL_VALUES - 1), "int32")
 
 
 def join_pairs(pooled):
-    """The two vectors of every pair, `(2 * batch, channels)`: two tensors `(batch, channels)`."""
+    """Split the vectors of pairs `(2 * batch, channels)` into two tensors `(batch, channels)`."""
     both = ops.reshape(pooled, (-1, 2, pooled.shape[-1]))
     return ops.unstack(both, axis=1)

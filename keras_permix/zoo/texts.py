@@ -1,4 +1,4 @@
-"""Texts as people give them to a model of sequences."""
+"""Check texts and make encoders for models of sequences."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def _is_text(text, paired):
 
 
 def are_texts(x):
-    """Whether inputs are texts: a str, or an array or list, however nested, that holds one."""
+    """Return whether inputs are texts: a str, or a nested array or list that contains one."""
     if isinstance(x, np.ndarray):
         return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
     if isinstance(x, list | tuple):
@@ -48,7 +48,7 @@ def are_texts(x):
 
 
 def is_cut(text, encoder, max_sequence_length):
-    """Whether what `make_encoder` gave cuts a text, or one of a pair."""
+    """Return whether an encoder cuts a text, or one of a pair."""
     if isinstance(encoder, SubwordEncoder):
         return encoder.cuts(text)
     parts = text if isinstance(text, tuple) else (text,)
@@ -56,8 +56,7 @@ def is_cut(text, encoder, max_sequence_length):
 
 
 def make_encoder(model):
-    """From a list of texts and `max_sequence_length` to arrays, as a model's configuration has "
-    "it."""
+    """Make a function from a list of texts and `max_sequence_length` to arrays for a model."""
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
     if model.task == "image_classification":

@@ -93,7 +93,7 @@ class MLPMixerBlock(Composite):
         self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channels_mlp_dim)
 
     def _make_mlp(self, name, shape, units):
-        """Built layers that one after the other are an MLP of the last axis."""
+        """Return the built layers of an MLP along the last axis."""
         policy, size = self.dtype_policy, shape[-1]
         if self.mlp == "dense":
             hidden = units or size * self.expansion

@@ -28,7 +28,7 @@ def visible_keys(allowed, among=None):
 
 
 def clean_padding(x, mask):
-    """Put zeros in place of padding that is NaN, infinite or above 1000.
+    """Replace padding that is NaN, infinite or above 1000 by zeros.
 
     Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
 
@@ -43,7 +43,7 @@ def clean_padding(x, mask):
 
 
 def with_first(mask):
-    """The mask `(batch, 1 + tokens)` of tokens that follow one that is real, as a class token is.
+    """Return the mask `(batch, 1 + tokens)` of tokens after a class token, which is real.
 
     It takes no slice: JAX 0.8 cannot rematerialize one in the graph of a Keras model.
     """
@@ -51,7 +51,7 @@ def with_first(mask):
 
 
 def masked_softmax(scores, allowed=None):
-    """The softmax of scores over the `visible_keys` of booleans that broadcast to them."""
+    """Return the softmax of scores over the `visible_keys` of broadcast booleans."""
     if allowed is not None:
         nothing = ops.cast(-float("inf"), scores.dtype)  # which no dtype rounds
         scores = ops.where(visible_keys(allowed), scores, nothing)
@@ -59,7 +59,7 @@ def masked_softmax(scores, allowed=None):
 
 
 def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
-    """Masks of tokens, and of what they attend to, by the names that a layer has for them.
+    """Return masks of tokens and of attention as the arguments that a layer takes.
 
     Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
     that may attend to nothing: such a query attends to all. A layer that has no name for a mask of

@@ -18,7 +18,7 @@ KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by Keras layers, in n
 
 
 def policy_of(layer: Any) -> Any:
-    """The dtype policy of a layer; with quantized parts, a map from their paths to theirs."""
+    """Return the dtype policy of a layer, a map from paths if it has quantized parts."""
     quantized = [part for part in layer._flatten_layers() if part.quantization_mode]
     if not quantized:
         return layer.dtype_policy
@@ -30,7 +30,7 @@ def policy_of(layer: Any) -> Any:
 
 
 def _key(layer, part):
-    """The path of a part; of a part of a layer a pattern, which knows it in whatever model."""
+    """Return the path of a part of a model, or a pattern for a part of a layer in any model."""
     if isinstance(layer, keras.Model):
         return part.path
     below = part.path.removeprefix(layer.path) if layer.path else f"/{part.path}"
@@ -38,7 +38,7 @@ def _key(layer, part):
 
 
 def policy_at(policy: Any, path: str | None) -> Any:
-    """The policy that a map has for the layer at a path, once it has one; another as it is.
+    """Return the policy of a map for the layer at a path, or the policy itself.
 
     Keras asks a layer's policy for the mode of its weights when it saves them, and a map has none.
     """
@@ -46,19 +46,19 @@ def policy_at(policy: Any, path: str | None) -> Any:
 
 
 def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
-    """The arguments that a class of layers takes, with those that it hands on to its bases."""
+    """Return the arguments of a class of layers, including those of its bases."""
     own: list[Any] = [c for c in reversed(layer.__mro__) if issubclass(c, keras.layers.Layer)]
     found = dict(item for cls in own for item in inspect.signature(cls.__init__).parameters.items())
     return {name: found[name] for name in found.keys() - {"self", "args", "kwargs"}}
 
 
 def part_arguments(layer: type[Any]) -> set[str]:
-    """Those of them that a layer around it leaves to others when it makes one of that class."""
+    """Return the arguments that another layer may pass on when it makes one of that class."""
     return parameters_of(layer).keys() - {"dtype", "name"}
 
 
 class Composite(keras.layers.Layer):
-    """A layer of others, whose configuration says which of them are quantized.
+    """Build layers inside a layer, whose configuration lists the quantized ones.
 
     So a model that it is cut out for can be saved, loaded and cloned as it is, while the layer
     keeps its name. A layer that is frozen before it is built, as in a file, freezes the layers that
@@ -90,14 +90,14 @@ class Composite(keras.layers.Layer):
 
 
 def serialize_unbuilt(layer):
-    """The config of a layer that the layer around it builds."""
+    """Return the config of a layer that another layer builds."""
     config = keras.layers.serialize(layer)
     config.pop("build_config", None)
     return config
 
 
 def assign_copy(variable, value):
-    """Give a variable a copy of a value, in its dtype.
+    """Assign a copy of a value to a variable, in its dtype.
 
     On JAX two variables would hold one array otherwise, which the first step of either deletes.
 
@@ -110,7 +110,7 @@ def assign_copy(variable, value):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class Dense(keras.layers.Dense):
-    """`keras.layers.Dense`, whose product is `keras_permix.ops.dense`.
+    """Multiply like `keras.layers.Dense`, by `keras_permix.ops.dense`.
 
     Quantization and LoRA are Keras' own.
     """
@@ -132,7 +132,7 @@ class Dense(keras.layers.Dense):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class Embedding(keras.layers.Embedding):
-    """`keras.layers.Embedding`, whose gradient is dense on TensorFlow as well.
+    """Look up vectors like `keras.layers.Embedding`, with dense gradients on TensorFlow too.
 
     There Keras' own is a row for each token, and Keras' optimizers square the rows before they add
     up those of one token: Adam and clipping by norms would do something else than elsewhere.
@@ -162,7 +162,7 @@ def make_dropout(rate, **kwargs):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class FirstToken(keras.layers.Layer):
-    """From `(batch, tokens, channels)` to the first tokens, `(batch, channels)`.
+    """Return the first tokens `(batch, channels)` of `(batch, tokens, channels)`.
 
     A slice in the graph of a Keras model would do, but that JAX 0.8 cannot rematerialize one.
     """
@@ -192,7 +192,7 @@ def check_tokens(layer, shape):
 
 
 def tokens_shape(layer, shape):
-    """The shape (batch, tokens, channels) of tokens or of a map; unknown sizes are None.
+    """Return the shape (batch, tokens, channels) of tokens or a map; unknown sizes are None.
 
     Raises:
         ValueError: for another number of axes, or unknown channels.
@@ -220,7 +220,7 @@ def check_blocks(block_size, input_shape, axis=-1):
 
 
 def broadcast_mask(mask, inputs):
-    """A mask of one sample, which stands for all, as that of every sample; another as it is."""
+    """Repeat a mask of one sample for every sample; other masks stay as they are."""
     if mask is None:
         return None
     mask = ops.convert_to_tensor(mask)
@@ -230,7 +230,7 @@ def broadcast_mask(mask, inputs):
 
 
 def flatten_map(inputs, mask=None):
-    """Tokens as they are, those of a map with its rows after each other; and a mask of each."""
+    """Flatten a map and its mask to tokens in rows; tokens stay as they are."""
     mask = broadcast_mask(mask, inputs)
     if len(inputs.shape) == 3:
         return inputs, mask
@@ -241,7 +241,7 @@ def flatten_map(inputs, mask=None):
 
 
 def unflatten_map(tokens, inputs):
-    """Tokens in the shape that `inputs` had before `flatten_map`, with their own channels."""
+    """Return tokens in the shape of `inputs` before `flatten_map`, with their own channels."""
     if len(inputs.shape) == 3:
         return tokens
     return ops.reshape(tokens, (*ops.shape(inputs)[:3], tokens.shape[-1]))
@@ -251,7 +251,7 @@ QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAtten
 
 
 def check_inner(argument: str, layer: Any) -> Layer:
-    """The layer that was given as an argument of that name, itself or as its config.
+    """Return the layer that was given as an argument, itself or as its config.
 
     Raises:
         TypeError: for anything else, such as a name or a class of layers.
@@ -265,7 +265,7 @@ def check_inner(argument: str, layer: Any) -> Layer:
 
 
 def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
-    """The arguments of a layer for one tensor, or its shape: Keras' attention takes two.
+    """Return the arguments of a layer for one tensor or shape: Keras' attention takes two.
 
     It is given no mask that Keras has put onto the tensor, by which its padding attends to nothing.
     """

@@ -83,7 +83,7 @@ def verify_preset(info: PresetInfo, load_weights: bool = True) -> None:
     Raises:
         ValueError: for missing weights, a damaged file or a wrong `parameter_count`.
     """
-    files, config = info.files, info.config
+    files, parameters = info.files, info.parameters or 0
     if load_weights and (files is None or WEIGHTS_FILE not in files.names):
         raise ValueError(
             f"{untrained(info)}, or in Python pass `load_weights=False` for fresh weights. "
@@ -91,12 +91,12 @@ def verify_preset(info: PresetInfo, load_weights: bool = True) -> None:
         )
     if files is None:
         return
-    size = files.metadata["files"].get(WEIGHTS_FILE, {"bytes": info.parameters})["bytes"]
-    layers = config.get("num_layers", 1)
-    if info.parameters > 2 * size or isinstance(layers, int) and layers > info.parameters:
+    size = files.metadata["files"].get(WEIGHTS_FILE, {"bytes": parameters})["bytes"]
+    layers = info.config.get("num_layers", 1)
+    if parameters > 2 * size or isinstance(layers, int) and layers > parameters:
         raise ValueError(
             f"`{files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per byte "
-            f"of weights and at least 1 per layer. Received: {info.parameters:,} parameters, "
+            f"of weights and at least 1 per layer. Received: {parameters:,} parameters, "
             f"{size:,} bytes, {layers:,} layers"
         )
     files.verify(skip=(WEIGHTS_FILE,))
@@ -128,7 +128,7 @@ def build_models(
 
 
 def is_quantized(config: dict[str, Any]) -> bool:
-    """Whether layers of the configured model have quantized weights."""
+    """Return whether layers of the configured model have quantized weights."""
     dtype = config.get("dtype")
     return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"
 

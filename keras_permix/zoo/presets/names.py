@@ -29,7 +29,7 @@ POLICIES = (
 
 @dataclasses.dataclass(frozen=True)
 class PresetInfo:
-    """What is known of a preset.
+    """Describe a preset.
 
     Args:
         name: `class/preset` for a preset that the package knows, else the folder or handle.
@@ -50,7 +50,7 @@ class PresetInfo:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What `metadata.json` says; empty where there is only a recipe."""
+        """The object in `metadata.json`; empty for a recipe without a preset."""
         return self.files.metadata if self.files else {}
 
     @property
@@ -65,7 +65,7 @@ class PresetInfo:
 
     @property
     def scores(self) -> dict[str, float | None] | None:
-        """Measured scores by names such as `cifar10/test/top1`; `None` if nobody measured any."""
+        """Measured scores by names such as `cifar10/test/top1`, or `None`."""
         return self.metadata.get("scores")
 
     @property
@@ -77,7 +77,7 @@ class PresetInfo:
 
 
 def list_presets() -> dict[str, PresetInfo]:
-    """All presets that the package knows, with or without weights.
+    """List the presets of the package, with or without weights.
 
     Returns:
         A dict from names `class/preset` to `PresetInfo`.
@@ -92,7 +92,7 @@ def list_presets() -> dict[str, PresetInfo]:
 
 
 def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
-    """What is known of one preset, given by name, folder or handle.
+    """Describe one preset, given by name, folder or handle.
 
     Args:
         preset: As for `from_preset`; a name is `class/preset`.
@@ -113,7 +113,7 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """What to say of a preset without weights."""
+    """Return the error message for a preset without weights."""
     return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
 
 
@@ -147,7 +147,7 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
 
 
 def _known():
-    """Presets and recipes that the package knows, of the classes that it has."""
+    """Return the presets and recipes of the classes of the package."""
     classes = _classes_by_folder()
     return {
         name: folder for name, folder in known_presets().items() if name.split("/")[0] in classes

@@ -1,4 +1,4 @@
-"""The weights of one model in another that differs in its head or its size."""
+"""Transfer weights to a model with another head or size."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ RULE = (
 def transfer_weights(
     source: Model, target: Model, overrides: dict[str, Any], new_head: bool = False
 ) -> None:
-    """Give `target` the weights of `source`, by their paths.
+    """Copy the weights of `source` to `target`, by their paths.
 
     A head for another number of outputs is of zeros, so that all classes begin alike: random
     weights on tokens that mean something would say much, and wrongly. The model fits what else

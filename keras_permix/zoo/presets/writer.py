@@ -114,7 +114,7 @@ def _serialize_model(model: Model) -> dict[str, Any]:
 
 
 def json_content(value: Any, name: str) -> bytes:
-    """An object as the bytes of a JSON file that people can read.
+    """Return an object as the bytes of an indented JSON file.
 
     Raises:
         ValueError: for NaN and infinity, which JSON does not have.
@@ -126,7 +126,7 @@ def json_content(value: Any, name: str) -> bytes:
 
 
 def _first_not_finite(value, where=""):
-    """Where in a JSON value the first number stands that is not finite, and which; else None."""
+    """Return the path and value of the first number that is not finite, or None."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{where.lstrip('.')} = {value}"
     parts = value.items() if isinstance(value, dict) else ()
@@ -143,7 +143,7 @@ def _write_folder(folder, contents):
 
 
 def _check_replaceable(folder):
-    """Refuse a folder with anything but a preset's files: what is replaced is removed."""
+    """Check that a folder holds only files of a preset, which are removed."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file")
@@ -182,7 +182,7 @@ def _explained(folder):
 
 
 def _assets(model):
-    """Further files of a model, such as a vocabulary, by their paths in the preset's folder."""
+    """Return other files of a model, such as a vocabulary, by their relative paths."""
     assets = model.assets()
     if wrong := sorted(set(assets) & set(PRESET_FILES)):
         raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
@@ -196,7 +196,7 @@ def _check_known(argument, given, known):
 
 
 def _preprocessor(model):
-    """What `preprocessor.json` holds, of a model that has such a layer."""
+    """Return the content of `preprocessor.json` for a model with such a layer."""
     for layer in model.layers:
         if layer.name == "preprocessor":
             spec = keras.layers.serialize(layer)
@@ -207,7 +207,7 @@ def _preprocessor(model):
 
 
 def _stored_model(spec, content):
-    """The model with its weights as stored, in float32 where they are not quantized."""
+    """Return the model with its stored weights, in float32 unless they are quantized."""
     changes = {} if is_quantized(spec["config"]) else {"dtype": "float32"}
     stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
     load_weights_content(stored, content, WEIGHTS_FILE)
