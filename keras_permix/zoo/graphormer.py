@@ -48,9 +48,9 @@ class Graphormer(ZooModel):
         num_layers: Number of blocks.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: "attention"; "slice_sort", which has no queries and keys; a dict with that `"name"`
-            and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
-            `GraphormerBlock`; or a list of these, one per block. `None`: the default of the class.
+        mixer: "attention", or "slice_sort", which has no queries and keys. A dict has that `"name"`
+            and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`; see
+            `GraphormerBlock`. A list has one mixer per block. `None`: the default of the class.
         edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (the edge
             between them), as of `GraphormerBias`.
         max_hops: Largest number of edges of a path that the model reads.

@@ -7,9 +7,9 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpecs, StrPath, Tensor
-from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
+from keras_permix.layers.embedding.tokens import TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
 from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice, check_integer
@@ -55,10 +55,10 @@ class LRATransformer(SequenceClassifier):
         inner_dim: Channels of values, queries and keys over all heads. `None`: `hidden_dim`.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
-            layer, copied per block through its config; a list of these, one per block; or a
-            function from the index of a block to one. The last group of CSP may be shorter.
+        mixer: The token mixer, as a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
+            dict with that `"name"` and arguments of its layer. A Keras layer is copied per block
+            through its config. A list has one mixer per block, and a function returns the mixer for
+            the index of a block. The last group of CSP may be shorter.
         use_bias: Whether the projections of the mixers have biases.
         activation: Activation of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize before each mixer and after the last block (pre-norm), or
@@ -126,8 +126,6 @@ class LRATransformer(SequenceClassifier):
         config = collect_arguments(locals())
         config |= {
             "mixer": check_mixers(mixer, num_layers),
-            "activation": check_choice("activation", activation, ACTIVATIONS),
-            "positions": check_choice("positions", positions, POSITIONS),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "head_dims": _check_head_dims(head_dims),
         }

@@ -54,10 +54,10 @@ class MEGA(SequenceClassifier):
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
         norm_first: Whether to normalize before both halves of a block and after the last block, or
             after both halves.
-        mixer: An attention function, "softmax", "laplace" or "relu2"; a permutation of the values,
-            by a name of `keras_permix.layers.mixers.MIXERS` such as "csp"; a dict with that
-            `"name"` and arguments of its layer; or a list of these, one per block. The last group
-            of CSP may be shorter. `None`: the default of the class.
+        mixer: An attention function, "softmax", "laplace" or "relu2", or a permutation of the
+            values, a name of `keras_permix.layers.mixers.MIXERS` such as "csp". A dict has that
+            `"name"` and arguments of its layer. A list has one mixer per block. The last group of
+            CSP may be shorter. `None`: the default of the class.
         chunk_size: Number of tokens per chunk of attention. The last chunk of a text may be
             shorter. It requires a block with attention. `None`: attend to all tokens.
         truncation: Number of tokens of the moving average in each direction. `None`: all.

@@ -6,7 +6,7 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import StrPath, Tensor
-from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
+from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
@@ -97,7 +97,7 @@ class MLPMixer(ImageClassifier):
     ) -> None:
         config = collect_arguments(locals())
         config |= check_images(config)
-        config["mlp"] = check_choice("mlp", self.default_mlp if mlp is None else mlp, MLPS)
+        config["mlp"] = self.default_mlp if mlp is None else mlp
         check_choice("pooling", pooling, POOLINGS)
         images = keras.Input((None, None, channels), name="images")
         x = preprocess(images, config, dtype, align_corners=True)

@@ -1,4 +1,4 @@
-"""What models share: their arguments, preprocessing, mixers on a grid, pooling and head."""
+"""Check the arguments of models, and build their preprocessing, mixers on a grid and heads."""
 
 import inspect
 from collections.abc import Iterable

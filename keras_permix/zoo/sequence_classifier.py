@@ -90,10 +90,9 @@ class SequenceClassifier(Classifier):
     def encode(self, texts: Any) -> dict[str, np.ndarray]:
         """Convert texts to the arrays that the model takes.
 
-        They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
-        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than
-        `max_sequence_length` tokens, in the model's own sub-words or bytes, is cut at its end, and
-        the first that is cut warns, here as in `predict` and `classify`.
+        The model's tokenizer encodes them. Without one, they become UTF-8 bytes, if the vocabulary
+        is that of `keras_permix.data.encode_bytes`. A text of more than `max_sequence_length`
+        tokens is cut at its end. The first cut warns, here as in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
@@ -102,8 +101,8 @@ class SequenceClassifier(Classifier):
             A dict of NumPy arrays, padded to `max_sequence_length`.
 
         Raises:
-            ValueError: for something else, or a model that reads no texts.
-            ImportError: if the package `tokenizers` is needed and absent.
+            ValueError: for anything else, or a model that reads no texts.
+            ImportError: if the package `tokenizers` is needed and missing.
 
         Example:
 

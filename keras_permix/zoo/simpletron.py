@@ -61,9 +61,9 @@ class SimpleTRON(SequenceClassifier):
         mixer: A token mixer to replace attention: a name of `keras_permix.layers.mixers.MIXERS`, a
             dict with that `"name"` and arguments of its layer, or a list of these, one per block.
             `None`: attention.
-        scale: Divisor of simple attention: "length", the square root of the padded length; "valid",
-            the square root of the number of real tokens, so that padding does not matter; or
-            `None`.
+        scale: Divisor of simple attention. "length" is the square root of the padded length.
+            "valid" is the square root of the number of real tokens, so that padding does not
+            matter. `None`: no divisor.
         num_segments: Number of token types. `None`: no token types.
         use_segments: Whether to join pairs of texts in one sequence, with a third input
             "segment_ids".
@@ -200,8 +200,8 @@ class SimpleTRON(SequenceClassifier):
             A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
-            ValueError: for an unknown name, a model without attention in any block, or a model with
-                weights that the new one lacks, such as those of LoRA or of an output projection.
+            ValueError: for an unknown name or a model without attention in any block. Also if the
+                new model lacks weights of this one, such as LoRA or an output projection.
 
         Example:
 

@@ -45,10 +45,10 @@ class ViT(ImageClassifier):
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
-            layer, copied per block through its config; a list of these, one per block; or a
-            function from the index of a block to one. `None`: the default of the class.
+        mixer: The token mixer, as a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
+            dict with that `"name"` and arguments of its layer. A Keras layer is copied per block
+            through its config. A list has one mixer per block, and a function returns the mixer for
+            the index of a block. `None`: the default of the class.
         pooling: "cls" (the head reads a class token), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", keep the unused class token and its position, as

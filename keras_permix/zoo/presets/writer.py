@@ -197,13 +197,11 @@ def _check_known(argument, given, known):
 
 def _preprocessor(model):
     """Return the content of `preprocessor.json` for a model with such a layer."""
-    for layer in model.layers:
-        if layer.name == "preprocessor":
-            spec = keras.layers.serialize(layer)
-            keys = ("module", "class_name", "config", "registered_name")
-            content = json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)
-            return {PREPROCESSOR_FILE: content}
-    return {}
+    if model.preprocessor is None:
+        return {}
+    spec = keras.layers.serialize(model.preprocessor)
+    keys = ("module", "class_name", "config", "registered_name")
+    return {PREPROCESSOR_FILE: json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)}
 
 
 def _stored_model(spec, content):
