@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_permix.data.images.decode import image_pixels
+from keras_permix.data.text.tokens import is_whole
 from keras_permix.ops.backend import running
 
 
@@ -105,6 +106,46 @@ def _join(parts, convert):
 
 def _is_pair(part):
     return isinstance(part, list | tuple) and any(isinstance(text, str) for text in part)
+
+
+def check_texts(texts, paired, name="texts"):
+    """Return `texts`, called `name`, as a list of str, or where `paired` of tuples of two str."""
+    texts = to_arrays(texts)
+    if isinstance(texts, np.ndarray):
+        # A table of one column holds one text per row.
+        texts = (texts[:, 0] if texts.shape[1:] == (1,) else texts).tolist()
+    found = list(texts) if isinstance(texts, list | tuple) else []
+    if paired:
+        found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
+    if not found or not all(_is_text(text, paired) for text in found):
+        kind = "tuples of two str, the texts of a pair" if paired else "str"
+        raise ValueError(
+            f"`{name}` must be a list of {kind}, also where it is one. "
+            f"Received: {name}={str(texts)[:99]!r}"
+        )
+    for number, text in enumerate(found):
+        if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
+            raise ValueError(
+                f"`{name}` must hold texts that are not empty, and of whole characters. "
+                f"Received: {name}[{number}]={text!r}"
+            )
+    return found
+
+
+def _is_text(text, paired):
+    if not paired:
+        return isinstance(text, str)
+    two = isinstance(text, tuple) and len(text) == 2
+    return two and all(isinstance(part, str) for part in text)
+
+
+def are_texts(x):
+    """Return whether inputs are texts: a str, or a nested array or list that contains one."""
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
+    if isinstance(x, list | tuple):
+        return any(are_texts(part) for part in x)
+    return isinstance(x, str)
 
 
 def are_arrays(inputs: Any) -> bool:

@@ -16,6 +16,7 @@ from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import check_choice, check_floats, check_named
+from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.graph_inputs import (
     check_domain,
     check_graphs,
@@ -26,7 +27,6 @@ from keras_permix.zoo.graph_inputs import (
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
-from keras_permix.zoo.texts import check_texts
 
 HOP_TABLES = 128  # that the released code holds
 NODES = 8  # of the largest random graph

@@ -17,12 +17,12 @@ from keras_permix.utils.checks import check_positive_or_none
 from keras_permix.zoo.arrays import (
     are_arrays,
     are_single_images,
+    are_texts,
     check_samples,
     convert_batches,
     to_arrays,
 )
 from keras_permix.zoo.targets import check_targets
-from keras_permix.zoo.texts import are_texts
 
 
 def _checked(name: str) -> Any:

@@ -8,12 +8,13 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import StrPath
-from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE, SubwordEncoder, tokenizer_text
+from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.tokens import SplitPairs
+from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.classifier import Classifier, describe_images, make_images
 from keras_permix.zoo.parts import check_images, keep_steps, preprocess
-from keras_permix.zoo.texts import check_texts, is_cut, make_encoder
 
 PIXEL_VALUES = 256
 
@@ -153,6 +154,40 @@ class SequenceClassifier(Classifier):
         elif isinstance(tokens := x["tokens"], np.ndarray) or keras.ops.is_tensor(tokens):
             tokens = keras.ops.convert_to_numpy(tokens)
             check_tokens(tokens, x["mask"], self.get_config())
+
+
+def is_cut(text, encoder, max_sequence_length):
+    """Return whether an encoder cuts a text, or one of a pair."""
+    if isinstance(encoder, SubwordEncoder):
+        return encoder.cuts(text)
+    parts = text if isinstance(text, tuple) else (text,)
+    return any(len(part.encode()) > max_sequence_length for part in parts)
+
+
+def make_encoder(model):
+    """Make a function from a list of texts and `max_sequence_length` to arrays for a model."""
+    config = model.get_config()
+    tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
+    if model.task == "image_classification":
+        raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
+    if tokenizer is None:
+        if config["vocabulary_size"] != BYTE_TOKENS or joined:
+            raise ValueError(
+                f"Texts need a `tokenizer`, or else a `vocabulary_size` of {BYTE_TOKENS}, which is "
+                "that of bytes, and pairs that are not joined: from Python this model takes arrays "
+                "of token ids. "
+                f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
+                f"use_segments={joined}, tokenizer=None"
+            )
+        return encode_texts
+    encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], joined)
+    if encoder.vocabulary_size > config["vocabulary_size"]:
+        raise ValueError(
+            "The `vocabulary_size` must be that of the `tokenizer` or larger. "
+            f"Received: vocabulary_size={config['vocabulary_size']}, and a tokenizer of "
+            f"{encoder.vocabulary_size}"
+        )
+    return encoder
 
 
 def check_tokens(tokens, mask, config):
