@@ -15,7 +15,7 @@ from keras_permix.layers.embedding.tokens import SplitPairs
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward, ScaleNorm
-from keras_permix.layers.parts.projections import Dense, Embedding, FirstToken
+from keras_permix.layers.parts.wrappers import Dense, Embedding, FirstToken
 
 
 def _dense(layer, x, y):

@@ -28,8 +28,8 @@ from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mixing.csp import CSP
 from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
-from keras_permix.layers.parts.masks import flatten_map
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.wrappers import flatten_map
 
 MIXING = (
     keras.layers.MultiHeadAttention, MixingLayer, ButterflyBlock, MLPMixerBlock, MegaAttention,

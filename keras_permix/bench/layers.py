@@ -59,7 +59,7 @@ def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]
     from keras_permix.bench.rivals import SelfAttention
     from keras_permix.layers import ButterflyBlock, SoftmaxAttention
     from keras_permix.layers.mixers import make_mixer
-    from keras_permix.layers.parts.projections import Dense
+    from keras_permix.layers.parts.wrappers import Dense
 
     heads = width // HEAD
 

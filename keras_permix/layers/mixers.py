@@ -23,7 +23,7 @@ from keras_permix.utils.checks import check_flags, check_named, check_names, pla
 
 
 class Mixer(NamedTuple):
-    """A layer that keeps the shape of tokens, and what it is made with unless it is told so.
+    """Describe a mixer: a layer that keeps the shape of tokens, and its default arguments.
 
     A layer `by_depth` takes `layer_index` and `num_layers`, its position in the model.
     """

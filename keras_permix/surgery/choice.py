@@ -6,8 +6,8 @@ import keras
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import CUSTOM, MIXERS, is_causal
-from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import MixingLayer, parameters_of
+from keras_permix.layers.mixing.token_mixer import MixingLayer, TokenMixer
+from keras_permix.layers.parts.wrappers import parameters_of
 from keras_permix.surgery.projections import projections
 from keras_permix.utils.checks import check_integer, is_index, plain
 

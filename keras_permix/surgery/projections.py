@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 
 NAMES = ("query", "key", "value")
 

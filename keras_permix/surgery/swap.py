@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import keras
 
 from keras_permix.layers.mixers import check_mixer, make_mixer
-from keras_permix.layers.parts.projections import assign_copy
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import (
     check_swappable,
     fitting_arguments,

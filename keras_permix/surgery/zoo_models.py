@@ -8,7 +8,7 @@ from keras import ops
 from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
 from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
 from keras_permix.surgery.projections import freeze_projections, projections, set_projections
 from keras_permix.utils.checks import check_named

@@ -126,3 +126,24 @@ def check_rate(argument, value):
     if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:
         raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
     return float(value)
+
+
+def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
+    """Return the labels of a model as a tuple; `None` stays `None`.
+
+    Raises:
+        ValueError: unless there is one name per output, all different.
+    """
+    if labels is None:
+        return None
+    named = isinstance(labels, list | tuple) and all(isinstance(name, str) for name in labels)
+    if not named or len(labels) != outputs:
+        count = len(labels) if hasattr(labels, "__len__") else "no"
+        raise ValueError(
+            "`labels` must hold one name per class or output, a list of str. "
+            f"Received: labels={str(labels)[:100]}, {count} labels for {outputs} outputs"
+        )
+    twice = sorted({name for name in labels if labels.count(name) > 1})
+    if twice:
+        raise ValueError(f"`labels` must differ from each other. Received: {twice} more than once")
+    return tuple(labels)

@@ -1,8 +1,10 @@
-"""Convert containers of numbers, texts and images to arrays."""
+"""Convert containers of numbers, texts and images, and the batches of data sets, to arrays."""
 
+import functools
 import numbers
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,8 @@ import keras
 import numpy as np
 
 from keras_permix.data.images.decode import image_pixels
+from keras_permix.data.text.tokens import is_whole
+from keras_permix.ops.backend import running
 
 
 def to_arrays(
@@ -104,6 +108,46 @@ def _is_pair(part):
     return isinstance(part, list | tuple) and any(isinstance(text, str) for text in part)
 
 
+def check_texts(texts, paired, name="texts"):
+    """Return `texts`, called `name`, as a list of str, or where `paired` of tuples of two str."""
+    texts = to_arrays(texts)
+    if isinstance(texts, np.ndarray):
+        # A table of one column holds one text per row.
+        texts = (texts[:, 0] if texts.shape[1:] == (1,) else texts).tolist()
+    found = list(texts) if isinstance(texts, list | tuple) else []
+    if paired:
+        found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
+    if not found or not all(_is_text(text, paired) for text in found):
+        kind = "tuples of two str, the texts of a pair" if paired else "str"
+        raise ValueError(
+            f"`{name}` must be a list of {kind}, also where it is one. "
+            f"Received: {name}={str(texts)[:99]!r}"
+        )
+    for number, text in enumerate(found):
+        if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
+            raise ValueError(
+                f"`{name}` must hold texts that are not empty, and of whole characters. "
+                f"Received: {name}[{number}]={text!r}"
+            )
+    return found
+
+
+def _is_text(text, paired):
+    if not paired:
+        return isinstance(text, str)
+    two = isinstance(text, tuple) and len(text) == 2
+    return two and all(isinstance(part, str) for part in text)
+
+
+def are_texts(x):
+    """Return whether inputs are texts: a str, or a nested array or list that contains one."""
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
+    if isinstance(x, list | tuple):
+        return any(are_texts(part) for part in x)
+    return isinstance(x, str)
+
+
 def are_arrays(inputs: Any) -> bool:
     """Return whether all parts of nested inputs are NumPy arrays."""
     return all(isinstance(array, np.ndarray) for array in keras.tree.flatten(inputs))
@@ -146,3 +190,41 @@ def check_samples(x: Any, model: Any) -> None:
     if isinstance(x, list | tuple):
         kind = "images of one size" if images else "texts or arrays"
         raise ValueError(f"`x` must be one sample or more: {kind}. Received: x={str(x)[:200]}")
+
+
+class _Batches(keras.utils.PyDataset):
+    """Convert each batch of another data set by a function."""
+
+    def __init__(self, data, convert):
+        super().__init__(data.workers, data.use_multiprocessing, data.max_queue_size)
+        self._data, self._convert = data, convert
+
+    @property
+    def num_batches(self):
+        return self._data.num_batches
+
+    def __getitem__(self, index):
+        return self._convert(self._data[index])
+
+    def on_epoch_begin(self):
+        self._data.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._data.on_epoch_end()
+
+
+def convert_batches(x, convert, model):
+    """Convert a generator, `keras.utils.PyDataset` or `tf.data.Dataset` batch by batch.
+
+    Args:
+        x: The data. Anything else is returned as it is.
+        convert: A function from a batch to one of arrays, for generators and `PyDataset`.
+        model: A Keras model. Tensors of a `tf.data.Dataset` are cast to the dtypes of its steps.
+    """
+    if isinstance(x, types.GeneratorType):
+        return (convert(batch) for batch in x)
+    if isinstance(x, keras.utils.PyDataset):
+        return _Batches(x, convert)
+    if hasattr(x, "element_spec") and (datasets := running.tensorflow_datasets()).is_dataset(x):
+        return datasets.cast(x, functools.partial(running.step_dtype, model=model))
+    return x

@@ -1,4 +1,4 @@
-"""What a BERT is made of: its embedding, blocks, pooler and head, with any attention or mixer."""
+"""Make the embedding, blocks, pooler and head of a BERT, with any attention or mixer."""
 
 import keras
 from keras import ops
@@ -9,13 +9,13 @@ from keras_permix.layers.blocks.simple_attention_block import VARIANTS, SimpleAt
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import make_mixer, mixer_at, sized
 from keras_permix.layers.parts.masks import with_first
-from keras_permix.layers.parts.projections import Embedding, make_dropout
-from keras_permix.zoo.heads import logits_of
+from keras_permix.layers.parts.wrappers import Embedding, make_dropout
+from keras_permix.zoo.parts import logits_of
 from keras_permix.zoo.sequence_classifier import join_pairs
 
 
 def embed(inputs, tokens, mask, config, dtype):
-    """From token ids to normalized vectors, and the mask of these. Adds an input if need be."""
+    """Map token ids to normalized vectors and their mask. Add "segment_ids" to the inputs."""
     table = dict(
         output_dim=config["hidden_dim"],
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
@@ -72,7 +72,7 @@ def make_block(config, index, dtype):
 
 
 def classify(first, config, dtype):
-    """From token 0 to logits in float32."""
+    """Map token 0 to logits in float32."""
     if config["pooler"]:
         pooler = keras.layers.Dense(
             config["hidden_dim"], config["pooler"], dtype=dtype, name="pooler"

@@ -13,28 +13,18 @@ from keras_permix.layers.embedding.grids import resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
 from keras_permix.layers.mixing.baselines import RandomOrder
-from keras_permix.utils.checks import check_floats, check_integer
-from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
-from keras_permix.zoo.heads import logits_of
-from keras_permix.zoo.image_classifier import (
-    ImageClassifier,
-    check_patches,
-    check_std,
+from keras_permix.zoo.classifier import ImageClassifier
+from keras_permix.zoo.parts import (
+    check_images,
+    collect_arguments,
     grid_sides,
+    keep_steps,
+    logits_of,
+    mixer_on_grid,
     preprocess,
+    steps_side,
 )
-from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
-
-SIZES = (
-    "patch_size",
-    "num_classes",
-    "channels",
-    "hidden_dim",
-    "num_layers",
-    "num_heads",
-    "mlp_dim",
-)
 
 
 @zoo_model
@@ -110,14 +100,8 @@ class ButterflyViT(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
-            "mean": check_floats("mean", mean, channels, "channel"),
-            "std": check_std(std, channels),
-        }
-        for key in SIZES:
-            check_integer(key, config[key])
-        check_patches(config, "image_size", *["steps_image_size"] * (steps_image_size is not None))
+        config |= check_images(config)
+        config["mixer"] = check_mixers(mixer, num_layers, check_mixer_or_none)
         images = keras.Input((None, None, channels), name="images")
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         x = keras.layers.Flatten(dtype=dtype, name="flatten")(feature_maps[-1])

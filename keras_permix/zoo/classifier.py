@@ -1,4 +1,4 @@
-"""Base class of models that predict one of several classes."""
+"""Base classes of models that predict one of several classes, of any input or of images."""
 
 from typing import Any, Self
 
@@ -6,9 +6,10 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
+from keras_permix.layers.embedding.images import RANGE
 from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.presets.config import is_quantized
+from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
 
@@ -129,3 +130,34 @@ class Classifier(ZooModel):
         transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
         transfer_trainable(self, model)
         return model
+
+
+class ImageClassifier(Classifier):
+    """Classify square images, which the layer "preprocessor" resizes and normalizes.
+
+    The constructor takes `image_size`, `channels`, `mean` and `std`.
+    """
+
+    task = "image_classification"
+
+    def make_inputs(self, seed: int, batch: int) -> Any:
+        return make_images(self, seed, batch)
+
+    def describe_input(self) -> dict[str, Any]:
+        return describe_images(self)
+
+
+def make_images(model, seed, batch):
+    """Make random images of the size to which a model resizes its inputs."""
+    size = model.preprocessor.image_size
+    shape = (batch, size, size, model.input_shape[-1])
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+
+def describe_images(model):
+    """Describe the images that a model takes, for a preset."""
+    preprocessor = model.preprocessor
+    return {
+        "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
+        "range": list(RANGE),
+    }  # fmt: skip

@@ -15,7 +15,7 @@ OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in
 
 
 class Exported:
-    """What a Keras model is mixed with to choose what a format asks for."""
+    """Mix into a Keras model to export it with the settings that each format needs."""
 
     # `self: Any` is a Keras model, of which no type tells.
     def export(
@@ -28,12 +28,11 @@ class Exported:
     ) -> None:
         """Write the model to a file that runs without this package, as Keras' `export` does.
 
-        ONNX, OpenVINO and LiteRT take images, texts and graphs of one size in a batch of any:
-        images and texts of that of the model, graphs of as many nodes as the largest of `domain`
-        has, or 8. On JAX and TensorFlow they have no operations for our sorts, and get those of
-        the reference. On PyTorch ONNX is written by `torch.onnx.export(dynamo=True)`, with a free
-        batch, which Keras does not ask of it, or with `dynamo=False` by the older exporter; LiteRT
-        has batches of one there.
+        ONNX, OpenVINO and LiteRT fix all sizes but the batch. Images and texts have the size of the
+        model, graphs the largest number of atoms in `domain`, or 8 nodes. On JAX and TensorFlow,
+        these formats use the reference implementations of the ops. On PyTorch, ONNX is written by
+        `torch.onnx.export(dynamo=True)` with a free batch; pass `dynamo=False` for the older
+        exporter. LiteRT files from PyTorch take batches of one.
 
         ONNX files use the names of the model's inputs and outputs, such as `images` and `logits`.
         Their first axis is called `batch`. The metadata holds `labels`, a JSON list, if the model
@@ -43,14 +42,15 @@ class Exported:
             filepath: The file, or folder, to write.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
                 Keras'.
-            verbose: Whether to say where it lies.
-            input_signature: Shapes and dtypes of the inputs, where others are wanted, in a list: a
-                `keras.InputSpec`, or a dict of some, as the model takes them.
-            **kwargs: What else Keras takes for the format, or on PyTorch `torch.onnx.export`.
+            verbose: Whether to print the path.
+            input_signature: Other shapes and dtypes of the inputs: a list of one `keras.InputSpec`,
+                or of a dict of them, as the model takes them.
+            **kwargs: Other arguments of Keras for the format or, for ONNX on PyTorch, of
+                `torch.onnx.export`.
 
         Raises:
-            ImportError: where a package is missing that the format needs.
-            ValueError: for an `input_signature` without sizes where these are not free.
+            ImportError: if a package for the format is missing.
+            ValueError: for an `input_signature` without sizes that the format fixes.
 
         Example:
 
@@ -77,7 +77,7 @@ class Exported:
             _describe(self, filepath)
 
     def _example(self, batch, seed=0):
-        """Inputs of the size that a file takes which takes one."""
+        """Make inputs of the size for formats with a fixed size."""
         return self.make_inputs(seed, batch)
 
 
@@ -105,12 +105,12 @@ def _describe(model, path, output_names=None):
 
 
 def _spec(tensor, array):
-    """The shape and dtype of an input, of which but the batch is known."""
+    """Return the shape and dtype of an input of known size in a batch of any size."""
     return keras.InputSpec(tensor.dtype, (None, *array.shape[1:]), name=tensor.name)
 
 
 def _zeros(signature):
-    """A batch of two of what a signature describes."""
+    """Make a batch of two zero inputs from a signature."""
 
     def zeros(spec):
         if None in spec.shape[1:]:

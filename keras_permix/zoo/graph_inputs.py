@@ -1,16 +1,20 @@
-"""What models of graphs take, and a look at it."""
+"""Inputs of models of graphs, and the molecules and units of their training data."""
 
+import warnings
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_permix.data.graphs.pad import AXES
+from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, element_symbols
 from keras_permix.layers.graph.graph_embedding import EDGES, ROWS
+from keras_permix.utils.checks import check_integer, check_names
+from keras_permix.utils.formatting import counted
 
 
 def graph_inputs(config: dict) -> dict[str, Any]:
-    """The Keras inputs of a model of graphs, by the names of `pad_graphs`.
+    """Make the Keras inputs of a model of graphs, by the names of `pad_graphs`.
 
     Args:
         config: With "node_features", "edge_features" and "edges".
@@ -26,15 +30,15 @@ def graph_inputs(config: dict) -> dict[str, Any]:
 
 
 def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
-    """Check arrays or tensors that are to be a batch of graphs; nothing else is looked at.
+    """Check a batch of graphs if it is a dict, an array or a tensor.
 
     Args:
-        x: What a model was given.
-        inputs: What it takes, as `graph_inputs` gives it.
+        x: Inputs of a model.
+        inputs: The inputs that `graph_inputs` returns.
 
     Raises:
-        ValueError: for what is no dict, a missing array, one of another shape, or a number that no
-            table of the model has.
+        ValueError: for another type than a dict, a missing array, an array of another shape, or
+            numbers outside the tables of the model.
     """
     if not isinstance(x, dict | np.ndarray) and not keras.ops.is_tensor(x):
         return
@@ -61,13 +65,13 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
             _check_range(name, arrays[name], spec)
         elif np.isnan(arrays[name]).any():
             raise ValueError(
-                "`attn_bias` must hold 0, and -inf between nodes that do not hear each other. "
+                "`attn_bias` must hold 0, and -inf between nodes that do not attend to each other. "
                 f"Received: {np.isnan(arrays[name]).sum()} times NaN"
             )
 
 
 def _shape(name, batch, nodes, given, spec):
-    """The shape that an array must have, its hops as they are."""
+    """Return the shape that an array must have, with any number of hops."""
     if name == "attn_bias":
         return (batch, nodes + 1, nodes + 1)
     node_axes, axes = AXES[name]
@@ -76,7 +80,7 @@ def _shape(name, batch, nodes, given, spec):
 
 
 def _check_range(name, array, spec):
-    """Check that numbers are rows of the model's tables."""
+    """Check that integers index the model's tables."""
     one_table = name in ("in_degree", "out_degree", "spatial_pos")
     most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # and a row for padding
     if (
@@ -87,3 +91,57 @@ def _check_range(name, array, spec):
             f"`{name}` must hold integers of 0 … {most}, 0 for padding. "
             f"Received: {name} from {array.min()} to {array.max()}, {array.dtype}"
         )
+
+
+def warn_of_other_molecules(model, smiles, x, domain):
+    """Warn of molecules outside the training data.
+
+    Args:
+        model: Name of the model.
+        smiles: List of str.
+        x: Their array of features, `(molecules, nodes, features)`.
+        domain: The dict that `check_domain` returns.
+    """
+    atoms = x[..., ATOMIC_NUMBER]
+    real = atoms > 0
+    known = np.isin(atoms, 1 + np.array(domain["elements"])) | ~real  # 2 + the index
+    strange = np.flatnonzero(~known.all(1) | (real.sum(1) > domain["max_atoms"]))
+    if len(strange):
+        first = strange[0]
+        elements = element_symbols(np.unique(atoms[first][real[first]]) - 1)
+        warnings.warn(
+            f"This {model} was trained on molecules of up to "
+            f"{counted(domain['max_atoms'], 'atom')}, of {element_symbols(domain['elements'])}, "
+            "implied hydrogens aside: what it answers for others is a guess. "
+            f"Received: {len(strange)} of {len(smiles)} beyond that, such as "
+            f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
+            stacklevel=4,
+        )
+
+
+def check_units(units, targets):
+    """Return the names of units, a str or a list of one for each target."""
+    if isinstance(units, str):
+        return units
+    names = list(units) if isinstance(units, list | tuple) else []
+    if len(names) != targets or not all(isinstance(unit, str) for unit in names):
+        raise ValueError(
+            "`target_units` must be a str, or one for each target. "
+            f"Received: target_units={units!r}, targets={targets}"
+        )
+    return names
+
+
+def check_domain(domain):
+    """Return the domain of a model in plain values, or `None`."""
+    if domain is None:
+        return None
+    try:
+        check_names("`domain`", domain, ("elements", "max_atoms"))
+        elements = [check_integer("elements", number) for number in domain["elements"]]
+        return {"elements": elements, "max_atoms": check_integer("max_atoms", domain["max_atoms"])}
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "`domain` must be None, or a dict of `elements`, a list of atomic numbers, and "
+            f"`max_atoms`. Received: domain={domain!r}"
+        ) from error

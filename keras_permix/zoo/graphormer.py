@@ -14,26 +14,20 @@ from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, Gra
 from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_named,
-    check_rate,
+from keras_permix.layers.parts.wrappers import make_dropout
+from keras_permix.utils.checks import check_choice, check_floats, check_named
+from keras_permix.zoo.arrays import check_texts
+from keras_permix.zoo.graph_inputs import (
+    check_domain,
+    check_graphs,
+    check_units,
+    graph_inputs,
+    warn_of_other_molecules,
 )
-from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
-from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
-from keras_permix.zoo.texts import check_texts
 
-SIZES = (
-    "targets", "node_features", "edge_features", "hidden_dim", "num_layers", "num_heads", "mlp_dim",
-    "max_hops",
-)  # fmt: skip
 HOP_TABLES = 128  # that the released code holds
 NODES = 8  # of the largest random graph
 
@@ -54,9 +48,9 @@ class Graphormer(ZooModel):
         num_layers: Number of blocks.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: "attention"; "slice_sort", which has no queries and keys; a dict with that `"name"`
-            and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`, as of
-            `GraphormerBlock`; or a list of these, one per block. `None`: the default of the class.
+        mixer: "attention", or "slice_sort", which has no queries and keys. A dict has that `"name"`
+            and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`; see
+            `GraphormerBlock`. A list has one mixer per block. `None`: the default of the class.
         edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (the edge
             between them), as of `GraphormerBias`.
         max_hops: Largest number of edges of a path that the model reads.
@@ -123,15 +117,13 @@ class Graphormer(ZooModel):
                 self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
-            "dropout": check_rate("dropout", dropout),
-            "attention_dropout": check_rate("attention_dropout", attention_dropout),
-            "input_dropout": check_rate("input_dropout", input_dropout),
             "mean": _per_target("mean", mean, targets),
             "std": _per_target("std", std, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
-        _check_config(config)
+        if np.min(config["std"]) <= 0:
+            raise ValueError(f"`std` must be positive. Received: std={config['std']}")
         graphs = graph_inputs(config)
         feature_maps = _encode(graphs, config, dtype)
         values = _read_out(feature_maps[-1], config, dtype)
@@ -223,7 +215,7 @@ class SliceGraphormer(Graphormer):
 
 
 def _encode(graphs, config, dtype):
-    """The tokens after each block."""
+    """Return the tokens after each block."""
     hop_tables = max(HOP_TABLES, config["max_hops"]) if config["keep_unused_params"] else None
     bias = GraphormerBias(
         config["num_heads"], config["edges"], config["max_hops"], hop_tables,
@@ -250,7 +242,7 @@ def _encode(graphs, config, dtype):
 
 
 def _read_out(tokens, config, dtype):
-    """From tokens to values in float32, in the units of the targets."""
+    """Map tokens to values in float32, in the units of the targets."""
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
     head = make_dense(config["targets"], config["num_layers"], dtype=dtype, name="head")
     rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
@@ -258,7 +250,7 @@ def _read_out(tokens, config, dtype):
 
 
 def _random_graph(rng, config):
-    """A tree with one more edge, of random features."""
+    """Make a tree with one more edge and random features."""
     nodes = rng.integers(3, NODES + 1)
     ends = [(node, rng.integers(node)) for node in range(1, nodes)] + [(0, nodes - 1)]
     features = rng.integers(0, 4, (nodes, config["edge_features"]))
@@ -269,15 +261,8 @@ def _check_mixer(mixer):
     return check_named("mixer", mixer, MIXERS)
 
 
-def _check_config(config):
-    for key in SIZES:
-        check_integer(key, config[key])
-    if np.min(config["std"]) <= 0:
-        raise ValueError(f"`std` must be positive. Received: std={config['std']}")
-
-
 def _per_target(argument, value, targets):
-    """A float, or a list of one per target."""
+    """Return a float, or a list of one per target."""
     one = isinstance(value, Real)
     floats = check_floats(argument, [value] if one else value, 1 if one else targets, "target")
     return floats[0] if one else floats

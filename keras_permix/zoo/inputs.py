@@ -1,7 +1,9 @@
 """Convert and check the inputs and targets that people give to a model."""
 
 import functools
+import inspect
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -12,10 +14,25 @@ from keras_permix._typing import Tensor
 from keras_permix.layers.embedding.images import with_channel
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_positive_or_none
-from keras_permix.zoo.arrays import are_arrays, are_single_images, check_samples, to_arrays
-from keras_permix.zoo.batches import convert_batches
+from keras_permix.zoo.arrays import (
+    are_arrays,
+    are_single_images,
+    are_texts,
+    check_samples,
+    convert_batches,
+    to_arrays,
+)
 from keras_permix.zoo.targets import check_targets
-from keras_permix.zoo.texts import are_texts
+
+
+def _checked(name: str) -> Any:
+    """Make the method of this name of a Keras model convert and check its arguments first."""
+
+    @functools.wraps(getattr(keras.Model, name))
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._run(getattr(super(CheckedInputs, self), name), args, kwargs)
+
+    return method
 
 
 class CheckedInputs:
@@ -33,56 +50,41 @@ class CheckedInputs:
     def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         return super().__call__(self.checked_inputs(inputs), *args, **kwargs)  # type: ignore[misc]
 
-    def fit(
-        self: Any, x: Any = None, y: Any = None, batch_size: int | None = None, *args: Any,
-        validation_data: Any = None, sample_weight: Any = None, **kwargs: Any,
-    ) -> keras.callbacks.History:  # fmt: skip
-        check_positive_or_none("batch_size", batch_size)
-        x = self._check_data(x)
-        y, weights = self._check_targets(x, y, sample_weight)
-        if isinstance(validation_data, tuple | list):
-            inputs, *targets = validation_data
-            inputs = self._check_data(inputs)
-            validation_data = (inputs, *self._check_targets(inputs, *targets)[: len(targets)])
-        elif validation_data is not None:
-            validation_data = self._check_data(validation_data)
-        given = {"validation_data": validation_data, "sample_weight": weights}
-        kwargs |= {name: value for name, value in given.items() if value is not None}
-        with running.weights_kept(self):
-            return super().fit(x, y, batch_size, *args, **kwargs)  # type: ignore[misc]
+    fit = _checked("fit")
+    evaluate = _checked("evaluate")
+    predict = _checked("predict")
+    train_on_batch = _checked("train_on_batch")
+    test_on_batch = _checked("test_on_batch")
+    predict_on_batch = _checked("predict_on_batch")
 
-    def evaluate(
-        self: Any, x: Any = None, y: Any = None, batch_size: int | None = None,
-        verbose: Any = "auto", sample_weight: Any = None, *args: Any, **kwargs: Any,
-    ) -> Any:  # fmt: skip
-        check_positive_or_none("batch_size", batch_size)
-        x = self._check_data(x)
-        y, weights = self._check_targets(x, y, sample_weight)
-        with running.weights_kept(self):
-            return super().evaluate(x, y, batch_size, verbose, weights, *args, **kwargs)  # type: ignore[misc]
+    def _run(self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of Keras with converted and checked inputs and targets.
 
-    def predict(self: Any, x: Any, batch_size: int | None = None, *args: Any, **kwargs: Any) -> Any:
-        check_positive_or_none("batch_size", batch_size)
-        x = self._check_data(x)
-        with running.weights_kept(self):
-            return super().predict(x, batch_size, *args, **kwargs)  # type: ignore[misc]
-
-    def train_on_batch(
-        self: Any, x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        x = self.checked_inputs(x)
-        targets = self._check_targets(x, y, sample_weight, step=True)
-        return super().train_on_batch(x, *targets, *args, **kwargs)  # type: ignore[misc]
-
-    def test_on_batch(
-        self: Any, x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        x = self.checked_inputs(x)
-        targets = self._check_targets(x, y, sample_weight, step=True)
-        return super().test_on_batch(x, *targets, *args, **kwargs)  # type: ignore[misc]
-
-    def predict_on_batch(self: Any, x: Any) -> Any:
-        return super().predict_on_batch(self.checked_inputs(x))  # type: ignore[misc]
+        A single step copies no tensor from its device to check it.
+        """
+        signature, step = inspect.signature(method), method.__name__.endswith("_on_batch")
+        bound = signature.bind(*args, **kwargs)
+        given = bound.arguments
+        check_positive_or_none("batch_size", given.get("batch_size"))
+        held_out = given.get("validation_data")
+        validation = {} if held_out is None else {"x": held_out}
+        if isinstance(held_out, tuple | list):
+            validation = dict(zip(("x", "y", "sample_weight"), held_out, strict=False))
+        for data in (given, validation) if validation else (given,):
+            x = data["x"] = self._convert_data(data.get("x"), step)
+            if not step or are_arrays(x):
+                self.check_inputs(x)
+            for name in {"y", "sample_weight"} & data.keys():
+                data[name] = self.to_arrays(data[name])
+            y = data.get("y")
+            if "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
+                check_targets(x, y, data.get("sample_weight"), self)
+        if isinstance(held_out, tuple | list):
+            given["validation_data"] = (*validation.values(), *held_out[3:])
+        elif validation:
+            given["validation_data"] = validation["x"]
+        with nullcontext() if step else running.weights_kept(self):
+            return method(*bound.args, **bound.kwargs)
 
     def to_arrays(self: Any, value: Any) -> Any:
         """Convert containers of numbers to arrays of the dtypes that this model's steps take."""
@@ -127,25 +129,19 @@ class CheckedInputs:
             ValueError: for inputs of another shape or range, such as images outside 0–255.
         """
         if self.preprocessor is not None and (isinstance(x, np.ndarray) or keras.ops.is_tensor(x)):
-            self.preprocessor.check(x)
-            warning = self.preprocessor.warning_of(x)
+            warning = self.preprocessor.check(x)
             if warning and not self._warned_of_range:
                 self._warned_of_range = True
                 warnings.warn(warning, stacklevel=4)
 
-    def _check_data(self, x):
-        """Convert and check what `fit`, `evaluate` or `predict` gets as `x`."""
-        x = convert_batches(self.convert_inputs(x), self._convert_batch, self)
+    def _convert_data(self, x, step):
+        """Convert inputs or a data set; check that they hold samples unless it is for one step."""
+        x = self.convert_inputs(x)
+        if step:
+            return x
+        x = convert_batches(x, self._convert_batch, self)
         check_samples(x, self)
-        self.check_inputs(x)
         return x
-
-    def _check_targets(self, x, y=None, sample_weight=None, step=False):
-        """Convert and check targets; a single step copies no tensor from its device."""
-        y, sample_weight = self.to_arrays(y), self.to_arrays(sample_weight)
-        if not (step and keras.ops.is_tensor(y)):
-            check_targets(x, y, sample_weight, self)
-        return y, sample_weight
 
     def _convert_batch(self, batch):
         """Convert `x`, or a tuple or list that begins with it, to a tuple of arrays."""

@@ -7,20 +7,19 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpecs, StrPath, Tensor
-from keras_permix.layers.blocks.mixer_block import ACTIVATIONS, MixerBlock
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.embedding.tokens import POSITIONS, TokenEmbedding
+from keras_permix.layers.embedding.tokens import TokenEmbedding
 from keras_permix.layers.mixers import check_mixers, make_mixer, sized
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_positive_or_none,
-    check_rate,
+from keras_permix.layers.parts.wrappers import make_dropout
+from keras_permix.utils.checks import check_choice, check_integer
+from keras_permix.zoo.parts import (
+    check_class_token,
+    collect_arguments,
+    logits_of,
+    mixer_on_pixels,
+    pool_tokens,
 )
-from keras_permix.zoo.grid_mixers import mixer_on_pixels
-from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
-from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -56,10 +55,10 @@ class LRATransformer(SequenceClassifier):
         inner_dim: Channels of values, queries and keys over all heads. `None`: `hidden_dim`.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
-            layer, copied per block through its config; a list of these, one per block; or a
-            function from the index of a block to one. The last group of CSP may be shorter.
+        mixer: The token mixer, as a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
+            dict with that `"name"` and arguments of its layer. A Keras layer is copied per block
+            through its config. A list has one mixer per block, and a function returns the mixer for
+            the index of a block. The last group of CSP may be shorter.
         use_bias: Whether the projections of the mixers have biases.
         activation: Activation of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize before each mixer and after the last block (pre-norm), or
@@ -126,16 +125,9 @@ class LRATransformer(SequenceClassifier):
     ) -> None:
         config = collect_arguments(locals())
         config |= {
-            "hidden_dim": check_integer("hidden_dim", hidden_dim),
-            "inner_dim": check_positive_or_none("inner_dim", inner_dim),
-            "num_layers": check_integer("num_layers", num_layers),
-            "mlp_dim": check_integer("mlp_dim", mlp_dim),
             "mixer": check_mixers(mixer, num_layers),
-            "activation": check_choice("activation", activation, ACTIVATIONS),
-            "positions": check_choice("positions", positions, POSITIONS),
             "pooling": check_choice("pooling", pooling, POOLINGS),
             "head_dims": _check_head_dims(head_dims),
-            "dropout": check_rate("dropout", dropout),
         }
         config = check_sequence_config(config)
         check_class_token(pooling, config["mixer"])

@@ -11,13 +11,10 @@ from keras_permix.layers.embedding.grids import resize_distances
 from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
-from keras_permix.layers.parts.projections import Dense, Embedding, make_dropout
+from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
-from keras_permix.zoo.grid_mixers import mixer_on_pixels
-from keras_permix.zoo.heads import pool_tokens
 from keras_permix.zoo.mega_stream import first_state, read_tokens
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, mixer_on_pixels, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
@@ -57,10 +54,10 @@ class MEGA(SequenceClassifier):
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
         norm_first: Whether to normalize before both halves of a block and after the last block, or
             after both halves.
-        mixer: An attention function, "softmax", "laplace" or "relu2"; a permutation of the values,
-            by a name of `keras_permix.layers.mixers.MIXERS` such as "csp"; a dict with that
-            `"name"` and arguments of its layer; or a list of these, one per block. The last group
-            of CSP may be shorter. `None`: the default of the class.
+        mixer: An attention function, "softmax", "laplace" or "relu2", or a permutation of the
+            values, a name of `keras_permix.layers.mixers.MIXERS` such as "csp". A dict has that
+            `"name"` and arguments of its layer. A list has one mixer per block. The last group of
+            CSP may be shorter. `None`: the default of the class.
         chunk_size: Number of tokens per chunk of attention. The last chunk of a text may be
             shorter. It requires a block with attention. `None`: attend to all tokens.
         truncation: Number of tokens of the moving average in each direction. `None`: all.
@@ -134,12 +131,15 @@ class MEGA(SequenceClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "mixer": _check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
-        }
-        config = _check_config(check_sequence_config(config))
+        mixer = self.default_mixer if mixer is None else mixer
+        config["mixer"] = check_mixers(mixer, num_layers, check_mega_mixer)
+        config = check_sequence_config(config)
+        _check_chunks(config)
         inputs, tokens, mask = sequence_inputs(config, dtype)
-        feature_maps = _encode(_embed(tokens, mask, config, dtype), mask, config, dtype)
+        x, feature_maps = _embed(tokens, mask, config, dtype), []
+        for index in range(num_layers):
+            x = _make_block(config, index, dtype)(x, mask=mask)
+            feature_maps.append(x)
         pooled = _pool(feature_maps[-1], mask, config, dtype)
         if pairs:
             pooled = ops.concatenate(join_pairs(pooled), axis=-1)
@@ -243,30 +243,18 @@ def _embed(tokens, mask, config, dtype):
         kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
         x = Dense(hidden_dim, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
     else:
-        table = dict(
-            embeddings_initializer=normal(0, hidden_dim**-0.5), dtype=dtype, name="embedding"
-        )
-        x = Embedding(config["vocabulary_size"], hidden_dim, **table)(tokens)
+        initializer, size = normal(0, hidden_dim**-0.5), config["vocabulary_size"]
+        x = Embedding(size, hidden_dim, initializer, dtype=dtype, name="embedding")(tokens)
     x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
     return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
-
-
-def _encode(x, mask, config, dtype):
-    """Return the tokens after each block."""
-    feature_maps = []
-    for index in range(config["num_layers"]):
-        x = _make_block(config, index, dtype)(x, mask=mask)
-        feature_maps.append(x)
-    return feature_maps
 
 
 def _make_block(config, index, dtype):
     at, ragged = (index, config["num_layers"]), not config["image_size"]
     inner = config["inner_dim"] or 2 * config["hidden_dim"]
     mixer = mixer_on_pixels(config, index, inner)
-    attention = {
-        name: config[name] for name in ("position_bias", "max_sequence_length", "chunk_size")
-    }
+    of_attention = ("position_bias", "max_sequence_length", "chunk_size")
+    attention = {name: config[name] for name in of_attention}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
         attention["chunk_size"] = None  # It applies to blocks with attention.
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
@@ -302,21 +290,11 @@ def _make_head(config, dtype):
     )
 
 
-def _check_mixers(mixer, num_layers):
-    return check_mixers(mixer, check_integer("num_layers", num_layers), check_mega_mixer)
-
-
-def _check_config(config):
-    """Check arguments that no layer of the model checks by the same name."""
-    for name in ("hidden_dim", "ema_dim", "num_layers"):
-        check_integer(name, config[name])
-    for name in ("dropout", "attention_dropout"):
-        check_rate(name, config[name])
-    check_positive_or_none("classifier_dim", config["classifier_dim"])
+def _check_chunks(config):
+    """Check that chunks of pixels, which have no padding, have one length."""
     chunk, tokens = config["chunk_size"], config["max_sequence_length"]
     if config["image_size"] and chunk and tokens % min(chunk, tokens):
         raise ValueError(
             "`chunk_size` must divide the number of pixels. "
             f"Received: chunk_size={chunk}, image_size={config['image_size']}"
         )
-    return config

@@ -6,27 +6,21 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import StrPath, Tensor
-from keras_permix.layers.blocks.mlp_mixer_block import MLPS, MLPMixerBlock
+from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.utils.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_positive,
-    check_positive_or_none,
-)
-from keras_permix.zoo.heads import logits_of, pool_tokens
-from keras_permix.zoo.image_classifier import (
-    ImageClassifier,
-    check_patches,
-    check_std,
+from keras_permix.layers.parts.wrappers import Dense
+from keras_permix.utils.checks import check_choice, check_integer
+from keras_permix.zoo.classifier import ImageClassifier
+from keras_permix.zoo.parts import (
+    check_images,
+    collect_arguments,
     grid_sides,
+    logits_of,
+    pool_tokens,
     preprocess,
 )
-from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 HALVES = (0.5, 0.5, 0.5)
@@ -102,22 +96,9 @@ class MLPMixer(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "patch_size": check_integer("patch_size", patch_size),
-            "num_classes": check_integer("num_classes", num_classes),
-            "channels": check_integer("channels", channels),
-            "hidden_dim": check_integer("hidden_dim", hidden_dim),
-            "num_layers": check_integer("num_layers", num_layers),
-            "expansion": check_integer("expansion", expansion),
-            "mlp": check_choice("mlp", self.default_mlp if mlp is None else mlp, MLPS),
-            "tokens_mlp_dim": check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim),
-            "channels_mlp_dim": check_positive_or_none("channels_mlp_dim", channels_mlp_dim),
-            "pooling": check_choice("pooling", pooling, POOLINGS),
-            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
-            "mean": check_floats("mean", mean, channels, "channel"),
-            "std": check_std(std, channels),
-        }
-        check_patches(config, "image_size")
+        config |= check_images(config)
+        config["mlp"] = self.default_mlp if mlp is None else mlp
+        check_choice("pooling", pooling, POOLINGS)
         images = keras.Input((None, None, channels), name="images")
         x = preprocess(images, config, dtype, align_corners=True)
         x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
@@ -252,17 +233,8 @@ class PatchOnlyMLPMixer(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "image_size": check_integer("image_size", image_size),
-            "patch_sizes": _check_patch_sizes(patch_sizes, image_size),
-            "num_classes": check_integer("num_classes", num_classes),
-            "channels": check_integer("channels", channels),
-            "hidden_dim": check_positive_or_none("hidden_dim", hidden_dim),
-            "num_layers": check_integer("num_layers", num_layers),
-            "expansion": check_integer("expansion", expansion),
-            "mean": check_floats("mean", mean, channels, "channel"),
-            "std": check_std(std, channels),
-        }
+        config |= check_images(config)
+        config["patch_sizes"] = _check_patch_sizes(patch_sizes, image_size)
         images = keras.Input((None, None, channels), name="images")
         x = preprocess(images, config, dtype, align_corners=True)
         if hidden_dim not in (None, channels):

@@ -1,6 +1,5 @@
 """Base class of the models: a Keras model with its configuration and feature maps."""
 
-import inspect
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -8,11 +7,10 @@ import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
-from keras_permix.utils.checks import check_flags, is_index, plain
+from keras_permix.utils.checks import check_labels, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
-from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import PresetInfo, list_presets
 from keras_permix.zoo.presets.writer import save_preset
@@ -33,7 +31,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     To add a class, set `task` to a name of `keras_permix.tasks` (or override `task_for`), and
     implement `make_inputs`. A layer named "preprocessor" is described in presets and checks inputs
-    by `check` and `warning_of`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
+    by `check`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
     texts to the files that store them in a preset.
 
     Args:
@@ -55,10 +53,6 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
     asset_files: dict[str, str] = {}
     presets = _Presets()
     """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        check_flags(kwargs, inspect.signature(cls.__init__).parameters)
-        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -103,13 +97,13 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
     def __dir__(self) -> list[str]:
-        """All names but those of models that are parts of this one: Keras saves what is named."""
+        """List all names except those of models inside this one, which Keras would save."""
         parts = ("_feature_models", "backbone", "presets")
         return [name for name in super().__dir__() if name not in parts]
 
     @property
     def backbone(self) -> Model:
-        """The model from the inputs to the tokens after the last block.
+        """Return the model from the inputs to the tokens after the last block.
 
         It shares its layers with this model. To train only the head, set
         `backbone.trainable = False`.
@@ -220,11 +214,10 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             load_weights: Whether to load the weights; without them the model is fresh.
             labels: Names of the classes or outputs; they imply `num_classes`. `None`: the preset's,
                 where the model has as many outputs.
-            **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
-                whose position table and shift steps are resized (weights of other models for each
-                patch grow with a larger one), or the `name` of the model, which is new unless it is
-                given. A `mixer` of the preset's own name, or a dict without any, keeps those of its
-                arguments that are not given. `None`: as in the preset.
+            **overrides: Other arguments of the model to change, such as `image_size`, for which the
+                model resizes positions, shift steps and weights per patch. A `mixer` of the same
+                name, or a dict without a name, keeps the preset's other arguments for it. The
+                `name` of the model is new unless it is given. `None`: as in the preset.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
@@ -252,16 +245,16 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         """Write the model as a preset that `from_preset` reads on every backend.
 
         The folder appears whole or not at all. Its probe, the outputs for random inputs, is
-        measured on the weights as stored. As in KerasHub, which layers are frozen is not: in the
-        model that `from_preset` makes, all can be trained.
+        computed with the stored weights. As in KerasHub, frozen layers are not recorded: all layers
+        of the model that `from_preset` returns are trainable.
 
         Args:
             folder: A new or empty folder, or one that holds a preset, which is replaced.
-            weights_dtype: "float16" or "float32" to store floating weights so; `None`: as they are.
-            **metadata: What else is known: `labels` (those of the model, if not given), `data` (the
-                name of the data set), `data_options` (a dict of how else it is loaded), `recipe`,
-                `command` (that trains it), `commit`, `license`, `scores` (measured on the stored
-                weights), `urls` (from file names to where they can be fetched).
+            weights_dtype: "float16" or "float32" to store floating weights in it. `None`: no cast.
+            **metadata: `labels` (default: the model's), `scores` (measured on the stored weights),
+                `data` (the name of the data set) and `data_options` (a dict of arguments to load
+                it). Also `recipe`, `command` (of the training), `commit` and `license`. `urls` maps
+                file names to addresses from which they can be fetched.
 
         Raises:
             ValueError: for other metadata, or a folder with other files.
@@ -282,11 +275,10 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
     def upload_preset(self, handle: str, **metadata: Any) -> None:
         """Write the model as a preset and upload it to a hub, from which `from_preset` reads it.
 
-        Whoever uploads is logged in with the hub's own package: `hf auth login`, or
-        `kagglehub.login()`.
+        Log in with the hub's package first: `hf auth login`, or `kagglehub.login()`.
 
         Args:
-            handle: `hf://USER/MODEL`, where a repository is made if there is none, or
+            handle: `hf://USER/MODEL`, whose repository is created if it is missing, or
                 `kaggle://USER/MODEL/keras/VARIATION`.
             **metadata: As of `save_to_preset`.
 

@@ -1,4 +1,4 @@
-"""Which classes are models of the zoo: a leaf, which presets and models import alike."""
+"""Register the classes of models; presets and models import this file."""
 
 from typing import Any, TypeVar
 
@@ -9,6 +9,6 @@ Class = TypeVar("Class", bound=type)
 
 
 def zoo_model(cls: Class) -> Class:
-    """Put a class among the models of the zoo, and register it with Keras."""
+    """Register a class as a model of the zoo and with Keras."""
     MODELS[cls.__name__] = cls
     return keras.saving.register_keras_serializable("keras_permix")(cls)

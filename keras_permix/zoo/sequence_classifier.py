@@ -8,14 +8,13 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import StrPath
-from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text
+from keras_permix.data.text.tokenizer import TOKENIZER_FILE, SubwordEncoder, tokenizer_text
+from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
 from keras_permix.layers.embedding.images import ImagePreprocessor
 from keras_permix.layers.embedding.tokens import SplitPairs
-from keras_permix.utils.checks import check_floats, check_integer, check_positive_or_none
-from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.grid_mixers import keep_steps
-from keras_permix.zoo.image_classifier import check_std, describe_images, make_images
-from keras_permix.zoo.texts import check_texts, is_cut, make_encoder
+from keras_permix.zoo.arrays import check_texts
+from keras_permix.zoo.classifier import Classifier, describe_images, make_images
+from keras_permix.zoo.parts import check_images, keep_steps, preprocess
 
 PIXEL_VALUES = 256
 
@@ -57,7 +56,7 @@ class SequenceClassifier(Classifier):
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """The steps of the image size that the weights were trained with."""
+        """Keep the shift steps of the image size that the weights were trained on."""
         return keep_steps(config, changes) if config.get("image_size") else {}
 
     def make_inputs(self, seed: int, batch: int) -> Any:
@@ -80,7 +79,7 @@ class SequenceClassifier(Classifier):
         return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
 
     def text_encoder(self) -> Any:
-        """What makes arrays of texts: a function of a list of texts and of `max_sequence_length`.
+        """Return a function from a list of texts and `max_sequence_length` to arrays.
 
         Raises:
             ValueError: for a model that reads no texts.
@@ -90,12 +89,11 @@ class SequenceClassifier(Classifier):
         return self._encoder
 
     def encode(self, texts: Any) -> dict[str, np.ndarray]:
-        """Texts as the arrays that the model takes.
+        """Convert texts to the arrays that the model takes.
 
-        They become what the model's tokenizer makes of them, or else their UTF-8 bytes where the
-        vocabulary is that of `keras_permix.data.encode_bytes`. A text of more than
-        `max_sequence_length` tokens, in the model's own sub-words or bytes, is cut at its end, and
-        the first that is cut warns, here as in `predict` and `classify`.
+        The model's tokenizer encodes them. Without one, they become UTF-8 bytes, if the vocabulary
+        is that of `keras_permix.data.encode_bytes`. A text of more than `max_sequence_length`
+        tokens is cut at its end. The first cut warns, here as in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
@@ -104,8 +102,8 @@ class SequenceClassifier(Classifier):
             A dict of NumPy arrays, padded to `max_sequence_length`.
 
         Raises:
-            ValueError: for something else, or a model that reads no texts.
-            ImportError: if the package `tokenizers` is needed and absent.
+            ValueError: for anything else, or a model that reads no texts.
+            ImportError: if the package `tokenizers` is needed and missing.
 
         Example:
 
@@ -158,6 +156,40 @@ class SequenceClassifier(Classifier):
             check_tokens(tokens, x["mask"], self.get_config())
 
 
+def is_cut(text, encoder, max_sequence_length):
+    """Return whether an encoder cuts a text, or one of a pair."""
+    if isinstance(encoder, SubwordEncoder):
+        return encoder.cuts(text)
+    parts = text if isinstance(text, tuple) else (text,)
+    return any(len(part.encode()) > max_sequence_length for part in parts)
+
+
+def make_encoder(model):
+    """Make a function from a list of texts and `max_sequence_length` to arrays for a model."""
+    config = model.get_config()
+    tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
+    if model.task == "image_classification":
+        raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
+    if tokenizer is None:
+        if config["vocabulary_size"] != BYTE_TOKENS or joined:
+            raise ValueError(
+                f"Texts need a `tokenizer`, or else a `vocabulary_size` of {BYTE_TOKENS}, which is "
+                "that of bytes, and pairs that are not joined: from Python this model takes arrays "
+                "of token ids. "
+                f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
+                f"use_segments={joined}, tokenizer=None"
+            )
+        return encode_texts
+    encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], joined)
+    if encoder.vocabulary_size > config["vocabulary_size"]:
+        raise ValueError(
+            "The `vocabulary_size` must be that of the `tokenizer` or larger. "
+            f"Received: vocabulary_size={config['vocabulary_size']}, and a tokenizer of "
+            f"{encoder.vocabulary_size}"
+        )
+    return encoder
+
+
 def check_tokens(tokens, mask, config):
     """Check that arrays are token ids and their mask."""
     shape = ("batch", *(2,) * config["pairs"], "tokens")
@@ -206,10 +238,8 @@ def check_sequence_config(config):
         The configuration, its "max_sequence_length" that of the pixels where there are images, its
         "tokenizer" a text.
     """
-    for key in ("num_classes", "vocabulary_size", "max_sequence_length"):
-        check_integer(key, config[key])
     config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
-    if check_positive_or_none("image_size", config["image_size"]):
+    if config["image_size"]:
         if config["pairs"] or config["tokenizer"]:
             raise ValueError(
                 "`pairs` and `tokenizer` are of texts, and `image_size` must be None for them. "
@@ -217,15 +247,13 @@ def check_sequence_config(config):
                 f"tokenizer={str(config['tokenizer'])[:60]}"
             )
         config = {**config, "max_sequence_length": config["image_size"] ** 2}
-    if check_positive_or_none("steps_image_size", config["steps_image_size"]):
-        if not config["image_size"]:
-            raise ValueError(
-                "`steps_image_size` must be None for texts, which have no `image_size`. "
-                f"Received: steps_image_size={config['steps_image_size']}"
-            )
+    elif config["steps_image_size"]:
+        raise ValueError(
+            "`steps_image_size` must be None for texts, which have no `image_size`. "
+            f"Received: steps_image_size={config['steps_image_size']}"
+        )
     if "mean" in config:
-        mean, std = check_floats("mean", config["mean"], 1, "channel"), check_std(config["std"], 1)
-        return {**config, "mean": mean, "std": std}
+        return config | check_images({**config, "channels": 1})
     if config["image_size"] and config["vocabulary_size"] < PIXEL_VALUES:
         raise ValueError(
             f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels as tokens. "
@@ -235,7 +263,7 @@ def check_sequence_config(config):
 
 
 def sequence_inputs(config, dtype):
-    """What a model of sequences begins with.
+    """Make the inputs of a model of sequences.
 
     Returns:
         `(inputs, tokens, mask)`: what the model takes, and one sequence per text:
@@ -246,7 +274,7 @@ def sequence_inputs(config, dtype):
     if size := config["image_size"]:
         images = keras.Input((None, None, 1), name="images")
         as_ids = "mean" not in config
-        pixels = _ids(images, size) if as_ids else _normalized(images, config, dtype)
+        pixels = _ids(images, size) if as_ids else preprocess(images, config, dtype)
         return images, ops.reshape(pixels, (-1, config["max_sequence_length"])), None
     shape = (2, None) if config["pairs"] else (None,)
     tokens = keras.Input(shape, dtype="int32", name="tokens")
@@ -258,19 +286,14 @@ def sequence_inputs(config, dtype):
     return inputs, tokens, mask
 
 
-def _normalized(images, config, dtype):
-    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
-    return ImagePreprocessor(size, mean, std, dtype=dtype, name="preprocessor")(images)
-
-
 def _ids(images, size):
-    """The values of pixels as token ids, computed in float32, which rounds none of them."""
+    """Return the values of pixels as token ids, computed in float32 without rounding errors."""
     preprocessor = ImagePreprocessor(size, [0.0], [1 / 255], dtype="float32", name="preprocessor")
     values = ops.round(preprocessor(images))
     return ops.cast(ops.clip(values, 0, PIXEL_VALUES - 1), "int32")
 
 
 def join_pairs(pooled):
-    """The two vectors of every pair, `(2 * batch, channels)`: two tensors `(batch, channels)`."""
+    """Split the vectors of pairs `(2 * batch, channels)` into two tensors `(batch, channels)`."""
     both = ops.reshape(pooled, (-1, 2, pooled.shape[-1]))
     return ops.unstack(both, axis=1)

@@ -11,33 +11,17 @@ from keras_permix.data.text.tokenizer import tokenizer_text
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE_VARIANTS
 from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.ops.simple_attention import SCALES
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_positive_or_none,
-    check_rate,
-)
+from keras_permix.utils.checks import check_choice
 from keras_permix.zoo.bert_layers import classify, embed, make_block
-from keras_permix.zoo.heads import pool_tokens
-from keras_permix.zoo.presets.config import collect_arguments
+from keras_permix.zoo.parts import collect_arguments, pool_tokens
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
 
 VARIANTS = ("softmax", *SIMPLE_VARIANTS)
 POOLERS = ("tanh", "relu", None)
-SIZES = (
-    "vocabulary_size",
-    "max_sequence_length",
-    "num_classes",
-    "hidden_dim",
-    "num_layers",
-    "num_heads",
-    "mlp_dim",
-)
 # Arguments that the configuration of a BERT sets.
 BERT_ARGUMENTS = (
     "vocabulary_size",
@@ -77,9 +61,9 @@ class SimpleTRON(SequenceClassifier):
         mixer: A token mixer to replace attention: a name of `keras_permix.layers.mixers.MIXERS`, a
             dict with that `"name"` and arguments of its layer, or a list of these, one per block.
             `None`: attention.
-        scale: Divisor of simple attention: "length", the square root of the padded length; "valid",
-            the square root of the number of real tokens, so that padding does not matter; or
-            `None`.
+        scale: Divisor of simple attention. "length" is the square root of the padded length.
+            "valid" is the square root of the number of real tokens, so that padding does not
+            matter. `None`: no divisor.
         num_segments: Number of token types. `None`: no token types.
         use_segments: Whether to join pairs of texts in one sequence, with a third input
             "segment_ids".
@@ -138,17 +122,12 @@ class SimpleTRON(SequenceClassifier):
         config = collect_arguments(locals())
         config |= {
             "variant": check_choice("variant", variant, VARIANTS),
-            "mixer": check_mixers(
-                mixer, check_integer("num_layers", num_layers), check_mixer_or_none
-            ),
+            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
             "scale": check_choice("scale", scale, SCALES),
-            "num_segments": check_positive_or_none("num_segments", num_segments),
             "pooler": check_choice("pooler", pooler, POOLERS),
-            "dropout": check_rate("dropout", dropout),
-            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
             "tokenizer": tokenizer_text(tokenizer),
         }
-        _check_config(config)
+        _check_segments(config)
         inputs, tokens, mask = sequence_inputs({**config, "image_size": None}, dtype)
         x, mask = embed(inputs, tokens, mask, config, dtype)
         feature_maps = []
@@ -202,12 +181,12 @@ class SimpleTRON(SequenceClassifier):
             )
         from keras_permix.zoo.convert.bert import read_bert
 
-        bert = read_bert(folder, num_layers, max_sequence_length)
+        sizes, weights = read_bert(folder, num_layers, max_sequence_length)
         given = {"num_classes": num_classes, "variant": variant, **arguments}
-        model = cls(**{**bert.arguments, **given})
+        model = cls(**{**sizes, **given})
         for weight in model.weights:
-            if weight.path in bert.weights:
-                weight.assign(bert.weights[weight.path].astype("float32"))
+            if weight.path in weights:
+                weight.assign(weights[weight.path].astype("float32"))
         return model
 
     def with_variant(self, variant: str, freeze: bool = False) -> Self:
@@ -221,8 +200,8 @@ class SimpleTRON(SequenceClassifier):
             A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
-            ValueError: for an unknown name, a model without attention in any block, or a model with
-                weights that the new one lacks, such as those of LoRA or of an output projection.
+            ValueError: for an unknown name or a model without attention in any block. Also if the
+                new model lacks weights of this one, such as LoRA or an output projection.
 
         Example:
 
@@ -264,9 +243,7 @@ class SimpleTRON(SequenceClassifier):
             _check_types(types, x["tokens"], self._zoo_config["num_segments"])
 
 
-def _check_config(config):
-    for key in SIZES:
-        check_integer(key, config[key])
+def _check_segments(config):
     if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
         raise ValueError(
             "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "

@@ -10,35 +10,23 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
 from keras_permix.layers.mixers import check_mixers, make_mixer
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_positive,
-    check_rate,
-)
-from keras_permix.zoo.grid_mixers import keep_steps, mixer_on_grid, steps_side
-from keras_permix.zoo.heads import check_class_token, logits_of, pool_tokens
-from keras_permix.zoo.image_classifier import (
-    ImageClassifier,
-    check_patches,
-    check_std,
+from keras_permix.layers.parts.wrappers import make_dropout
+from keras_permix.utils.checks import check_choice
+from keras_permix.zoo.classifier import ImageClassifier
+from keras_permix.zoo.parts import (
+    check_class_token,
+    check_images,
+    collect_arguments,
+    keep_steps,
+    logits_of,
+    mixer_on_grid,
+    pool_tokens,
     preprocess,
+    steps_side,
 )
-from keras_permix.zoo.presets.config import collect_arguments
 from keras_permix.zoo.registry import zoo_model
 
 POOLINGS = ("cls", "mean", "max")
-SIZES = (
-    "image_size",
-    "patch_size",
-    "num_classes",
-    "channels",
-    "hidden_dim",
-    "num_layers",
-    "mlp_dim",
-)
 
 
 @zoo_model
@@ -57,10 +45,10 @@ class ViT(ImageClassifier):
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer: a name of `keras_permix.layers.mixers.MIXERS` such as "attention",
-            "csp" or "slice_sort"; a dict with that `"name"` and arguments of its layer; a Keras
-            layer, copied per block through its config; a list of these, one per block; or a
-            function from the index of a block to one. `None`: the default of the class.
+        mixer: The token mixer, as a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
+            dict with that `"name"` and arguments of its layer. A Keras layer is copied per block
+            through its config. A list has one mixer per block, and a function returns the mixer for
+            the index of a block. `None`: the default of the class.
         pooling: "cls" (the head reads a class token), "mean" or "max" over the tokens.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         keep_unused_params: With "mean" or "max", keep the unused class token and its position, as
@@ -115,16 +103,11 @@ class ViT(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= {
-            "mixer": check_mixers(self.default_mixer if mixer is None else mixer, num_layers),
-            "pooling": check_choice("pooling", pooling, POOLINGS),
-            "dropout": check_rate("dropout", dropout),
-            "mean": check_floats("mean", mean, channels, "channel"),
-            "std": check_std(std, channels),
-            "layer_norm_epsilon": check_positive("layer_norm_epsilon", layer_norm_epsilon),
-            "position_resizing": check_choice("position_resizing", position_resizing, RESIZINGS),
-        }
-        _check_config(config)
+        config |= check_images(config)
+        config["mixer"] = check_mixers(self.default_mixer if mixer is None else mixer, num_layers)
+        check_choice("pooling", pooling, POOLINGS)
+        check_choice("position_resizing", position_resizing, RESIZINGS)
+        check_class_token(pooling, config["mixer"])
         images = keras.Input((None, None, channels), name="images")
         feature_maps = _encode(_embed(images, config, dtype), config, dtype)
         logits = _classify(feature_maps[-1], config, dtype)
@@ -267,11 +250,3 @@ def _classify(tokens, config, dtype):
     norm = dict(epsilon=config["layer_norm_epsilon"], dtype=dtype, name="head_norm")
     x = keras.layers.LayerNormalization(**norm)(x)
     return logits_of(x, config["num_classes"], dtype)
-
-
-def _check_config(config):
-    for key in SIZES:
-        check_integer(key, config[key])
-    steps = config["steps_image_size"] is not None
-    check_patches(config, "image_size", *["steps_image_size"] * steps)
-    check_class_token(config["pooling"], config["mixer"])

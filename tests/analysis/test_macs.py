@@ -12,7 +12,7 @@ import pytest
 from keras_permix import layers
 from keras_permix.analysis import count_macs
 from keras_permix.layers import SoftmaxAttention
-from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Dense
 from keras_permix.zoo import MEGA, ButterflyViT, CSPViT, ViT
 from tests.zoo.models import TINY, tiny
 

@@ -244,7 +244,7 @@ def test_other_inputs_are_refused():
         tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match=r"must be SMILES.*smiles\[1\]='C1'"):
         tiny("Graphormer").predict(["CCO", "C1"], verbose=0)
-    with pytest.raises(ValueError, match="takes arrays of images, and no texts.* Received: .*CCO"):
+    with pytest.raises(ValueError, match="takes arrays of images and no texts.* Received: .*CCO"):
         tiny("CSPViT").predict(["CCO"], verbose=0)
 
 

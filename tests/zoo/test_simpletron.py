@@ -154,7 +154,7 @@ def test_blocks_without_queries_have_none_to_freeze():
 @pytest.mark.once
 @pytest.mark.parametrize("mixer", ["csp", ["csp", "slice_sort"]])
 def test_a_model_without_attention_has_none_to_exchange(mixer):
-    with pytest.raises(ValueError, match="`swap_mixer` puts attention.*a model with mixer=.*csp"):
+    with pytest.raises(ValueError, match="must have attention.*a model with mixer=.*csp"):
         tiny("SimpleTRON", mixer=mixer).with_variant("softmax", freeze=True)
 
 

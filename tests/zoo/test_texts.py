@@ -14,7 +14,7 @@ from keras_permix.cli import main
 from keras_permix.data import Pipeline
 from keras_permix.tasks import task_of
 from keras_permix.zoo import SimpleTRON, preset_info
-from keras_permix.zoo.texts import make_encoder
+from keras_permix.zoo.sequence_classifier import make_encoder
 from tests.harness import assert_close
 from tests.zoo.models import edit_json, list_anew, tiny
 

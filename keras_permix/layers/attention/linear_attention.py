@@ -7,7 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.masks import flatten_map, unflatten_map, visible_keys
+from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.reference.linear import full_precision

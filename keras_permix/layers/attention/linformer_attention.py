@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
-from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map, visible_keys
+from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.wrappers import flatten_map, tokens_shape, unflatten_map
 from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 

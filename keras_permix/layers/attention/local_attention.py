@@ -6,13 +6,9 @@ import keras
 from keras import ops
 
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.parts.masks import (
-    clean_padding,
-    flatten_map,
-    tokens_shape,
-    unflatten_map,
-)
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.masks import clean_padding
+from keras_permix.layers.parts.wrappers import flatten_map, tokens_shape, unflatten_map
 from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_positive_or_none
 

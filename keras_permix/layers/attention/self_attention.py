@@ -5,9 +5,9 @@ from typing import Any
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.masks import clean_padding, tokens_shape
-from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.masks import clean_padding
+from keras_permix.layers.parts.wrappers import Dense, make_dropout, tokens_shape
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 

@@ -7,7 +7,7 @@ import keras
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.masks import flatten_map, unflatten_map
+from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import SCALES, simple_attention_stream

@@ -8,15 +8,14 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.masks import (
+from keras_permix.layers.mixing.token_mixer import broadcasts, shape_of
+from keras_permix.layers.parts.masks import masked_softmax, visible_keys
+from keras_permix.layers.parts.wrappers import (
     flatten_map,
-    masked_softmax,
+    make_dropout,
     tokens_shape,
     unflatten_map,
-    visible_keys,
 )
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import broadcasts, shape_of
 from keras_permix.ops.reference.linear import full_precision
 
 

@@ -1,1 +1,1 @@
-"""A mixer of tokens, a mixer of channels, residuals and normalization."""
+"""Combine mixers of tokens and channels, residuals and normalization."""

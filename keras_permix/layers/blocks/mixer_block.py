@@ -6,14 +6,15 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
-from keras_permix.layers.parts.masks import tokens_shape
-from keras_permix.layers.parts.projections import Dense, make_dropout
+from keras_permix.layers.parts.masks import mask_arguments
 from keras_permix.layers.parts.wrappers import (
     Composite,
+    Dense,
     check_inner,
     input_arguments,
-    mask_arguments,
+    make_dropout,
     serialize_unbuilt,
+    tokens_shape,
 )
 from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
 

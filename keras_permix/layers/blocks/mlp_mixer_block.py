@@ -6,9 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
-from keras_permix.layers.parts.masks import check_tokens
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense, check_tokens
 from keras_permix.ops.butterfly import two_stage_block
 from keras_permix.utils.checks import (
     check_choice,
@@ -95,7 +93,7 @@ class MLPMixerBlock(Composite):
         self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channels_mlp_dim)
 
     def _make_mlp(self, name, shape, units):
-        """Built layers that one after the other are an MLP of the last axis."""
+        """Return the built layers of an MLP along the last axis."""
         policy, size = self.dtype_policy, shape[-1]
         if self.mlp == "dense":
             hidden = units or size * self.expansion

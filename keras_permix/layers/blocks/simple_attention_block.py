@@ -20,7 +20,7 @@ VARIANTS = {
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SimpleAttentionBlock(MixerBlock):
-    """A post-norm block around `SimpleAttention`: SimpleTRON's, in its three variants.
+    """Mix tokens by `SimpleAttention` in a post-norm block, in the variants of SimpleTRON.
 
     | variant | output projection | extra skip |
     | --- | --- | --- |

@@ -8,21 +8,21 @@ from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.parts.masks import (
-    broadcast_mask,
-    check_blocks,
-    flatten_map,
-    tokens_shape,
-    unflatten_map,
-)
-from keras_permix.layers.parts.wrappers import (
+from keras_permix.layers.mixing.token_mixer import (
     MixingLayer,
     broadcasts,
-    check_inner,
     fits,
-    input_arguments,
-    mask_arguments,
     shape_of,
+)
+from keras_permix.layers.parts.masks import mask_arguments
+from keras_permix.layers.parts.wrappers import (
+    broadcast_mask,
+    check_blocks,
+    check_inner,
+    flatten_map,
+    input_arguments,
+    tokens_shape,
+    unflatten_map,
 )
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 from keras_permix.utils.checks import check_integer, check_layer_index

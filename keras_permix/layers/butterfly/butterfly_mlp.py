@@ -7,8 +7,7 @@ import keras
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
-from keras_permix.layers.parts.masks import check_blocks
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, check_blocks
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 from keras_permix.ops.butterfly import exchange
 from keras_permix.utils.checks import check_integer

@@ -9,8 +9,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense
 from keras_permix.ops import patchify, unpatchify
 from keras_permix.utils.checks import check_integer, check_positive
 

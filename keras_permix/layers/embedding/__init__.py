@@ -1,1 +1,1 @@
-"""From what a user has to tokens."""
+"""Embed images and tokens."""

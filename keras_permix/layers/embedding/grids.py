@@ -5,12 +5,12 @@ from keras import ops
 
 
 def nearest(old, new):
-    """Of `new` places along a side, the nearest of `old` ones: an integer array."""
+    """Return the nearest of `old` positions for each of `new` positions along a side."""
     return (2 * np.arange(new) + 1) * old // (2 * new)
 
 
 def nearest_on_grid(old, new):
-    """The same for a square of that side, whose places are numbered in rows: `(new * new,)`."""
+    """Do the same for squares with these sides, whose positions are counted by rows."""
     places = nearest(old, new)
     return (places[:, None] * old + places).ravel()
 
@@ -22,7 +22,7 @@ def copy(weights, places, axis, summed=False):
 
 
 def merge(weights, places, axis, summed=False):
-    """Undo `copy`: of entries that `places` took from one, their mean, or their sum if `summed`."""
+    """Undo `copy`: return the mean or, if `summed`, the sum of entries copied from one."""
     rows = ops.moveaxis(ops.convert_to_tensor(weights), axis, 0)
     merged = ops.moveaxis(ops.segment_sum(rows, places, num_segments=places.max() + 1), 0, axis)
     return merged if summed else _share(merged, np.bincount(places), axis)
@@ -105,7 +105,7 @@ def resize_delays(delays, before, after, least=0):
 
 
 def resize_distances(before, after):
-    """For every distance of two tokens on a grid, the one that stands for it on the grid before.
+    """Map each distance of two tokens on a grid to a distance on the grid before.
 
     Distances are read and scaled as `resize_delays` does delays.
 

@@ -9,31 +9,30 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.projections import Dense
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense
 from keras_permix.ops import patchify
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_floats, check_integer, check_positive
 
 RANGE = (0, 255)
-OVERSHOOT = 64  # of both ends, which resampling filters of floats may pass
-DEEP = 1023  # above which levels are of 16 bits rather than of 8 that something was added to
-SCALED = 8  # up to which floats are 0–1, -1…1 or standardized rather than nearly black
-IMAGES = 64  # as many are looked at
+OVERSHOOT = 64  # of resampling filters of floats, beyond both ends
+DEEP = 1023  # Larger values are levels of 16 bits.
+SCALED = 8  # Smaller floats are 0–1, -1…1 or standardized, not nearly black.
+IMAGES = 64  # number of images to check
 
 
 def check_image_range(images):
-    """Look at the values of some images, at equal distances.
+    """Check the values of up to 64 images, at equal distances.
 
     Args:
-        images: An array or a tensor `(batch, height, width, channels)` or, of one channel,
-            `(batch, height, width)`. Of another rank, it is for the model to refuse.
+        images: An array or a tensor `(batch, height, width, channels)` or, with one channel,
+            `(batch, height, width)`. Other ranks are not checked.
 
     Returns:
-        A warning if they seem to be scaled already, else `None`.
+        A warning if they look scaled, else `None`.
 
     Raises:
-        ValueError: if values cannot be of 0–255, or are not finite.
+        ValueError: for values outside 0–255, or that are not finite.
 
     Example:
 
@@ -67,23 +66,23 @@ def check_image_range(images):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ImagePreprocessor(keras.layers.Layer):
-    """Turn images of 0–255 into normalized floats of the model's size.
+    """Resize and normalize images of 0–255.
 
     Input: `(batch, height, width, channels)`, any integer or float dtype, 0–255.
     Output: `(batch, image_size, image_size, channels)`, `(x / 255 - mean) / std`, computed in
-    float32 and given in the layer's compute dtype. Images of another size are resized (bilinear,
-    antialiased) before they are normalized. The values of the first images that a layer meets
-    outside of a compiled step are looked at: it warns of such as seem to be scaled already.
+    float32 and returned in the layer's compute dtype. Images of another size are resized (bilinear,
+    antialiased) first. The layer checks the values of the first images outside of a compiled step
+    and warns if they look scaled.
 
     Args:
         image_size: Side of the output in pixels.
         mean, std: One value per channel, on the scale 0–1; those of `std` above 0.
-        align_corners: Whether resizing lays the centers of the corner pixels onto each other, as
-            the Dimension Mixer's networks do, and not the borders of the images.
+        align_corners: Whether resizing aligns the centers of the corner pixels, as the Dimension
+            Mixer's networks do, instead of the borders of the images.
 
     Raises:
         ValueError: for an argument out of range, a `mean` and a `std` of different channels, images
-            of another shape, or first images with values that are not of 0–255.
+            of another shape, or first images with values outside 0–255.
 
     Example:
 
@@ -109,21 +108,15 @@ class ImagePreprocessor(keras.layers.Layer):
         floats = check_floats("std", std, len(self.mean), "channel")
         self.std = [check_positive("std", value) for value in floats]
         self.align_corners = align_corners
-        self.looked = False  # at the values of any images
+        self.looked = False  # whether any values were checked
 
-    def check(self, inputs: Any) -> None:
-        """Raise a ValueError unless these are images of as many channels as the layer takes.
-
-        What a model was given may lack the axis of a single channel; see `with_channel`.
-        """
-        check_images(inputs, len(self.mean), squeezed=True)
-
-    def warning_of(self, inputs: Any) -> str | None:
-        """Return a warning about the values of inputs, which are then not checked again.
+    def check(self, inputs: Any) -> str | None:
+        """Check images, which may lack the axis of a single channel; return a warning or `None`.
 
         Raises:
-            ValueError: for values outside 0–255.
+            ValueError: for another number of channels, or values outside 0–255.
         """
+        check_images(inputs, len(self.mean), squeezed=True)
         self.looked = True
         return check_image_range(inputs)
 
@@ -152,8 +145,7 @@ class ImagePreprocessor(keras.layers.Layer):
     def call(self, images: Tensor) -> Tensor:
         check_images(images, len(self.mean))
         if running.has_data(images) and not self.looked and not _is_plain(images):
-            warning = self.warning_of(images)
-            if warning:
+            if warning := self.check(images):
                 warnings.warn(warning, stacklevel=2)
         images = ops.cast(images, "float32")
         size = (self.image_size, self.image_size)
@@ -177,7 +169,7 @@ class ImagePreprocessor(keras.layers.Layer):
 
 
 def _is_plain(images):
-    """Whether the first image has one value, as those with which Keras tries a model's shapes."""
+    """Return whether the first image is constant, as when Keras infers a model's shapes."""
     first = ops.convert_to_numpy(images[:1])
     return first.size == 0 or first.min() == first.max()
 
@@ -225,13 +217,13 @@ def check_images(images, channels, squeezed=False):
 
 
 def with_channel(images: Any, channels: int) -> Any:
-    """Images with the axis of a single channel, which an array or tensor of them may lack."""
+    """Return images with the axis of a single channel, which arrays or tensors may lack."""
     known = isinstance(images, np.ndarray) or ops.is_tensor(images)
     return images[..., None] if known and _lacks_channel(images.shape, channels) else images
 
 
 def _lacks_channel(shape, channels):
-    """Whether this is the shape of a batch of gray images, and not of one with its channel."""
+    """Return whether a shape is that of gray images without a channel axis."""
     return channels == 1 and len(shape) == 3 and shape[-1] != 1
 
 
@@ -259,12 +251,11 @@ def _way_to_images(shape, channels):
 class PatchEmbedding(Composite):
     """Cut images into square patches and project each to a token.
 
-    Input: `(batch, height, width, channels)`.
-    Output: `(batch, patches, hidden_dim)`, the patches in
-    rows; a patch is flattened in (row, column, channel) order, see `keras_permix.ops.patchify`.
+    Input: `(batch, height, width, channels)`. Output: `(batch, patches, hidden_dim)`, the patches
+    in rows. A patch is flattened in (row, column, channel) order; see `keras_permix.ops.patchify`.
 
     Args:
-        patch_size: Side of a patch in pixels; it divides the sides of the image.
+        patch_size: Side of a patch in pixels. It must divide the sides of the image.
         hidden_dim: Channels per token.
 
     Raises:

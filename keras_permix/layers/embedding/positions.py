@@ -1,4 +1,4 @@
-"""Learned positions, and a class token."""
+"""Add learned positions and a class token."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.parts.masks import check_tokens
+from keras_permix.layers.parts.wrappers import check_tokens
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.utils.checks import check_positive_or_none
 
@@ -108,7 +108,7 @@ class PositionEmbedding(keras.layers.Layer):
 
 
 def prepend(class_token, tokens):
-    """Put a class token `(1, 1, channels)` in front of the tokens of every sample."""
+    """Prepend a class token `(1, 1, channels)` to the tokens of each sample."""
     shape = (ops.shape(tokens)[0], 1, tokens.shape[-1])
     first = ops.broadcast_to(ops.cast(class_token, tokens.dtype), shape)
     return ops.concatenate([first, tokens], axis=1)
@@ -143,7 +143,7 @@ def resize_table(table, before, after, resizing="bicubic"):
 
 
 def _resize_bicubically(grid, old, new):
-    """From `(1, old * old, width)` to `(1, new * new, width)`."""
+    """Resize `(1, old * old, width)` to `(1, new * new, width)`."""
     width = grid.shape[2]
     grid = ops.reshape(grid, (1, old, old, width))
     # Without antialiasing the backends' bicubic filters differ.
@@ -154,6 +154,6 @@ def _resize_bicubically(grid, old, new):
 
 
 def _extra_rows(layer):
-    """Rows in front of the grid and behind it."""
+    """Return the numbers of rows before the grid and after it."""
     first = int(layer.use_class_token)
     return first, int(layer.keep_unused and not first)

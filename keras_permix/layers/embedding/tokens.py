@@ -1,4 +1,4 @@
-"""From token ids to vectors that know their positions."""
+"""Embed token ids with positions, and split pairs of texts."""
 
 from typing import Any
 
@@ -8,14 +8,13 @@ from keras import ops
 
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.masks import with_first
-from keras_permix.layers.parts.projections import Embedding
-from keras_permix.layers.parts.wrappers import Composite, policy_at
+from keras_permix.layers.parts.wrappers import Composite, Embedding, policy_at
 from keras_permix.utils.checks import check_choice, check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SplitPairs(keras.layers.Layer):
-    """From pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, the texts of a pair one by one.
+    """Reshape pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, one text after the other.
 
     Integers or booleans stay what they are. The number of tokens may be unknown.
     """
@@ -147,7 +146,7 @@ class TokenEmbedding(Composite):
 
 
 def sinusoid(rows: int, hidden_dim: int) -> np.ndarray:
-    """Sines of positions from 0 in even channels, and cosines in odd ones: `(rows, width)`."""
+    """Return sines of positions in even channels and cosines in odd ones, `(rows, width)`."""
     channels = np.arange(hidden_dim)
     angles = np.arange(rows)[:, None] * 10000.0 ** (-(channels - channels % 2) / hidden_dim)
     return np.where(channels % 2, np.cos(angles), np.sin(angles))

@@ -4,9 +4,13 @@ import keras
 from keras import ops
 
 from keras_permix.layers.mixing.slice_sort import ORDERS, order_to_descending
-from keras_permix.layers.parts.masks import check_tokens, clean_padding, masked_softmax
-from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.masks import clean_padding, masked_softmax
+from keras_permix.layers.parts.wrappers import (
+    Composite,
+    Dense,
+    check_tokens,
+    make_dropout,
+)
 from keras_permix.ops import slice_sort
 from keras_permix.utils.checks import check_choice, check_integer, check_rate
 

@@ -6,8 +6,7 @@ import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import Composite, part_arguments
+from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
 from keras_permix.utils.checks import (
     check_layer_index,
     check_named,

@@ -6,14 +6,14 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.masks import (
-    clean_padding,
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.masks import clean_padding
+from keras_permix.layers.parts.wrappers import (
     flatten_map,
+    make_dropout,
     tokens_shape,
     unflatten_map,
 )
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import MixingLayer
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.damped_ema import damped_ema_stream
 from keras_permix.ops.reference.linear import full_precision

@@ -16,8 +16,7 @@ from keras_permix.layers.mega.positions import (
     simple_bias_between,
 )
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import is_empty, require
 from keras_permix.ops.reference.packing import cut, join

@@ -12,9 +12,13 @@ from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import NORMS, MegaFeedForward, make_norm, normalize
 from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.masks import check_tokens
-from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import Composite, part_arguments
+from keras_permix.layers.parts.wrappers import (
+    Composite,
+    Dense,
+    check_tokens,
+    make_dropout,
+    part_arguments,
+)
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import (
     check_choice,

@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import Composite
+from keras_permix.layers.parts.wrappers import Composite, Dense, make_dropout
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.utils.checks import check_choice, check_integer, check_rate
 

@@ -7,9 +7,14 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.masks import check_tokens, flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.parts.wrappers import (
+    check_tokens,
+    flatten_map,
+    make_dropout,
+    tokens_shape,
+    unflatten_map,
+)
 from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.utils.checks import check_integer, check_rate
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.parts.wrappers import tokens_shape
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.packing import pack, unpack
 from keras_permix.utils.checks import check_integer

@@ -9,7 +9,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.masks import tokens_shape
+from keras_permix.layers.parts.wrappers import tokens_shape
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
 from keras_permix.utils.checks import check_align, check_choice, check_integer, check_layer_index

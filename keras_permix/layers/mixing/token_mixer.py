@@ -1,12 +1,85 @@
-"""Define mixers between a value projection and an output projection."""
+"""Base classes of mixers: called as attention is, and with a value and an output projection."""
 
+from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.masks import flatten_map, tokens_shape, unflatten_map
-from keras_permix.layers.parts.projections import Dense, make_dropout
-from keras_permix.layers.parts.wrappers import MixingLayer
+from keras_permix.layers.parts.wrappers import (
+    Composite,
+    Dense,
+    flatten_map,
+    make_dropout,
+    tokens_shape,
+    unflatten_map,
+)
 from keras_permix.utils.checks import check_positive_or_none, check_rate
+
+
+class MixingLayer(Composite):
+    """Base of the layers that mix the tokens of one tensor, called as `MultiHeadAttention` is.
+
+    It stands where `MultiHeadAttention` attends to its own query: `value` and `key` may be given,
+    and must be the query itself. A subclass whose `call` has an argument `attention_mask` or
+    `use_causal_mask` supports it.
+    """
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no output token depends on a later input token."""
+        return False
+
+    def __call__(
+        self,
+        query: Tensor,
+        value: Tensor = None,
+        key: Tensor = None,
+        attention_mask: Mask = None,
+        use_causal_mask: bool = False,
+        mask: Mask = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        # Keras converts arguments one by one, so `call` could not tell whether two were the same.
+        for name, given in (("value", value), ("key", key)):
+            if given is not None and given is not query:
+                raise TypeError(
+                    f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the "
+                    "same object as `query`, or None. Pass masks by name. "
+                    f"Received: {name}={_describe(given)}"
+                )
+        if mask is not None:
+            self._check_mask(mask, query.shape)
+            kwargs["mask"] = mask
+        if attention_mask is not None:
+            self._check_attention_mask(attention_mask, query.shape)
+            kwargs["attention_mask"] = attention_mask
+        if use_causal_mask and not self.is_causal:
+            if "use_causal_mask" not in signature(self.call).parameters:
+                raise TypeError(
+                    f"{type(self).__name__} is not causal, so `use_causal_mask` must be False. "
+                    "Use `CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` or "
+                    "`DampedEMA`. Received: use_causal_mask=True"
+                )
+            kwargs["use_causal_mask"] = True
+        return super().__call__(query, **kwargs)
+
+    # Checked before Keras calls `call`, since Keras rewrites what `call` raises.
+    def _check_mask(self, mask, shape):
+        found = shape_of(mask)
+        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
+        if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
+            raise ValueError(
+                "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
+                f"Received: mask.shape={found}, inputs.shape={tuple(shape)}"
+            )
+
+    def _check_attention_mask(self, mask, shape):
+        raise TypeError(
+            f"{type(self).__name__} does not support `attention_mask`, since it computes no "
+            "attention map. Use `mask` (batch, tokens) to mask padding. "
+            f"Received: attention_mask={_describe(mask)}"
+        )
 
 
 class TokenMixer(MixingLayer):
@@ -77,3 +150,26 @@ class TokenMixer(MixingLayer):
         if not self.use_output_projection:
             return mixed
         return self.output_dropout(self.output_dense(mixed))
+
+
+def shape_of(mask):
+    """The shape of a mask, which may be a list."""
+    return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
+
+
+def fits(found, expected):
+    """Whether a mask is as large as expected, or one for all samples; None is an unknown size."""
+    pairs = list(zip(found, expected, strict=False))
+    if found[:1] == (1,):
+        del pairs[0]
+    return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
+
+
+def broadcasts(found, expected):
+    """Whether a mask, 1 on any axis, stands for one that is as large; None is an unknown size."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
+
+
+def _describe(given):
+    return f"a tensor of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)

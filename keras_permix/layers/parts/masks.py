@@ -1,30 +1,12 @@
-"""Shapes and masks of tokens and of maps, `(batch, rows, columns, channels)`."""
+"""Masks of tokens and of the keys that they attend to."""
 
-from math import prod
+from inspect import signature
+from typing import Any
 
 from keras import ops
 
-
-def check_tokens(layer, shape):
-    """Return `shape` if it is (batch, tokens, channels) with known channels."""
-    if len(shape) != 3 or shape[-1] is None:
-        raise ValueError(
-            f"{layer} takes tokens of shape (batch, tokens, channels) with known channels. "
-            f"Received: input_shape={tuple(shape)}"
-        )
-    return tuple(shape)
-
-
-def check_blocks(block_size, input_shape, axis=-1):
-    """Check that blocks fill an axis of the input, whose size may be unknown unless it is last."""
-    size = input_shape[axis]
-    if size is None and input_shape[axis:][1:]:
-        return
-    if not size or size % block_size:
-        raise ValueError(
-            f"`block_size` must divide the size of axis {axis} of the input, 1 or more. "
-            f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
-        )
+from keras_permix._typing import Layer, Mask
+from keras_permix.layers.parts.wrappers import QUERY_AND_VALUE
 
 
 def visible_keys(allowed, among=None):
@@ -46,7 +28,7 @@ def visible_keys(allowed, among=None):
 
 
 def clean_padding(x, mask):
-    """Put zeros in place of padding that is NaN, infinite or above 1000.
+    """Replace padding that is NaN, infinite or above 1000 by zeros.
 
     Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
 
@@ -60,18 +42,8 @@ def clean_padding(x, mask):
     return ops.where(keep, x, ops.zeros_like(x))
 
 
-def broadcast_mask(mask, inputs):
-    """A mask of one sample, which stands for all, as that of every sample; another as it is."""
-    if mask is None:
-        return None
-    mask = ops.convert_to_tensor(mask)
-    if mask.shape[0] != 1:
-        return mask
-    return ops.broadcast_to(mask, (ops.shape(inputs)[0], *ops.shape(mask)[1:]))
-
-
 def with_first(mask):
-    """The mask `(batch, 1 + tokens)` of tokens that follow one that is real, as a class token is.
+    """Return the mask `(batch, 1 + tokens)` of tokens after a class token, which is real.
 
     It takes no slice: JAX 0.8 cannot rematerialize one in the graph of a Keras model.
     """
@@ -79,42 +51,32 @@ def with_first(mask):
 
 
 def masked_softmax(scores, allowed=None):
-    """The softmax of scores over the `visible_keys` of booleans that broadcast to them."""
+    """Return the softmax of scores over the `visible_keys` of broadcast booleans."""
     if allowed is not None:
         nothing = ops.cast(-float("inf"), scores.dtype)  # which no dtype rounds
         scores = ops.where(visible_keys(allowed), scores, nothing)
     return ops.softmax(scores)
 
 
-def tokens_shape(layer, shape):
-    """The shape (batch, tokens, channels) of tokens or of a map; unknown sizes are None.
+def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
+    """Return masks of tokens and of attention as the arguments that a layer takes.
 
-    Raises:
-        ValueError: for another number of axes, or unknown channels.
+    Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
+    that may attend to nothing: such a query attends to all. A layer that has no name for a mask of
+    tokens is given none.
     """
-    if len(shape) not in (3, 4) or shape[-1] is None:
-        raise ValueError(
-            f"{layer} takes tokens of shape (batch, tokens, channels), or maps of shape "
-            "(batch, rows, columns, channels), with known channels. "
-            f"Received: input_shape={tuple(shape)}"
-        )
-    sides = shape[1:-1]
-    return (shape[0], None if None in sides else prod(sides), shape[-1])
+    parameters = signature(layer.call).parameters
+    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:
+        return _keys_of_keras(mask, attention_mask)
+    given = {"mask": mask} if mask is not None and "mask" in parameters else {}
+    return given if attention_mask is None else {**given, "attention_mask": attention_mask}
 
 
-def flatten_map(inputs, mask=None):
-    """Tokens as they are, those of a map with its rows after each other; and a mask of each."""
-    mask = broadcast_mask(mask, inputs)
-    if len(inputs.shape) == 3:
-        return inputs, mask
-    batch, rows, columns, channels = ops.shape(inputs)
-    tokens = rows * columns if isinstance(rows, int) and isinstance(columns, int) else -1
-    mask = mask if mask is None else ops.reshape(mask, (batch, tokens))
-    return ops.reshape(inputs, (batch, tokens, channels)), mask
-
-
-def unflatten_map(tokens, inputs):
-    """Tokens in the shape that `inputs` had before `flatten_map`, with their own channels."""
-    if len(inputs.shape) == 3:
-        return tokens
-    return ops.reshape(tokens, (*ops.shape(inputs)[:3], tokens.shape[-1]))
+def _keys_of_keras(mask, attention_mask):
+    if attention_mask is None:
+        return {} if mask is None else {"value_mask": visible_keys(mask)}
+    allowed = ops.cast(attention_mask, "bool")
+    if mask is not None:  # of the keys alone, for all queries and heads
+        axes = tuple(range(1, max(len(allowed.shape), 3) - 1))
+        allowed = ops.logical_and(allowed, ops.expand_dims(ops.cast(mask, "bool"), axes))
+    return {"attention_mask": visible_keys(allowed)}

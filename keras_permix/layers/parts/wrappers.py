@@ -1,24 +1,24 @@
-"""Base classes of layers that contain or mix, and calls of layers that users pass in."""
+"""Base class of layers that contain layers, the layers that they contain, and their shapes."""
 
 import inspect
 import re
-from inspect import signature
+from math import prod
 from typing import Any, Self
 
 import keras
-import numpy as np
 from keras import ops
 from keras.dtype_policies import DTypePolicyMap
 
-from keras_permix._typing import Layer, Mask, Tensor
-from keras_permix.layers.parts.masks import tokens_shape, visible_keys
+from keras_permix._typing import Layer
+from keras_permix.ops import dense
+from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_flags, check_names
 
 KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by Keras layers, in no signature
 
 
 def policy_of(layer: Any) -> Any:
-    """The dtype policy of a layer; with quantized parts, a map from their paths to theirs."""
+    """Return the dtype policy of a layer, a map from paths if it has quantized parts."""
     quantized = [part for part in layer._flatten_layers() if part.quantization_mode]
     if not quantized:
         return layer.dtype_policy
@@ -30,7 +30,7 @@ def policy_of(layer: Any) -> Any:
 
 
 def _key(layer, part):
-    """The path of a part; of a part of a layer a pattern, which knows it in whatever model."""
+    """Return the path of a part of a model, or a pattern for a part of a layer in any model."""
     if isinstance(layer, keras.Model):
         return part.path
     below = part.path.removeprefix(layer.path) if layer.path else f"/{part.path}"
@@ -38,7 +38,7 @@ def _key(layer, part):
 
 
 def policy_at(policy: Any, path: str | None) -> Any:
-    """The policy that a map has for the layer at a path, once it has one; another as it is.
+    """Return the policy of a map for the layer at a path, or the policy itself.
 
     Keras asks a layer's policy for the mode of its weights when it saves them, and a map has none.
     """
@@ -46,14 +46,14 @@ def policy_at(policy: Any, path: str | None) -> Any:
 
 
 def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
-    """The arguments that a class of layers takes, with those that it hands on to its bases."""
+    """Return the arguments of a class of layers, including those of its bases."""
     own: list[Any] = [c for c in reversed(layer.__mro__) if issubclass(c, keras.layers.Layer)]
     items = [item for cls in own for item in inspect.signature(cls.__init__).parameters.items()]
     return {name: each for name, each in items if name not in ("self", "args", "kwargs")}
 
 
 def part_arguments(layer: type[Any]) -> set[str]:
-    """Those of them that a layer around it leaves to others when it makes one of that class."""
+    """Return the arguments that another layer may pass on when it makes one of that class."""
     return parameters_of(layer).keys() - {"dtype", "name"}
 
 
@@ -103,105 +103,168 @@ def _plain(argument):
 
 
 def serialize_unbuilt(layer):
-    """The config of a layer that the layer around it builds."""
+    """Return the config of a layer that another layer builds."""
     config = keras.layers.serialize(layer)
     config.pop("build_config", None)
     return config
 
 
-class MixingLayer(Composite):
-    """Base of the layers that mix the tokens of one tensor, called as `MultiHeadAttention` is.
+def assign_copy(variable, value):
+    """Assign a copy of a value to a variable, in its dtype.
 
-    It stands where `MultiHeadAttention` attends to its own query: `value` and `key` may be given,
-    and must be the query itself. A subclass whose `call` has an argument `attention_mask` or
-    `use_causal_mask` supports it.
+    On JAX two variables would hold one array otherwise, which the first step of either deletes.
+
+    Args:
+        variable: A Keras variable.
+        value: A tensor or another variable, of the same shape.
+    """
+    variable.assign(ops.copy(ops.cast(value, variable.dtype)))
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class Dense(keras.layers.Dense):
+    """Multiply like `keras.layers.Dense`, by `keras_permix.ops.dense`.
+
+    Quantization and LoRA are Keras' own.
     """
 
-    @property
-    def is_causal(self) -> bool:
-        """Whether no output token depends on a later input token."""
-        return False
+    def build(self, input_shape):
+        self._dtype_policy = policy_at(self._dtype_policy, self.path)
+        super().build(input_shape)
 
-    def __call__(
-        self,
-        query: Tensor,
-        value: Tensor = None,
-        key: Tensor = None,
-        attention_mask: Mask = None,
-        use_causal_mask: bool = False,
-        mask: Mask = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        # Keras converts arguments one by one, so `call` could not tell whether two were the same.
-        for name, given in (("value", value), ("key", key)):
-            if given is not None and given is not query:
-                raise TypeError(
-                    f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the "
-                    "same object as `query`, or None. Pass masks by name. "
-                    f"Received: {name}={_describe(given)}"
-                )
-        if mask is not None:
-            self._check_mask(mask, query.shape)
-            kwargs["mask"] = mask
-        if attention_mask is not None:
-            self._check_attention_mask(attention_mask, query.shape)
-            kwargs["attention_mask"] = attention_mask
-        if use_causal_mask and not self.is_causal:
-            if "use_causal_mask" not in signature(self.call).parameters:
-                raise TypeError(
-                    f"{type(self).__name__} is not causal, so `use_causal_mask` must be False. "
-                    "Use `CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` or "
-                    "`DampedEMA`. Received: use_causal_mask=True"
-                )
-            kwargs["use_causal_mask"] = True
-        return super().__call__(query, **kwargs)
+    def call(self, inputs, training=None):
+        kernel = ops.convert_to_tensor(self.kernel)
+        bias = None if self.bias is None else ops.convert_to_tensor(self.bias)
+        outputs = dense(inputs, kernel, bias)
+        return outputs if self.activation is None else self.activation(outputs)
 
-    # Checked before Keras calls `call`, since Keras rewrites what `call` raises.
-    def _check_mask(self, mask, shape):
-        found = shape_of(mask)
-        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
-        if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
-            raise ValueError(
-                "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
-                f"Received: mask.shape={found}, inputs.shape={tuple(shape)}"
-            )
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        # Keras refuses subclasses, which might compute something else.
+        return super().quantize(mode, type_check=False, **kwargs)
 
-    def _check_attention_mask(self, mask, shape):
-        raise TypeError(
-            f"{type(self).__name__} does not support `attention_mask`, since it computes no "
-            "attention map. Use `mask` (batch, tokens) to mask padding. "
-            f"Received: attention_mask={_describe(mask)}"
+
+@keras.saving.register_keras_serializable("keras_permix")
+class Embedding(keras.layers.Embedding):
+    """Look up vectors like `keras.layers.Embedding`, with dense gradients on TensorFlow too.
+
+    There Keras' own is a row for each token, and Keras' optimizers square the rows before they add
+    up those of one token: Adam and clipping by norms would do something else than elsewhere.
+    Quantization and LoRA are Keras' own.
+    """
+
+    def call(self, inputs):
+        table = running.with_dense_gradient(ops.convert_to_tensor(self.embeddings))
+        outputs = ops.take(table, ops.cast(inputs, "int32"), axis=0)
+        return ops.cast(outputs, self.compute_dtype)
+
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        # Keras refuses subclasses, which might compute something else.
+        return super().quantize(mode, type_check=False, **kwargs)
+
+
+def make_dropout(rate, **kwargs):
+    """Make a `Dropout` layer, or `Identity` for a rate of zero.
+
+    `Dropout` reads its argument `training` as a Python boolean even at rate zero, which Keras'
+    rematerialization of every layer cannot give it on JAX.
+    """
+    if rate:
+        return keras.layers.Dropout(rate, **kwargs)
+    return keras.layers.Identity(**kwargs)
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class FirstToken(keras.layers.Layer):
+    """Return the first tokens `(batch, channels)` of `(batch, tokens, channels)`.
+
+    A slice in the graph of a Keras model would do, but that JAX 0.8 cannot rematerialize one.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, tokens):
+        return tokens[:, 0]
+
+    def compute_mask(self, tokens, previous_mask=None):
+        return None
+
+    def compute_output_spec(self, tokens):
+        return keras.KerasTensor((tokens.shape[0], tokens.shape[2]), self.compute_dtype)
+
+
+def check_tokens(layer, shape):
+    """Return `shape` if it is (batch, tokens, channels) with known channels."""
+    if len(shape) != 3 or shape[-1] is None:
+        raise ValueError(
+            f"{layer} takes tokens of shape (batch, tokens, channels) with known channels. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+    return tuple(shape)
+
+
+def tokens_shape(layer, shape):
+    """Return the shape (batch, tokens, channels) of tokens or a map; unknown sizes are None.
+
+    Raises:
+        ValueError: for another number of axes, or unknown channels.
+    """
+    if len(shape) not in (3, 4) or shape[-1] is None:
+        raise ValueError(
+            f"{layer} takes tokens of shape (batch, tokens, channels), or maps of shape "
+            "(batch, rows, columns, channels), with known channels. "
+            f"Received: input_shape={tuple(shape)}"
+        )
+    sides = shape[1:-1]
+    return (shape[0], None if None in sides else prod(sides), shape[-1])
+
+
+def check_blocks(block_size, input_shape, axis=-1):
+    """Check that blocks fill an axis of the input, whose size may be unknown unless it is last."""
+    size = input_shape[axis]
+    if size is None and input_shape[axis:][1:]:
+        return
+    if not size or size % block_size:
+        raise ValueError(
+            f"`block_size` must divide the size of axis {axis} of the input, 1 or more. "
+            f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
         )
 
 
-def shape_of(mask):
-    """The shape of a mask, which may be a list."""
-    return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
+def broadcast_mask(mask, inputs):
+    """Repeat a mask of one sample for every sample; other masks stay as they are."""
+    if mask is None:
+        return None
+    mask = ops.convert_to_tensor(mask)
+    if mask.shape[0] != 1:
+        return mask
+    return ops.broadcast_to(mask, (ops.shape(inputs)[0], *ops.shape(mask)[1:]))
 
 
-def fits(found, expected):
-    """Whether a mask is as large as expected, or one for all samples; None is an unknown size."""
-    pairs = list(zip(found, expected, strict=False))
-    if found[:1] == (1,):
-        del pairs[0]
-    return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
+def flatten_map(inputs, mask=None):
+    """Flatten a map and its mask to tokens in rows; tokens stay as they are."""
+    mask = broadcast_mask(mask, inputs)
+    if len(inputs.shape) == 3:
+        return inputs, mask
+    batch, rows, columns, channels = ops.shape(inputs)
+    tokens = rows * columns if isinstance(rows, int) and isinstance(columns, int) else -1
+    mask = mask if mask is None else ops.reshape(mask, (batch, tokens))
+    return ops.reshape(inputs, (batch, tokens, channels)), mask
 
 
-def broadcasts(found, expected):
-    """Whether a mask, 1 on any axis, stands for one that is as large; None is an unknown size."""
-    pairs = zip(found, expected, strict=False)
-    return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
-
-
-def _describe(given):
-    return f"a tensor of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)
+def unflatten_map(tokens, inputs):
+    """Return tokens in the shape of `inputs` before `flatten_map`, with their own channels."""
+    if len(inputs.shape) == 3:
+        return tokens
+    return ops.reshape(tokens, (*ops.shape(inputs)[:3], tokens.shape[-1]))
 
 
 QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
 
 
 def check_inner(argument: str, layer: Any) -> Layer:
-    """The layer that was given as an argument of that name, itself or as its config.
+    """Return the layer that was given as an argument, itself or as its config.
 
     Raises:
         TypeError: for anything else, such as a name or a class of layers.
@@ -215,7 +278,7 @@ def check_inner(argument: str, layer: Any) -> Layer:
 
 
 def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
-    """The arguments of a layer for one tensor, or its shape: Keras' attention takes two.
+    """Return the arguments of a layer for one tensor or shape: Keras' attention takes two.
 
     It is given no mask that Keras has put onto the tensor, by which its padding attends to nothing.
     """
@@ -224,27 +287,3 @@ def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
     if getattr(x, "_keras_mask", None) is not None:
         x = ops.copy(x)
     return (x, x)
-
-
-def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
-    """Masks of tokens, and of what they attend to, by the names that a layer has for them.
-
-    Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
-    that may attend to nothing: such a query attends to all. A layer that has no name for a mask of
-    tokens is given none.
-    """
-    parameters = signature(layer.call).parameters
-    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:
-        return _keys_of_keras(mask, attention_mask)
-    given = {"mask": mask} if mask is not None and "mask" in parameters else {}
-    return given if attention_mask is None else {**given, "attention_mask": attention_mask}
-
-
-def _keys_of_keras(mask, attention_mask):
-    if attention_mask is None:
-        return {} if mask is None else {"value_mask": visible_keys(mask)}
-    allowed = ops.cast(attention_mask, "bool")
-    if mask is not None:  # of the keys alone, for all queries and heads
-        axes = tuple(range(1, max(len(allowed.shape), 3) - 1))
-        allowed = ops.logical_and(allowed, ops.expand_dims(ops.cast(mask, "bool"), axes))
-    return {"attention_mask": visible_keys(allowed)}

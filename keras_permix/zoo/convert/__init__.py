@@ -1,1 +1,1 @@
-"""Weights that others have trained, as those of our models."""
+"""Convert weights of other libraries."""

@@ -1,6 +1,5 @@
-"""BERT, as PyTorch's libraries write it: sizes, and weights by the paths of `SimpleTRON`."""
+"""Read the sizes, weights and tokenizer of a BERT, as PyTorch's libraries write it."""
 
-import dataclasses
 import json
 import math
 import re
@@ -21,13 +20,13 @@ from keras_permix.zoo.convert.safetensors import read_tensors
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 WORDS_FILE, WORDS_CONFIG_FILE = "vocab.txt", "tokenizer_config.json"
 TOKENS_FILES = ("added_tokens.json", "special_tokens_map.json", WORDS_CONFIG_FILE)
-# What `tokenizer_config.json` calls the arguments of `wordpiece_tokenizer`.
+# Names in `tokenizer_config.json` of the arguments of `wordpiece_tokenizer`.
 NORMALIZER = {
     "lowercase": "do_lower_case",
     "strip_accents": "strip_accents",
     "split_chinese": "tokenize_chinese_chars",
 }
-# What it must say where it says anything.
+# Values of its other keys that are supported.
 READ_AS: dict[str, tuple] = {
     "tokenizer_class": (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"),
     "do_basic_tokenize": (None, True),
@@ -35,7 +34,7 @@ READ_AS: dict[str, tuple] = {
     "padding_side": (None, "right"),
     "truncation_side": (None, "right"),
 }
-# What `config.json` calls the arguments of `SimpleTRON`.
+# Names in `config.json` of the arguments of `SimpleTRON`.
 SIZES = {
     "vocabulary_size": "vocab_size",
     "max_sequence_length": "max_position_embeddings",
@@ -45,17 +44,17 @@ SIZES = {
     "num_heads": "num_attention_heads",
     "mlp_dim": "intermediate_size",
 }
-# What it must say where it says anything.
+# Values of its other keys that are supported.
 KINDS = {
     "model_type": "bert",
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",
     "is_decoder": False,
 }
-# Tensors of a file that are not of the encoder: heads, and a buffer that counts from 0.
+# Tensors that are not read: heads, and a buffer of positions.
 OTHERS = re.compile(r"(cls|classifier|qa_outputs)\.|embeddings\.position_ids$")
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
-# Names of BERT, less ".weight" and ".bias", and the paths here.
+# Names of BERT without ".weight" and ".bias", and paths of weights.
 EMBEDDINGS = {
     "embeddings.word_embeddings": "token_embedding/embeddings",
     "embeddings.position_embeddings": "position_embedding/table",
@@ -70,24 +69,10 @@ LAYER = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Bert:
-    """A BERT that somebody has trained.
-
-    Args:
-        arguments: Of `SimpleTRON`: the sizes, dropout, epsilon, tokenizer, and whether there is a
-            pooler.
-        weights: Arrays by the paths of the weights of `SimpleTRON`, kernels `(in, out)`.
-    """
-
-    arguments: dict[str, Any]
-    weights: dict[str, np.ndarray]
-
-
 def read_bert(
     folder: str | Path, num_layers: int | None = None, max_sequence_length: int | None = None
-) -> Bert:
-    """Read a folder of BERT.
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read the folder of a trained BERT.
 
     Args:
         folder: With `config.json` and `model.safetensors`, and perhaps the files of a tokenizer;
@@ -96,7 +81,7 @@ def read_bert(
         max_sequence_length: Number of positions, the first ones. `None`: all.
 
     Returns:
-        A `Bert`.
+        `(arguments, weights)`: arguments of `SimpleTRON`, and arrays by the paths of its weights.
 
     Raises:
         ImportError: if the package `safetensors` is absent, or `tokenizers` for a `vocab.txt`.
@@ -122,25 +107,19 @@ def read_bert(
     weights["position_embedding/table"] = weights["position_embedding/table"][
         None, : arguments["max_sequence_length"]
     ]
-    return Bert(
-        {
-            **arguments,
-            "pooler": "tanh" if pooler else None,
-            "tokenizer": read_tokenizer(folder),
-        },
-        weights,
-    )
+    arguments |= {"pooler": "tanh" if pooler else None, "tokenizer": read_tokenizer(folder)}
+    return arguments, weights
 
 
 def read_tokenizer(folder: Path) -> str | None:
-    """The tokenizer of a folder: the path or the text of a `tokenizer.json`; `None` without one.
+    """Read the tokenizer of a folder: the path or text of a `tokenizer.json`, or `None`.
 
-    It is that of the folder's `tokenizer.json` or `vocab.txt`, with all that `added_tokens.json`,
-    `special_tokens_map.json` and `tokenizer_config.json` say.
+    It is made from `tokenizer.json` or `vocab.txt`, with the settings in `added_tokens.json`,
+    `special_tokens_map.json` and `tokenizer_config.json`.
 
     Raises:
         ImportError: if the package `tokenizers` is needed and absent.
-        ValueError: for a damaged file, or one that asks for what no tokenizer here does.
+        ValueError: for a damaged file, or settings that are not supported.
     """
     files = {name: _read_object(folder / name) for name in TOKENS_FILES}
     config = {**files["special_tokens_map.json"], **files[WORDS_CONFIG_FILE]}
@@ -187,7 +166,7 @@ def _content(token):
 
 
 def _added_tokens(numbers, config, folder):
-    """The added tokens in the order of their ids, then those without one, as dicts."""
+    """Return the added tokens as dicts, in the order of their ids, then those without one."""
     try:
         found = {token: {"content": token, "id": int(number)} for token, number in numbers.items()}
         for number, token in (config.get("added_tokens_decoder") or {}).items():
@@ -204,7 +183,7 @@ def _added_tokens(numbers, config, folder):
 
 
 def _check_normalizer(normalizer, config, folder):
-    """Refuse a `tokenizer.json` that contradicts the configuration, which would go first."""
+    """Check that a `tokenizer.json` agrees with the configuration."""
     names = {"lowercase": "lowercase", "strip_accents": "strip_accents",
              "split_chinese": "handle_chinese_chars"}  # fmt: skip
     normalizer = normalizer or {}
@@ -228,7 +207,7 @@ def _read_object(path):
 
 
 def _read_config(path):
-    """The sizes of all of a BERT, and the arguments of a model of it."""
+    """Return the sizes of a whole BERT, and the arguments of a model."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         sizes = {name: check_integer(key, config[key]) for name, key in SIZES.items()}
@@ -244,21 +223,18 @@ def _read_config(path):
     wrong = {key: config[key] for key, value in KINDS.items() if config.get(key, value) != value}
     if wrong:
         raise ValueError(f"`{path}` must be that of a BERT, with {KINDS}. Received: {wrong}")
-    dropout, layer_norm_epsilon = (
-        config.get("hidden_dropout_prob", 0.1),
-        config.get("layer_norm_eps", 1e-12),
-    )
-    return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": layer_norm_epsilon}
+    dropout, epsilon = config.get("hidden_dropout_prob", 0.1), config.get("layer_norm_eps", 1e-12)
+    return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": epsilon}
 
 
 def _plain_name(name):
-    """A tensor's name without the model's, and as newer files have it."""
+    """Return the name of a tensor without the model's prefix, as in newer files."""
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name.removeprefix("bert."))
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
 def _shapes(sizes, pooler):
-    """The tensors of a BERT, and their shapes in PyTorch: kernels are (out, in)."""
+    """Return the shapes of the tensors of a BERT in PyTorch; kernels are (out, in)."""
     hidden_dim, mlp_dim = sizes["hidden_dim"], sizes["mlp_dim"]
     rows = (sizes[name] for name in ("vocabulary_size", "max_sequence_length", "num_segments"))
     shapes = {f"{name}.weight": (n, hidden_dim) for name, n in zip(EMBEDDINGS, rows, strict=True)}
@@ -313,5 +289,5 @@ def _weights(tensors, num_layers, pooler):
 
 
 def _dense(tensors, name):
-    """Kernel and bias; of a normalization, what it has in their place."""
+    """Return kernel and bias, or gamma and beta of a normalization."""
     return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]

@@ -1,4 +1,4 @@
-"""Arrays from files of the `safetensors` library."""
+"""Read files of the `safetensors` library."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ DTYPES = {
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
-    """The tensors of a `.safetensors` file by name; bfloat16 becomes float32.
+    """Read the tensors of a `.safetensors` file by name; bfloat16 becomes float32.
 
     Args:
         path: The file.

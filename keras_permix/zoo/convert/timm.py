@@ -1,4 +1,4 @@
-"""Vision transformers and MLP-Mixers of timm: sizes and weights, from the names of its tensors."""
+"""Read sizes and weights of timm's vision transformers and MLP-Mixers."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ MIXER_BLOCK = {
 
 @dataclasses.dataclass(frozen=True)
 class Timm:
-    """A model of timm.
+    """Hold the sizes and weights of a model of timm.
 
     Args:
         arguments: Of the class here: sizes, epsilon, mean and deviation of the images.
@@ -64,7 +64,7 @@ class Timm:
 
 
 def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[str, Any]) -> Model:
-    """A model of a class with the weights of timm's, and with a head of zeros where it is new.
+    """Make a model with the weights of timm's; a new head is of zeros.
 
     Raises:
         ValueError: for arguments that the file decides, or weights that do not fit.
@@ -171,7 +171,7 @@ def read_mixer(path: StrPath) -> Timm:
 
 
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
-    """The tensors, their file, and what `config.json` says: the arguments, and of the images."""
+    """Return the tensors, their file, and the arguments and image settings of `config.json`."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
@@ -199,7 +199,7 @@ def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
 
 
 def _images(config, sizes, patches, path, about):
-    """The arguments about images, once all that a configuration says is what is built.
+    """Return the arguments about images, and check that the configuration can be built.
 
     Args:
         config: What `_read` found.
@@ -237,7 +237,7 @@ def _images(config, sizes, patches, path, about):
 
 
 def _agrees(value, built, hidden_dim):
-    """Whether an argument of timm, which may say a size twice, is what is built."""
+    """Return whether an argument of timm, which may repeat a size, agrees with the model."""
     if value is None or built is None:
         return True
     if isinstance(value, list | tuple) and not isinstance(built, list):
@@ -251,7 +251,7 @@ def _agrees(value, built, hidden_dim):
 
 
 def _sizes(tensors, path, patches, *others):
-    """The sizes that both kinds of model have, read off the shapes."""
+    """Return the sizes that both kinds of model share, from the shapes."""
     missing = [name for name in (patches, *others) if name not in tensors]
     kernel = tensors.get(patches)
     if missing or kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
@@ -271,7 +271,7 @@ def _sizes(tensors, path, patches, *others):
 
 
 def _weights(tensors, path, names, of_block, tables):
-    """The tensors by the paths here."""
+    """Return the tensors by the paths of weights."""
     weights, unknown = {}, []
     for name, value in tensors.items():
         stem, _, kind = name.rpartition(".")
@@ -294,7 +294,7 @@ def _weights(tensors, path, names, of_block, tables):
 
 
 def _kernel(value):
-    """From PyTorch's order to (in, out); patches are flattened by row, column and channel."""
+    """Transpose to (in, out), and flatten patches by row, column and channel."""
     if value.ndim == 4:
         return value.transpose(2, 3, 1, 0).reshape(-1, len(value))
     return value.T

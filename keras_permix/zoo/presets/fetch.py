@@ -106,7 +106,7 @@ def _download(url, host, name, sha256, limit):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirects to addresses that the URL itself may have."""
+    """Follow redirects to addresses that the URL itself may have."""
 
     def __init__(self, host):
         self.host = host
@@ -117,7 +117,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _check_address(url, host):
-    """Refuse other schemes than https, and private addresses other than `host`."""
+    """Check that a URL is https, and not a private address other than `host`."""
     parts = urlsplit(url)
     trusted = host is not None and parts.hostname == host
     if parts.scheme != "https" and not (

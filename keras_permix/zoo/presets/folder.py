@@ -1,4 +1,4 @@
-"""The files of a preset: where they lie, and that they are what they should be."""
+"""Locate, fetch and verify the files of a preset."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ FILE_NAME = re.compile(f"{PLAIN_NAME}(/{PLAIN_NAME})*")
 
 @dataclasses.dataclass(frozen=True)
 class PresetFiles:
-    """A preset on disk, or partly on the web.
+    """Hold the files of a preset, on disk or partly on the web.
 
     Args:
         folder: Where its files lie, some of them in sub-folders.
@@ -48,12 +48,12 @@ class PresetFiles:
         return list(self.metadata["files"])
 
     def has(self, name: str) -> bool:
-        """Whether a listed file is here or can be fetched; its content is not looked at."""
+        """Return whether a listed file is here or can be fetched. Its content is not checked."""
         entry = self.metadata["files"].get(name)
         return entry is not None and bool((self.folder / name).is_file() or self._source(name))
 
     def path(self, name: str) -> Path:
-        """The file `name`, fetched if need be, its size and checksum verified.
+        """Return the path of the file `name`, after fetching and verifying it.
 
         Raises:
             FileNotFoundError: if it is absent and has no URL.
@@ -63,7 +63,7 @@ class PresetFiles:
         return self._read(name)[0]
 
     def content(self, name: str) -> bytes:
-        """The bytes of the file `name`, verified; raises as `path` does."""
+        """Return the verified bytes of the file `name`; raises as `path` does."""
         return self._read(name)[1]
 
     def verify(self, skip: Iterable[str] = ()) -> None:
@@ -73,11 +73,11 @@ class PresetFiles:
                 self.path(name)
 
     def json(self, name: str) -> dict[str, Any]:
-        """The object that the verified JSON file `name` holds."""
+        """Return the object in the verified JSON file `name`."""
         return parse_json(self.content(name), self.folder / name)
 
     def _read(self, name):
-        """Path and content of a file; all but the weights are read and hashed once."""
+        """Return path and content of a file. All but the weights are read and hashed once."""
         if name not in self._read_files:
             read = self._read_anew(name)
             if name == WEIGHTS_FILE:
@@ -138,7 +138,7 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
 
 
 def read_json(path: StrPath) -> dict[str, Any]:
-    """The object in a JSON file."""
+    """Return the object in a JSON file."""
     with open(path, "rb") as file:
         content = file.read(METADATA_LIMIT + 1)
     if len(content) > METADATA_LIMIT:
@@ -149,7 +149,7 @@ def read_json(path: StrPath) -> dict[str, Any]:
 
 
 def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
-    """The object in the bytes of a JSON file; `path` is for the error."""
+    """Return the object in the bytes of a JSON file; `path` is for the error."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
         _check_depth(value)
@@ -164,12 +164,12 @@ def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
 
 
 def entry_of(content: bytes) -> dict[str, Any]:
-    """The `metadata.json` entry of a file with these bytes."""
+    """Return the `metadata.json` entry of a file with these bytes."""
     return {"bytes": len(content), "sha256": sha256_of(content), "url": None}
 
 
 def check_file_names(names: Iterable[str], source: StrPath) -> None:
-    """Refuse names of a preset's files that are not relative POSIX paths inside its folder."""
+    """Check that names of files are relative POSIX paths inside the folder of a preset."""
     for name in names:
         if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Presets on the web: `hf://`, `kaggle://` and `https://` handles."""
+"""Fetch and upload presets by `hf://`, `kaggle://` and `https://` handles."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""Load presets: the model as it is stored, or changed."""
+"""Load presets: find, verify, build, read the weights and, for a changed model, transfer them."""
 
 import warnings
 from functools import partial
@@ -6,10 +6,9 @@ from typing import Any
 
 from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import plain
-from keras_permix.zoo.presets.config import check_arguments, is_quantized, with_own_mixer
+from keras_permix.utils.checks import check_labels, plain
+from keras_permix.zoo.parts import check_arguments
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
-from keras_permix.zoo.presets.labels import check_labels
 from keras_permix.zoo.presets.names import PresetInfo, find_preset, untrained
 from keras_permix.zoo.presets.transfer import transfer_weights
 from keras_permix.zoo.presets.weights import check_finite_weights, load_weights_content
@@ -17,8 +16,8 @@ from keras_permix.zoo.registry import MODELS
 
 # Arguments that a preset may be loaded with as it is stored.
 HARMLESS = {"dtype", "name", "trainable"}
-# Those that a model fits its weights to, that only training knows, and that bring their meaning
-# with them; also within a `mixer`.
+# Arguments, also of a `mixer`, that do not change the meaning of the weights: the model resizes
+# weights for them, or only training uses them.
 FITTED = {
     *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
@@ -47,35 +46,20 @@ def load_preset(
         **overrides: Arguments of the model to change.
     """
     info = find_preset(preset, cls)
-    found = MODELS[info.class_name]
-    if cls is not None and found is not cls:
-        raise ValueError(
-            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
-            f"{found.__name__}: use `{found.__name__}.from_preset`. Received: {str(preset)!r}"
-        )
-    if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
-        raise ValueError(
-            f"{untrained(info)}, or in Python pass `load_weights=False` for fresh ones. "
-            "Received: load_weights=True"
-        )
+    verify_preset(info, load_weights)
+    model_class = MODELS[info.class_name]
     if labels is not None and "num_classes" in info.config:
         overrides.setdefault("num_classes", len(labels))
-    # Without its name: Keras makes new ones, so that several presets stand in one model.
-    config = {key: value for key, value in info.config.items() if key != "name"}
-    if info.files:
-        _check_size(info, config)
-    _check_overrides(found, config, overrides)
-    overrides = with_own_mixer(config, plain(overrides))
-    if info.files:
-        info.files.verify(skip=(WEIGHTS_FILE,))
-        config |= {key: _asset(info, file) for key, file in found.asset_files.items()}
+    config = _stored_config(info, model_class)
+    check_arguments(model_class, overrides)
+    if is_quantized(config) and set(overrides) - {"name", "trainable"}:
+        raise ValueError(
+            "A quantized preset is loaded as it is. Its weights do not fit another dtype, head or "
+            f"size. Received: {overrides}"
+        )
+    overrides = _with_own_mixer(config, plain(overrides))
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
-    if info.files and set(changed) <= HARMLESS:
-        model = stored = _stored_model(info, found, config, overrides, load_weights)
-    else:
-        stored = _stored_model(info, found, config) if load_weights else None
-        kept = found.keep_arguments(stored.get_config(), overrides) if stored else {}
-        model = found.from_config({**config, **kept, **overrides})
+    stored, model = build_models(info, config, overrides, changed, load_weights)
     if labels is not None:
         model.labels = labels
     if load_weights and info.files:
@@ -91,32 +75,75 @@ def load_preset(
     return model
 
 
-def _check_size(info, config):
-    """Refuse a configuration of more layers than the file of weights can be of, before building."""
-    size = info.files.metadata["files"].get(WEIGHTS_FILE, {"bytes": info.parameters})["bytes"]
-    layers = config.get("num_layers", 1)
-    if info.parameters > 2 * size or isinstance(layers, int) and layers > info.parameters:
+def verify_preset(info: PresetInfo, load_weights: bool = True) -> None:
+    """Verify that a preset has its files, except the weights, and no more layers than weights.
+
+    The weights are verified when they are read.
+
+    Raises:
+        ValueError: for missing weights, a damaged file or a wrong `parameter_count`.
+    """
+    files, parameters = info.files, info.parameters or 0
+    if load_weights and (files is None or WEIGHTS_FILE not in files.names):
         raise ValueError(
-            f"`{info.files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per "
-            f"byte of weights and at least 1 per layer. Received: {info.parameters:,} parameters, "
+            f"{untrained(info)}, or in Python pass `load_weights=False` for fresh weights. "
+            "Received: load_weights=True"
+        )
+    if files is None:
+        return
+    size = files.metadata["files"].get(WEIGHTS_FILE, {"bytes": parameters})["bytes"]
+    layers = info.config.get("num_layers", 1)
+    if parameters > 2 * size or isinstance(layers, int) and layers > parameters:
+        raise ValueError(
+            f"`{files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per byte "
+            f"of weights and at least 1 per layer. Received: {parameters:,} parameters, "
             f"{size:,} bytes, {layers:,} layers"
         )
+    files.verify(skip=(WEIGHTS_FILE,))
 
 
-def _check_overrides(cls, config, overrides):
-    check_arguments(cls, overrides)
-    if is_quantized(config) and set(overrides) - {"name", "trainable"}:
-        raise ValueError(
-            "A quantized preset is loaded as it is: its weights fit no other dtype, head or size. "
-            f"Received: {overrides}"
-        )
+def build_models(
+    info: PresetInfo,
+    config: dict[str, Any],
+    overrides: dict[str, Any],
+    changed: dict[str, Any],
+    load_weights: bool,
+) -> tuple[Model | None, Model]:
+    """Build the model that a preset stores and the one to return, often the same.
+
+    Args:
+        info: The preset.
+        config: Its arguments.
+        overrides: Arguments given instead.
+        changed: Those of them that differ.
+        load_weights: Whether weights are read afterwards; without them no stored model is needed.
+    """
+    cls = MODELS[info.class_name]
+    if info.files and set(changed) <= HARMLESS:
+        model = _build_stored(info, config, overrides, load_weights)
+        return model, model
+    stored = _build_stored(info, config) if load_weights else None
+    kept = cls.keep_arguments(stored.get_config(), overrides) if stored else {}
+    return stored, cls.from_config({**config, **kept, **overrides})
+
+
+def is_quantized(config: dict[str, Any]) -> bool:
+    """Return whether layers of the configured model have quantized weights."""
+    dtype = config.get("dtype")
+    return isinstance(dtype, dict) and dtype.get("class_name") == "DTypePolicyMap"
+
+
+def _stored_config(info, cls):
+    """Return the arguments of a preset, with its texts and without its name, which Keras makes."""
+    config = {key: value for key, value in info.config.items() if key != "name"}
+    if info.files:
+        config |= {key: _asset(info, file) for key, file in cls.asset_files.items()}
+    return config
 
 
 def _warn_of_other_meaning(config, changed):
-    """Say which arguments the weights were not trained with, though they fit."""
-    units = (
-        {"mean", "std", "target_units"} if "targets" in config else set()
-    )  # of what a model answers
+    """Warn of arguments that the weights were not trained with, though they fit."""
+    units = {"mean", "std", "target_units"} if "targets" in config else set()
     told = [
         key
         for key in changed
@@ -128,14 +155,14 @@ def _warn_of_other_meaning(config, changed):
             f"{key}={_short(changed[key])} for {_short(config.get(key))}" for key in told
         )
         warnings.warn(
-            "Arguments must be those that the weights of a preset were trained with, or its "
-            f"answers mean little until they are trained on. Received: {received}",
+            "A preset predicts well only with the arguments that its weights were trained with. "
+            f"Train the changed model. Received: {received}",
             stacklevel=4,
         )
 
 
 def _trained(value):
-    """What of an argument the weights were trained with."""
+    """Return the parts of an argument that the weights depend on."""
     if isinstance(value, dict):  # a mixer
         return {key: part for key, part in value.items() if key not in FITTED}
     if isinstance(value, tuple | list):  # of numbers, or of mixers
@@ -149,7 +176,7 @@ def _short(value):
 
 
 def _asset(info, file):
-    """The text of a file that belongs to a preset, or `None` where it has none."""
+    """Return the text of a file of a preset, or `None` without such a file."""
     if file not in info.files.names:
         return None
     try:
@@ -161,7 +188,7 @@ def _asset(info, file):
 
 
 def _stored_labels(info, model, changed):
-    """What a preset calls the outputs of a model; those of another head are forgotten."""
+    """Return the labels of a preset, or `None` for a model with another head."""
     labels, outputs = info.metadata.get("labels"), model.output_shape[-1]
     try:
         return check_labels(labels, outputs)
@@ -173,16 +200,13 @@ def _stored_labels(info, model, changed):
         return None
 
 
-def _stored_model(info, cls, config, overrides=None, load_weights=True):
-    """The model of a preset, with as many weights as the preset says, which are still to be read.
-
-    Without `load_weights` they are fresh.
-    """
-    path = info.files.folder / CONFIG_FILE
+def _build_stored(info, config, overrides=None, load_weights=True):
+    """Build the model of a preset, which must have the listed number of parameters."""
+    cls, path = MODELS[info.class_name], info.files.folder / CONFIG_FILE
     make = partial(cls.from_config, {**config, **(overrides or {})})
     try:
         model = running.made_to_be_read(make) if load_weights else make()
-    except Exception as error:  # Of wrong values, each layer and backend makes its own.
+    except Exception as error:  # Each layer and backend raises its own for wrong values.
         if overrides:
             raise
         raise ValueError(
@@ -196,3 +220,14 @@ def _stored_model(info, cls, config, overrides=None, load_weights=True):
             f"Received: {info.parameters:,}"
         )
     return model
+
+
+def _with_own_mixer(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Complete a changed mixer of the same name by the preset's other arguments for it."""
+    own, given = config.get("mixer"), changes.get("mixer")
+    given = {"name": given} if isinstance(given, str) else given
+    if not isinstance(own, dict) or not isinstance(given, dict):
+        return changes
+    if given.get("name", own.get("name")) != own.get("name"):
+        return changes
+    return {**changes, "mixer": {**own, **given}}

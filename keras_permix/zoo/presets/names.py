@@ -1,15 +1,14 @@
-"""Find presets by name, folder or handle."""
+"""Find presets by name, folder or handle, without running anything that they contain."""
 
 import dataclasses
 import difflib
 import os
-from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.recipes.find import known_presets
 from keras_permix.recipes.load import load_recipe
-from keras_permix.zoo.presets.config import model_class
+from keras_permix.zoo.parts import arguments
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
@@ -17,10 +16,20 @@ from keras_permix.zoo.registry import MODELS
 # Address of the files that a wheel leaves out, at ADDRESS/CLASS/PRESET/FILE. None: unpublished.
 WEIGHTS_URL: str | None = None
 
+# Dtype policies are the only Keras objects that the configuration of a model may name.
+POLICY_MODULES = ("keras", "keras.dtype_policies")
+POLICIES = (
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "Int4DTypePolicy",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class PresetInfo:
-    """What is known of a preset.
+    """Describe a preset.
 
     Args:
         name: `class/preset` for a preset that the package knows, else the folder or handle.
@@ -41,7 +50,7 @@ class PresetInfo:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What `metadata.json` says; empty where there is only a recipe."""
+        """The object in `metadata.json`; empty for a recipe without a preset."""
         return self.files.metadata if self.files else {}
 
     @property
@@ -56,7 +65,7 @@ class PresetInfo:
 
     @property
     def scores(self) -> dict[str, float | None] | None:
-        """Measured scores by names such as `cifar10/test/top1`; `None` if nobody measured any."""
+        """Measured scores by names such as `cifar10/test/top1`, or `None`."""
         return self.metadata.get("scores")
 
     @property
@@ -68,7 +77,7 @@ class PresetInfo:
 
 
 def list_presets() -> dict[str, PresetInfo]:
-    """All presets that the package knows, with or without weights.
+    """List the presets of the package, with or without weights.
 
     Returns:
         A dict from names `class/preset` to `PresetInfo`.
@@ -83,7 +92,7 @@ def list_presets() -> dict[str, PresetInfo]:
 
 
 def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
-    """What is known of one preset, given by name, folder or handle.
+    """Describe one preset, given by name, folder or handle.
 
     Args:
         preset: As for `from_preset`; a name is `class/preset`.
@@ -104,31 +113,41 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """What to say of a preset without weights."""
+    """Return the error message for a preset without weights."""
     return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
-    """What is known of a preset of a class, whose short name is enough, or of any."""
-    if isinstance(preset, PresetInfo):
-        return preset
-    if not isinstance(preset, str | os.PathLike):
+    """Find a preset of a class, for which its short name is enough, or of any class.
+
+    Raises:
+        ValueError: for an unknown name, or a preset of another class.
+    """
+    if not isinstance(preset, str | os.PathLike | PresetInfo):
         raise ValueError(f"`preset` must be a name, a folder or a handle. Received: {preset!r}")
-    if "://" in str(preset):
-        return _info_of_files(str(preset), open_handle(str(preset)))
-    name = str(preset)
+    name, known = str(preset), _known() if isinstance(preset, str) else {}
     if cls is not None and "/" not in name:
         name = f"{cls.__name__.lower()}/{name}"
-    known = {} if isinstance(preset, Path) else _known()
-    if name in known:
-        return _info(name, known[name])
-    if os.path.isdir(preset):
-        return _info_of_files(str(preset), open_preset(preset))
-    raise ValueError(_unknown(str(preset), name, cls))
+    if isinstance(preset, PresetInfo):
+        info = preset
+    elif "://" in str(preset):
+        info = _info_of_files(str(preset), open_handle(str(preset)))
+    elif name in known:
+        info = _info(name, known[name])
+    elif os.path.isdir(preset):
+        info = _info_of_files(str(preset), open_preset(preset))
+    else:
+        raise ValueError(_unknown(str(preset), name, cls))
+    if cls is not None and info.class_name != cls.__name__:
+        raise ValueError(
+            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
+            f"{info.class_name}: use `{info.class_name}.from_preset`. Received: {info.name!r}"
+        )
+    return info
 
 
 def _known():
-    """Presets and recipes that the package knows, of the classes that it has."""
+    """Return the presets and recipes of the classes of the package."""
     classes = _classes_by_folder()
     return {
         name: folder for name, folder in known_presets().items() if name.split("/")[0] in classes
@@ -174,3 +193,52 @@ def _unknown(preset, name, cls):
         f"`preset` must be a name ({names}), a folder that exists, or a handle like hf://… or "
         f"https://….{hint} Received: {preset!r}"
     )
+
+
+def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
+    """Return the class that a `config.json` names, and check its configuration.
+
+    Raises:
+        ValueError: for another class, or a configuration that names any object but dtype policies.
+    """
+    name: Any = spec.get("class_name")
+    module = spec.get("module")
+    right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
+    known = isinstance(name, str) and name in MODELS
+    if not known or not right or not isinstance(spec.get("config"), dict):
+        raise ValueError(
+            "The configuration of a preset must be of a class of keras_permix.zoo "
+            f"({', '.join(MODELS)}); nothing else is built. "
+            f"Received: {path} with class_name={name!r}, module={module!r}, "
+            f"registered_name={spec.get('registered_name')!r}"
+        )
+    check_plain(spec["config"], path)
+    unknown = sorted(set(spec["config"]) - set(arguments(MODELS[name])))
+    if unknown:
+        raise ValueError(
+            f"The configuration of a preset must hold arguments of {name}. It may come from a "
+            f"newer keras_permix. Received: {path} with {unknown}"
+        )
+    return MODELS[name]
+
+
+def check_plain(value: Any, path: StrPath) -> None:
+    """Raise ValueError if a configuration names any object but dtype policies."""
+    if isinstance(value, dict):
+        if {"class_name", "module", "registered_name"} & set(value):
+            _check_policy(value, path)
+        for part in value.values():
+            check_plain(part, path)
+    elif isinstance(value, list):
+        for part in value:
+            check_plain(part, path)
+
+
+def _check_policy(value, path):
+    known = value.get("class_name") in POLICIES and value.get("module") in POLICY_MODULES
+    if not known or value.get("registered_name") is not None:
+        raise ValueError(
+            "The configuration of a preset may name no object but Keras' dtype policies. "
+            f"Received: {path} with class_name={value.get('class_name')!r}, "
+            f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
+        )

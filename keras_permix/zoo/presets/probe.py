@@ -1,4 +1,4 @@
-"""A probe: random inputs and the outputs that a preset must give for them."""
+"""Make and verify probes: random inputs and the outputs of a preset for them."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.ops.backend import running
-from keras_permix.zoo.presets.config import is_quantized
-from keras_permix.zoo.presets.load import load_preset
+from keras_permix.zoo.presets.load import is_quantized, load_preset
 from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
 KEYS = ("seed", "batch", "outputs", "atol")
@@ -19,7 +18,7 @@ QUANTIZED_ATOL = 2e-2
 def make_probe(
     model: Model, *, seed: int = 0, batch: int = 2, atol: float = ATOL
 ) -> dict[str, Any]:
-    """Ask `model` for its outputs on random inputs.
+    """Compute the outputs of `model` for random inputs.
 
     Returns:
         A dict with the seed and number of the inputs, the outputs and the tolerance.
@@ -29,7 +28,7 @@ def make_probe(
 
 
 def probe_error(model: Model, probe: dict[str, Any]) -> float:
-    """The largest absolute difference between a model's outputs and those of a probe."""
+    """Return the largest absolute difference between a model's outputs and a probe's."""
     expected = np.asarray(probe["outputs"])
     found = _outputs(model, probe["seed"], probe["batch"])
     if found.shape != expected.shape:

@@ -1,11 +1,11 @@
-"""The weights of one model in another that differs in its head or its size."""
+"""Transfer weights to a model with another head or size."""
 
 from typing import Any
 
 from keras import ops
 
 from keras_permix._typing import Model
-from keras_permix.layers.parts.projections import assign_copy
+from keras_permix.layers.parts.wrappers import assign_copy
 
 RULE = (
     "A preset's weights fit another head, another size where the model can resize, and arguments "
@@ -17,7 +17,7 @@ RULE = (
 def transfer_weights(
     source: Model, target: Model, overrides: dict[str, Any], new_head: bool = False
 ) -> None:
-    """Give `target` the weights of `source`, by their paths.
+    """Copy the weights of `source` to `target`, by their paths.
 
     A head for another number of outputs is of zeros, so that all classes begin alike: random
     weights on tokens that mean something would say much, and wrongly. The model fits what else

@@ -1,4 +1,4 @@
-"""Weights files in memory: made in one piece, and checked before a layer takes anything.
+"""Write and read weights files in memory, and check them before a layer reads them.
 
 Made on the disk, an HDF5 file meets a full one inside the HDF5 library, which may crash.
 """
@@ -18,21 +18,21 @@ BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
 
 
 class _WeightsFile(io.BytesIO):
-    """A file in memory that Keras takes for one on the disk, which it knows by its ending."""
+    """Name a file in memory so that Keras, which checks the ending, accepts it."""
 
     def __str__(self):
         return "in_memory.weights.h5"
 
 
 def weights_content(model: Model) -> bytes:
-    """The bytes of the model's `.weights.h5` file, its optimizer's state included."""
+    """Return the bytes of a `.weights.h5` file of a model, with its optimizer's state."""
     file = _WeightsFile()
     model.save_weights(file)
     return file.getvalue()
 
 
 def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
-    """A weights file made compact, without optimizer, floating arrays cast to `dtype`.
+    """Make a weights file compact: omit the optimizer, and cast floating arrays to `dtype`.
 
     Raises:
         ValueError: if a weight is too large for `dtype`.
@@ -48,7 +48,7 @@ def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
 
 
 def check_finite_weights(model: Model, remedy: str = "Train again from before they were") -> None:
-    """Refuse a model with weights of NaN or infinity.
+    """Check that a model has no weights of NaN or infinity.
 
     Args:
         model: The model.
@@ -114,7 +114,7 @@ def _copy_group(old, new, dtype):
 
 
 def _datasets(file):
-    """The arrays of an HDF5 file by their paths. Links that lead elsewhere are not followed."""
+    """Return the arrays of an HDF5 file by their paths, without following links."""
     found = {}
 
     def visit(name, item):
@@ -126,7 +126,7 @@ def _datasets(file):
 
 
 def _check_datasets(found, model):
-    """Refuse arrays of other shapes than the model's weights have, before any is read."""
+    """Check that arrays have the shapes of the model's weights, before any is read."""
     for name, dataset in found.items():
         if not _is_plain(dataset):
             raise ValueError(f"`{name}`, {dataset.dtype}, which is no plain array")

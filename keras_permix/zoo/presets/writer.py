@@ -11,9 +11,8 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.utils.checks import check_choice
+from keras_permix.utils.checks import check_choice, check_labels
 from keras_permix.utils.files import LEFTOVER, replacing_folder, write_bytes
-from keras_permix.zoo.presets.config import is_quantized, model_class, serialize_model
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -25,7 +24,8 @@ from keras_permix.zoo.presets.folder import (
     entry_of,
     open_preset,
 )
-from keras_permix.zoo.presets.labels import check_labels
+from keras_permix.zoo.presets.load import is_quantized
+from keras_permix.zoo.presets.names import check_plain, model_class
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.presets.weights import (
     check_finite_weights,
@@ -33,6 +33,7 @@ from keras_permix.zoo.presets.weights import (
     pack_weights,
     weights_content,
 )
+from keras_permix.zoo.registry import MODELS
 
 METADATA_KEYS = (
     "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
@@ -49,7 +50,7 @@ def save_preset(
     **metadata: Any,
 ) -> None:
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
-    spec = serialize_model(model)
+    spec = _serialize_model(model)
     check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
     _check_known("metadata", metadata, METADATA_KEYS)
     if metadata.get("labels") is None:
@@ -89,8 +90,31 @@ def save_preset(
         _write_folder(folder, contents)
 
 
+def _serialize_model(model: Model) -> dict[str, Any]:
+    """Return the object that `config.json` holds, without compile state and other files' content.
+
+    Raises:
+        ValueError: if the model is of no class of the zoo, or has a custom layer as its `mixer`.
+    """
+    name = type(model).__name__
+    if MODELS.get(name) is not type(model):
+        raise ValueError(
+            f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
+            f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
+        )
+    elsewhere = {"labels", *model.asset_files}
+    config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
+    check_plain(config, f"{model.name}, which `model.save` keeps whole,")
+    return {
+        "module": "keras_permix.zoo",
+        "class_name": name,
+        "config": config,
+        "registered_name": f"keras_permix>{name}",
+    }
+
+
 def json_content(value: Any, name: str) -> bytes:
-    """An object as the bytes of a JSON file that people can read.
+    """Return an object as the bytes of an indented JSON file.
 
     Raises:
         ValueError: for NaN and infinity, which JSON does not have.
@@ -102,7 +126,7 @@ def json_content(value: Any, name: str) -> bytes:
 
 
 def _first_not_finite(value, where=""):
-    """Where in a JSON value the first number stands that is not finite, and which; else None."""
+    """Return the path and value of the first number that is not finite, or None."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{where.lstrip('.')} = {value}"
     parts = value.items() if isinstance(value, dict) else ()
@@ -119,7 +143,7 @@ def _write_folder(folder, contents):
 
 
 def _check_replaceable(folder):
-    """Refuse a folder with anything but a preset's files: what is replaced is removed."""
+    """Check that a folder holds only files of a preset, which are removed."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file")
@@ -158,7 +182,7 @@ def _explained(folder):
 
 
 def _assets(model):
-    """Further files of a model, such as a vocabulary, by their paths in the preset's folder."""
+    """Return other files of a model, such as a vocabulary, by their relative paths."""
     assets = model.assets()
     if wrong := sorted(set(assets) & set(PRESET_FILES)):
         raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
@@ -172,18 +196,16 @@ def _check_known(argument, given, known):
 
 
 def _preprocessor(model):
-    """What `preprocessor.json` holds, of a model that has such a layer."""
-    for layer in model.layers:
-        if layer.name == "preprocessor":
-            spec = keras.layers.serialize(layer)
-            keys = ("module", "class_name", "config", "registered_name")
-            content = json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)
-            return {PREPROCESSOR_FILE: content}
-    return {}
+    """Return the content of `preprocessor.json` for a model with such a layer."""
+    if model.preprocessor is None:
+        return {}
+    spec = keras.layers.serialize(model.preprocessor)
+    keys = ("module", "class_name", "config", "registered_name")
+    return {PREPROCESSOR_FILE: json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)}
 
 
 def _stored_model(spec, content):
-    """The model with its weights as stored, in float32 where they are not quantized."""
+    """Return the model with its stored weights, in float32 unless they are quantized."""
     changes = {} if is_quantized(spec["config"]) else {"dtype": "float32"}
     stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
     load_weights_content(stored, content, WEIGHTS_FILE)

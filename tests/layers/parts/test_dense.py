@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers.parts.projections import Dense
+from keras_permix.layers.parts.wrappers import Dense
 from tests.backends import value_and_gradient
 from tests.harness import assert_close, to_numpy
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers.parts.projections import Embedding
+from keras_permix.layers.parts.wrappers import Embedding
 from keras_permix.ops.backend import running
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import TINY, tiny

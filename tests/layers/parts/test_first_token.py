@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_permix.layers.parts.projections import FirstToken
+from keras_permix.layers.parts.wrappers import FirstToken
 from tests.harness import to_numpy
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")

@@ -198,7 +198,7 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
             "`max_sequence_length` must be from 1 to the 10 .* max_sequence_length=11",
         ),
         ({}, dict(hidden_dim=9), r"`folder` set .*hidden_dim.* Received: \['hidden_dim'\]"),
-        ({}, dict(mixer="csp"), r"attention, .*`swap_mixer` puts another. Received: \['mixer'\]"),
+        ({}, dict(mixer="csp"), r"`swap_mixer` replaces its attention. Received: \['mixer'\]"),
     ],
 )
 def test_what_cannot_be_converted(tmp_path, config, arguments, message):
