@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-from keras_permix.cli.common import say_error
+from keras_permix.cli.common import parse, say_error
 
 STOPPED = 130  # what a shell reports for a program that SIGINT ends
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ends
@@ -58,8 +58,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(argv):
     from importlib import import_module
-
-    from keras_permix.cli.parser import parse
 
     arguments = parse(argv, lambda verb: import_module(f"keras_permix.cli.{verb}"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
