@@ -111,7 +111,7 @@ lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/python tools/check_voice.py CONTRIBUTING.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md benchmarks \
-		keras_permix/*.py keras_permix/ops/*.py $(addprefix keras_permix/, ops/dispatch ops/reference surgery \
+		keras_permix/*.py keras_permix/ops/*.py $(addprefix keras_permix/, cli data lra utils ops/dispatch ops/reference surgery \
 		analysis $(addprefix layers/, butterfly mega graph blocks embedding parts))
 
 wheel:
