@@ -78,25 +78,19 @@ def run(arguments):
     read_results(results)
     failed = False
     for of_task in runs.values():
-        failed |= not measure_all(of_task, results, arguments)
+        for run in of_task:
+            try:
+                measure(run, results, arguments)
+            except (FileNotFoundError, ConnectionError) as error:  # The data are missing.
+                say_error(f"{run.task}: {error}")
+                failed = True
+                break
+            except FloatingPointError as error:
+                say_error(f"{run.task}, {run.model}, seed {run.seed}: {error}")
+                failed = True
         if not arguments.smoke:
             print(table(of_task[0], read_results(results)))
     return 2 if failed else 0
-
-
-def measure_all(runs, results, arguments):
-    """Measure the runs of a task, and return whether all succeeded."""
-    whole = True
-    for run in runs:
-        try:
-            measure(run, results, arguments)
-        except (FileNotFoundError, ConnectionError) as error:  # The data of the task are missing.
-            say_error(f"{run.task}: {error}")
-            return False
-        except FloatingPointError as error:
-            say_error(f"{run.task}, {run.model}, seed {run.seed}: {error}")
-            whole = False
-    return whole
 
 
 def measure(run, results, arguments):

@@ -50,7 +50,8 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     - `flip`: whether to flip half of the images left to right;
     - `randaugment`: dict of `num_ops` and `factor`, see `RandAugment`;
     - `layers`: list of Keras layers, dicts of `class_name` or `registered_name`, and `config`.
-      They transform images, not labels. Each batch sets their `seed`;
+      They transform images, not labels. Each batch sets their seeds; layers of keras-cv also
+      draw from the global generator of TensorFlow;
     - `erasing`: probability of filling a random rectangle with noise;
     - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, at most 1.
       With both, each batch uses one of them, chosen at random.
@@ -158,7 +159,7 @@ class Augmentation:
 
 
 def _make_layer(spec):
-    """Make a Keras layer from its name and configuration."""
+    """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
     name = spec.get("registered_name") or spec.get("class_name", "")
     if name.startswith("keras_cv>"):
         try:
@@ -181,22 +182,23 @@ def _make_layer(spec):
         raise ValueError(
             f"`config` must hold the arguments of {name}. Received: {spec} ({error})"
         ) from error
+    serialized = keras.saving.serialize_keras_object(layer)
     if hasattr(layer, "data_format"):
-        return cls.from_config({**layer.get_config(), "data_format": "channels_last"})
-    return layer
+        serialized["config"]["data_format"] = "channels_last"
+    return serialized
 
 
 def _apply_layers(layers, images, seeds):
-    """Apply layers on the CPU of this process, each with a seed."""
+    """Apply serialized layers on the CPU of this process, each with a seed."""
     shared = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
         with keras.device(running.cpu()):
             images = keras.ops.convert_to_tensor(images, "float32")
             for layer, seed in zip(layers, seeds, strict=True):
-                # A new layer, because threads share this one and its random state.
-                config = _with_seed(layer.get_config(), seed)
-                images = type(layer).from_config(config)(images, training=True)
+                # A new layer for each batch, because threads would share its random state.
+                made = keras.saving.deserialize_keras_object(_with_seed(layer, seed))
+                images = made(images, training=True)
             return keras.ops.convert_to_numpy(images)
     finally:
         keras.distribution.set_distribution(shared)

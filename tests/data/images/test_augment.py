@@ -157,22 +157,39 @@ def test_layers_of_a_recipe():
 
 
 @keras.saving.register_keras_serializable("tests")
-class Shifted(keras.layers.Layer):
-    """Add a random number that comes from a nested object with a seed, as in keras-cv."""
+class Sampler:
+    """Hold a seed in the configuration of a layer."""
 
-    def __init__(self, factor, **kwargs):
+    def __init__(self, seed=None):
+        self.seed = seed
+
+    def get_config(self):
+        return {"seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Shifted(keras.layers.Layer):
+    """Add a random number whose seed is in an object of the configuration."""
+
+    def __init__(self, factor=None, **kwargs):
         super().__init__(**kwargs)
-        self.factor = factor
+        is_config = isinstance(factor, dict)
+        factor = keras.saving.deserialize_keras_object(factor) if is_config else factor
+        self.factor = factor or Sampler()
 
     def call(self, images):
-        return images + keras.random.uniform((), seed=self.factor["seed"])
+        return images + keras.random.uniform((), seed=self.factor.seed)
 
     def get_config(self):
         return {**super().get_config(), "factor": self.factor}
 
 
 def test_registered_layers_get_a_seed_per_batch():
-    layer = dict(registered_name="tests>Shifted", config=dict(factor=dict(seed=None)))
+    layer = dict(registered_name="tests>Shifted")
     spec = dict(layers=[layer, layer])
     shifts = [augment(spec, index=index)[0] - IMAGES for index in (0, 0, 1)]
     np.testing.assert_array_equal(shifts[0], shifts[1])
