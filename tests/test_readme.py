@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import keras_permix
-from keras_permix.cli.parser import VERBS, parse
+from keras_permix.cli.common import VERBS, parse
 from keras_permix.training import load_recipe
 from keras_permix.training.data import check_data
 from tests.harness import ROOT

@@ -1,4 +1,4 @@
-"""The `permix` command: one module per verb."""
+"""Run the `permix` command: one module per verb."""
 
 import contextlib
 import os
@@ -6,10 +6,10 @@ import sys
 import warnings
 from typing import Any
 
-from keras_permix.cli.common import say_error
+from keras_permix.cli.common import parse, say_error
 
-STOPPED = 130  # what a shell reports for a program that SIGINT ends
-CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ends
+STOPPED = 130  # exit code after SIGINT
+CLOSED_PIPE = 141  # exit code after SIGPIPE
 
 
 def command() -> None:
@@ -42,14 +42,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with _written_out():
             return _run(argv)
-    except BrokenPipeError:  # The reader has read enough, as in `permix list | head -1`.
+    except BrokenPipeError:  # as in `permix list | head -1`
         return CLOSED_PIPE
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)
         return STOPPED
     except SystemExit:
         raise
-    except BaseException as error:  # Panics of the tokenizers library are no `Exception`.
+    except BaseException as error:  # A panic of tokenizers is not an `Exception`.
         if "--traceback" in argv:
             sys.excepthook(*sys.exc_info())
         say_error(_explain(error))
@@ -58,8 +58,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(argv):
     from importlib import import_module
-
-    from keras_permix.cli.parser import parse
 
     arguments = parse(argv, lambda verb: import_module(f"keras_permix.cli.{verb}"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -12,8 +12,7 @@ from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.cli.common import check_file, format_table
-from keras_permix.cli.parser import given_path
+from keras_permix.cli.common import check_output, format_table, given_path
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
 DTYPES = ("float32", "bfloat16", "float16")
@@ -96,8 +95,8 @@ def run(arguments):
                 "`--out` must be a CSV file, beside which a drawing is put. "
                 f"Received: {arguments.out}"
             )
-        check_file("--out", arguments.out)
-        check_file("--out", arguments.out.with_suffix(".png"))
+        check_output("--out", arguments.out)
+        check_output("--out", arguments.out.with_suffix(".png"))
     where = f"{machine()}, {chip}" if chip else machine()
     print(f"{arguments.what} on {running.name()}, {where}", flush=True)
     about = {

@@ -9,7 +9,14 @@ import csv
 import json
 from pathlib import Path
 
-from keras_permix.cli.parser import add_data_dir, add_overrides, given, given_path
+from keras_permix.cli.common import (
+    add_data_dir,
+    add_overrides,
+    check_output,
+    given,
+    given_path,
+    trained_preset,
+)
 from keras_permix.utils.formatting import counted
 
 MOST_CLASSES = 20  # printed
@@ -45,7 +52,6 @@ def add_arguments(parser):
 
 def run(arguments):
     """Print the scores, and return the exit code."""
-    from keras_permix.cli.common import trained_preset
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.tasks import task_of
@@ -97,11 +103,9 @@ def run(arguments):
 
 def check_out(out):
     """Check the ending of `--out`, that it is writable, and that matplotlib is installed."""
-    from keras_permix.cli.common import check_file
-
     if out.suffix not in (".json", ".csv"):
         raise ValueError(f"`--out` must end in .json or .csv. Received: {out}")
-    check_file("--out", out)
+    check_output("--out", out)
     if out.suffix == ".csv":
         try:
             import matplotlib  # noqa: F401
@@ -138,8 +142,9 @@ def write_predictions(out, dataset, labels, logits):
 
     names, predicted = list(dataset.labels), logits.argmax(-1)
     shares = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
-    files = getattr(getattr(dataset.test[0], "records", None), "files", None)
-    samples = [path for path, _ in files] if files else range(len(labels))
+    source = dataset.test[0]
+    files = getattr(getattr(source, "records", None), "files", None)
+    samples = [files[i][0] for i in source.chosen] if files else range(len(labels))
     rows = [
         (sample, names[label], names[best], *(f"{share:.6f}" for share in row))
         for sample, label, best, row in zip(samples, labels, predicted, shares, strict=True)

@@ -8,7 +8,7 @@ a rule are listed.
 import json
 from pathlib import Path
 
-from keras_permix.cli.parser import add_overrides
+from keras_permix.cli.common import add_overrides, format_scores, format_table
 from keras_permix.recipes.find import recipe_folders
 from keras_permix.recipes.load import parse_overrides
 
@@ -28,7 +28,6 @@ def add_arguments(parser):
 
 def run(arguments):
     """Print a table, and return the exit code."""
-    from keras_permix.cli.common import format_table
     from keras_permix.zoo import MODELS
 
     name, changes = arguments.model, parse_overrides(arguments.overrides)
@@ -152,8 +151,6 @@ def _stored(info, labels, of):
         labels: Names of the model's outputs, or `None`.
         of: Note on values that `--set` does not change; empty without `--set`.
     """
-    from keras_permix.cli.common import format_scores
-
     metadata, labels = info.metadata, list(labels or ())
     return [
         ("weights", f"yes{of}" if info.has_weights else f"none yet: permix train {info.name}"),

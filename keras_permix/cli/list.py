@@ -2,6 +2,8 @@
 
 import json
 
+from keras_permix.cli.common import format_scores, format_table
+
 
 def add_arguments(parser):
     parser.set_defaults(run=run, needs_keras=False)
@@ -9,7 +11,6 @@ def add_arguments(parser):
 
 def run(arguments):
     """Print a table of presets without importing Keras, and return the exit code."""
-    from keras_permix.cli.common import format_table
     from keras_permix.recipes.find import known_presets
 
     rows = [_row(name, folder) for name, folder in known_presets().items()]
@@ -18,7 +19,6 @@ def run(arguments):
 
 
 def _row(name, folder):
-    from keras_permix.cli.common import format_scores
     from keras_permix.recipes.find import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
     from keras_permix.recipes.load import load_recipe
 

@@ -6,8 +6,15 @@ To resume, run the same command again. Runs that are in the file of results are 
 
 from pathlib import Path
 
-from keras_permix.cli.common import say_error
-from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given_path
+from keras_permix.cli.common import (
+    add_data_dir,
+    add_overrides,
+    add_verbose,
+    check_output,
+    format_table,
+    given_path,
+    say_error,
+)
 from keras_permix.lra.published import TASKS, published_rows
 from keras_permix.lra.recipes import MODELS, SCALES
 from keras_permix.utils.formatting import counted
@@ -51,7 +58,6 @@ def add_arguments(parser):
 
 def run(arguments):
     """Train runs without a result, print all results, and return the exit code."""
-    from keras_permix.cli.common import check_file, check_folder
     from keras_permix.lra.results import read_results
     from keras_permix.lra.run import lra_run
 
@@ -67,30 +73,24 @@ def run(arguments):
         for task in tasks
     }
     results = arguments.out or arguments.runs / "lra.csv"
-    check_folder("--runs", arguments.runs)
-    check_file("--out", results)
+    check_output("--runs", arguments.runs, "folder")
+    check_output("--out", results)
     read_results(results)
     failed = False
     for of_task in runs.values():
-        failed |= not measure_all(of_task, results, arguments)
+        for run in of_task:
+            try:
+                measure(run, results, arguments)
+            except (FileNotFoundError, ConnectionError) as error:  # The data are missing.
+                say_error(f"{run.task}: {error}")
+                failed = True
+                break
+            except FloatingPointError as error:
+                say_error(f"{run.task}, {run.model}, seed {run.seed}: {error}")
+                failed = True
         if not arguments.smoke:
             print(table(of_task[0], read_results(results)))
     return 2 if failed else 0
-
-
-def measure_all(runs, results, arguments):
-    """Measure the runs of a task, and return whether all succeeded."""
-    whole = True
-    for run in runs:
-        try:
-            measure(run, results, arguments)
-        except (FileNotFoundError, ConnectionError) as error:  # The data of the task are missing.
-            say_error(f"{run.task}: {error}")
-            return False
-        except FloatingPointError as error:
-            say_error(f"{run.task}, {run.model}, seed {run.seed}: {error}")
-            whole = False
-    return whole
 
 
 def measure(run, results, arguments):
@@ -121,7 +121,6 @@ def measure(run, results, arguments):
 
 def table(run, results):
     """Format the measured scores of a task and the published ones as a table."""
-    from keras_permix.cli.common import format_table
     from keras_permix.lra.results import in_words, key_of, means
 
     task, _, scale, _, changes = key_of(run).values()

@@ -10,8 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from keras_permix.cli.common import check_file, say_error
-from keras_permix.cli.parser import given_path
+from keras_permix.cli.common import check_output, given_path, say_error, trained_preset
 from keras_permix.utils.formatting import printable
 
 ENDINGS = (".csv", ".jsonl")
@@ -42,7 +41,6 @@ def run(arguments):
     """Print or write the predictions. Return the exit code, 1 if an input cannot be read."""
     from keras.utils import Progbar
 
-    from keras_permix.cli.common import trained_preset
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
     from keras_permix.utils.checks import check_integer
@@ -52,7 +50,7 @@ def run(arguments):
     if out := arguments.out:
         if out.suffix not in ENDINGS:
             raise ValueError(f"`--out` must end in {' or '.join(ENDINGS)}. Received: {out}")
-        check_file("--out", out)
+        check_output("--out", out)
     task = task_of(load_preset(None, trained_preset(arguments.preset)))
     groups = read_inputs(task, arguments.inputs, arguments.source)
     progress = Progbar(len(groups)) if out else None

@@ -3,7 +3,7 @@
 Finished runs are skipped. To resume, run the same command again.
 """
 
-from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
+from keras_permix.cli.common import add_data_dir, add_overrides, add_verbose, given, given_path
 
 
 def add_arguments(parser):
@@ -28,13 +28,13 @@ def add_arguments(parser):
 
 def run(arguments):
     """Train all runs, print the table, and return the exit code."""
-    from keras_permix.cli.common import check_folder, format_table
+    from keras_permix.cli.common import check_output, format_table
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.training import sweep
     from keras_permix.training.sweep import parse_grid
 
     epochs = [] if arguments.epochs is None else [f"epochs={arguments.epochs}"]
-    check_folder("--out", arguments.out)
+    check_output("--out", arguments.out, "folder")
     rows = sweep(
         arguments.recipe,
         parse_grid(arguments.grid),

@@ -5,7 +5,15 @@ To resume, run the same command again.
 
 import shlex
 
-from keras_permix.cli.parser import add_data_dir, add_overrides, add_verbose, given, given_path
+from keras_permix.cli.common import (
+    add_data_dir,
+    add_overrides,
+    add_verbose,
+    check_output,
+    given,
+    given_path,
+    trained_preset,
+)
 from keras_permix.utils.formatting import counted
 
 # Files in the folder of a run; a smoke run has no card.
@@ -60,7 +68,6 @@ def add_arguments(parser):
 
 def run(arguments):
     """Train, write the preset and its card, and return the exit code."""
-    from keras_permix.cli.common import check_folder, trained_preset
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.training import plan_run, train
     from keras_permix.training.data import check_data
@@ -80,7 +87,7 @@ def run(arguments):
     if asked.recipe.init:
         trained_preset(asked.recipe.init)
     length = counted(asked.recipe.epochs, "epoch")
-    check_folder("--out", folder)
+    check_output("--out", folder, "folder")
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else _ignore
         scores = distribution.from_chief(finished_scores, asked, folder, arguments.data_dir)

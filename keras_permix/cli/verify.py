@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from keras_permix.cli.common import format_table, trained_preset
 from keras_permix.utils.formatting import counted
 
 
@@ -40,7 +41,6 @@ def run(arguments):
             print(json.dumps(verify_here(preset)), flush=True)
         return 0
     from keras_permix._backend import installed_backends
-    from keras_permix.cli.common import format_table, trained_preset
     from keras_permix.utils.checks import check_choice
     from keras_permix.zoo import list_presets
 

@@ -9,8 +9,7 @@ from keras_permix.data.images.augment import Augmentation, make_augmentation
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.own import folder_images, listed_images
 from keras_permix.data.images.rand_augment import RandAugment
-from keras_permix.data.images.records import RecordSource
-from keras_permix.data.images.resize import ResizeCrop
+from keras_permix.data.images.records import RecordSource, ResizeCrop
 from keras_permix.data.images.sets import generated_images, load_images, load_sheet
 from keras_permix.data.images.tfds_images import tfds_images, tfds_source
 from keras_permix.data.lra.listops import (
@@ -25,9 +24,9 @@ from keras_permix.data.lra.pixels import load_pixels
 from keras_permix.data.lra.retrieval import load_retrieval
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.data.text.sets import load_texts
-from keras_permix.data.text.token_source import TokenSource
+from keras_permix.data.text.sources import TextSource, TokenSource
 from keras_permix.data.text.tokenizer import SubwordEncoder, train_tokenizer
-from keras_permix.data.text.tokens import TextSource, encode_bytes, encode_texts, pad_tokens
+from keras_permix.data.text.tokens import encode_bytes, encode_texts, pad_tokens
 
 __all__ = [
     "LISTOPS_VOCABULARY",

@@ -1,11 +1,13 @@
-"""Cache arrays in files."""
+"""Cache arrays in files, and draw random ones in parallel."""
 
+import itertools
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,14 +16,12 @@ from keras_permix.utils.files import cache_folder, replacing_folder, sha256_of, 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MANY = 10_000  # samples; smaller sets are not cached
 LIST = "arrays.json"  # file sizes of the arrays, written last
+ROUND = 8  # draws per list
 
 
-def cached_samples(count: int, name: str, content: bytes, make: Callable[[], Arrays]) -> Arrays:
-    """Call `cached_arrays` for sets of at least `MANY` samples, else `make`."""
-    return make() if count < MANY else cached_arrays(name, content, make)
-
-
-def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arrays:
+def cached_arrays(
+    name: str, content: bytes, make: Callable[[], Arrays], count: int = MANY
+) -> Arrays:
     """Return arrays from the cache, or make and cache them.
 
     Each array is a `.npy` file in `data/NAME-CHECKSUM/` of `cache_folder()`. The folder is written
@@ -32,6 +32,7 @@ def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arra
         name: Str, name of the set.
         content: Bytes that determine the arrays; their checksum is the key of the cache.
         make: Function without arguments that returns a dict of arrays.
+        count: Int, number of samples. Sets of fewer than 10,000 are not cached.
 
     Returns:
         A dict of arrays; cached ones are memory-mapped and read-only.
@@ -43,6 +44,8 @@ def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arra
     >>> cached_arrays("squares", b"0 to 3", lambda: {"x": np.arange(4) ** 2})["x"].tolist()
     [0, 1, 4, 9]
     """
+    if count < MANY:
+        return make()
     folder = cache_folder() / "data" / f"{name}-{sha256_of(content)[:16]}"
     kept = _read(folder)
     if kept is not None:
@@ -58,12 +61,28 @@ def cached_arrays(name: str, content: bytes, make: Callable[[], Arrays]) -> Arra
             write_text(partial / LIST, json.dumps(_sizes(partial)))
     except OSError as error:
         warnings.warn(
-            f"{name} is prepared anew each time: {folder} cannot be written ({error}). "
-            "`KERAS_HOME` may name another folder to keep it in.",
+            f"{name} is not cached: {folder} cannot be written ({error}). Set `KERAS_HOME` to "
+            "cache it in another folder.",
             stacklevel=2,
         )
         return arrays
     return _read(folder) or arrays
+
+
+def draw_rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterator[list[Any]]:
+    """Yield lists of `ROUND` results of `draw`, without end, the same for any number of threads.
+
+    Each draw gets a generator seeded by the seed and its number. NumPy releases the lock of Python
+    while it works on large arrays.
+
+    Args:
+        draw: Function of a `numpy.random.Generator`.
+        seed: Int ≥ 0.
+    """
+    with ThreadPoolExecutor(ROUND) as pool:
+        for start in itertools.count(0, ROUND):
+            seeds = [(seed, number) for number in range(start, start + ROUND)]
+            yield list(pool.map(draw, map(np.random.default_rng, seeds)))
 
 
 def _read(folder: Path) -> Arrays | None:

@@ -1,10 +1,11 @@
-"""Hold the parts and labels of a data set."""
+"""Hold the parts and labels of a data set, and the samples of a part."""
 
+import copy
 import dataclasses
 import functools
 import warnings
 import zlib
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -42,34 +43,72 @@ class Dataset:
     validation: tuple[Any, Any] | None = None
 
 
+class Source:
+    """Hold samples with targets; the base class of sources, which `Pipeline` reads by batches.
+
+    `source[start:stop]` and `source[indices]` return a source with some of the samples. Subclasses
+    define `read(indices, epoch=0, index=0)`, and read sample `self.chosen[i]` for index `i`.
+
+    Args:
+        count: Int, number of samples.
+        targets: Array `(count, …)`, or `None` if targets are stored in the samples.
+    """
+
+    def __init__(self, count: int, targets: Any = None) -> None:
+        self.chosen, self._targets = np.arange(count), targets
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, part: slice | np.ndarray) -> Self:
+        if not isinstance(part, slice | np.ndarray):
+            raise TypeError(
+                "A source takes a slice or an array of indices; `read` returns samples. "
+                f"Received: source[{part!r}]"
+            )
+        some = copy.copy(self)
+        some.chosen = self.chosen[part]
+        return some
+
+    @property
+    def targets(self) -> np.ndarray | None:
+        """Return the targets, or `None` if they are stored in the samples."""
+        return None if self._targets is None else self._targets[self.chosen]
+
+
+def split_source(source, *counts):
+    """Return consecutive parts of a source, or of a tuple of arrays, as parts of a `Dataset`.
+
+    Args:
+        source: A `Source`, or a tuple `(inputs, targets)` of arrays.
+        *counts: Sizes of the parts.
+    """
+    ends = np.cumsum(counts)
+    slices = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
+    if isinstance(source, Source):
+        return [(source[part], None) for part in slices]
+    return [tuple(array[part] for array in source) for part in slices]
+
+
 def some(part, count):
     """Return `count` evenly spaced samples of a part of a `Dataset`; all for `None`."""
     total = size_of(part[0])
     if count is None or count >= total:
         return part
     index = np.arange(count) * total // count
-    inputs, targets = part
-    if isinstance(inputs, dict):
-        inputs = {name: array[index] for name, array in inputs.items()}
-    else:
-        inputs = taken(inputs, index)
-    return inputs, None if targets is None else taken(targets, index)
+    return tuple(None if values is None else _take(values, index) for values in part)
+
+
+def size_of(inputs):
+    """Return the number of samples of an array, a dict of arrays or a source."""
+    return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
 
 
 def labels_of(part):
     """Return the labels of a part as an int array, or `None` if they are stored in the samples."""
     source, targets = part
-    if targets is None:
-        known = getattr(source, "known_labels", None)
-        targets = known() if known else getattr(source, "labels", None)
+    targets = getattr(source, "targets", None) if targets is None else targets
     return None if targets is None else np.asarray(targets)
-
-
-def taken(values, index):
-    """Index an array, a source or a list by a slice or an array of indices."""
-    if isinstance(index, slice) or not isinstance(values, list | tuple):
-        return values[index]
-    return [values[number] for number in index]
 
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
@@ -102,11 +141,19 @@ def check_classes(name, train, test):
 
 
 def warn_of_missing(name, labels, found, aim, stacklevel):
-    """Warn if a part to `aim` on has no samples of some classes."""
-    if lacking := [label for label in labels if label not in found]:
+    """Warn if a part has no samples of some classes.
+
+    Args:
+        name: Name of the set.
+        labels: List of all classes.
+        found: Collection of the classes of the part.
+        aim: Verb for the warning, such as "test".
+        stacklevel: As in `warnings.warn`, counted from the caller.
+    """
+    if missing := [label for label in labels if label not in found]:
         warnings.warn(
-            f"Of {len(lacking)} of the {len(labels)} classes of {name}, there is nothing to "
-            f"{aim} on: {lacking[:10]}",
+            f"{name} has no samples to {aim} on for {len(missing)} of its {len(labels)} classes: "
+            f"{missing[:10]}",
             stacklevel=stacklevel + 1,
         )
 
@@ -120,15 +167,18 @@ def _summary(inputs, targets):
         if targets is None:
             x, y = inputs.read(batch, 0, 0)
         else:
-            x, y = _chosen(inputs, batch), np.asarray(targets)[batch]
+            is_dict = isinstance(inputs, dict)
+            x = _take(inputs, batch) if is_dict else [inputs[int(i)] for i in batch]
+            y = np.asarray(targets)[batch]
         checksum = _checksum([x, np.asarray(y, "float64")], checksum)
     return f"{size} samples, {checksum:08x}"
 
 
-def _chosen(inputs, some):
-    if isinstance(inputs, dict):
-        return {name: array[some] for name, array in inputs.items()}
-    return [inputs[int(index)] for index in some]
+def _take(values, index):
+    """Index an array, a dict of arrays, a source or a list by an array of indices."""
+    if isinstance(values, dict):
+        return {name: array[index] for name, array in values.items()}
+    return [values[i] for i in index] if isinstance(values, list | tuple) else values[index]
 
 
 def _checksum(values, before):
@@ -141,8 +191,3 @@ def _checksum(values, before):
         before = zlib.crc32(f"{array.dtype.str} {array.shape}".encode(), before)
         return zlib.crc32(array.tobytes(), before)
     return functools.reduce(lambda total, value: _checksum(value, total), array, before)
-
-
-def size_of(inputs):
-    """Return the number of samples of an array, a dict of arrays or a source."""
-    return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)

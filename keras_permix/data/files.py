@@ -59,57 +59,31 @@ def data_folder(data_dir):
     return Path(folder)
 
 
-def find_folder(data_dir, names):
-    """Return the folder that holds the files `names`, or None to use a download.
-
-    `data_dir` is returned unchecked. The folder in `KERAS_PERMIX_DATA` is used only if it holds all
-    files.
-    """
-    folder = data_folder(data_dir)
-    if data_dir is not None or folder and all((folder / name).is_file() for name in names):
-        return folder
-    return None
-
-
-def need_folder(data_dir, names):
-    """Return the folder that `find_folder` finds.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-    """
-    folder = find_folder(data_dir, names)
-    if folder is None:
-        raise FileNotFoundError(
-            f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds "
-            f"{', '.join(dict.fromkeys(names))}. Received: no folder with these files"
-        )
-    return folder
-
-
-def find_forms(data_dir, pieces):
-    """Return the paths of a set that exists in several forms, or None to use a download.
+def find_form(data_dir, forms, or_none=False):
+    """Find the first form of a set whose files exist.
 
     Args:
-        data_dir: Folder of the set. None: the folder in `KERAS_PERMIX_DATA`.
-        pieces: List of the possible file or folder names of each piece of the set.
+        data_dir: Folder of the set. `None`: the folder in `KERAS_PERMIX_DATA`.
+        forms: Iterable of tuples, the names of all files or folders of each form.
+        or_none: Whether to return `None`, for a download, if `data_dir` is `None` and no form is
+            found.
+
+    Returns:
+        The folder, and the tuple of names.
 
     Raises:
-        FileNotFoundError: If the folder does not exist, or `data_dir` lacks a piece.
+        FileNotFoundError: If no form is found, or the folder does not exist.
     """
     folder = data_folder(data_dir)
-    if folder is None:
+    for names in forms if folder else ():
+        if all((folder / name).exists() for name in names):
+            return folder, names
+    if or_none and data_dir is None:
         return None
-    found = [
-        next((folder / name for name in names if (folder / name).exists()), None)
-        for names in pieces
-    ]
-    if None not in found:
-        return found
-    if data_dir is None:
-        return None
+    listed = ", or ".join(" and ".join(dict.fromkeys(names)) for names in forms)
     raise FileNotFoundError(
-        f"`data_dir` (`--data-dir`) must hold {' or '.join(pieces[found.index(None)])}; where none "
-        f"is given, Keras downloads sets that it knows. Received: a folder without, {data_dir}"
+        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {listed}. "
+        f"Received: {f'{folder} without these files' if folder else 'no folder'}"
     )
 
 
@@ -151,27 +125,15 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         FileNotFoundError: If a file is missing.
     """
     if train is None and test is None and name in known:
-        folder, files = _find(data_dir, known[name])
-        return _parts(folder, files)
+        forms = {(files.train, files.test): files for files in known[name]}
+        folder, names = find_form(data_dir, forms)
+        return _parts(folder, forms[names])
     if train is None or test is None:
         raise ValueError(
-            f"`name` must be one of {', '.join(known)}, or the recipe's `data` name the files "
+            f"`name` must be one of {', '.join(known)}, or `data` of the recipe must set the files "
             f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
         )
     return _parts(Path(data_dir or "."), Files(train, test, splits))
-
-
-def _find(data_dir, forms):
-    """Return the folder of a set, and the first form found in it."""
-    folder = data_folder(data_dir)
-    for files in forms if folder else ():
-        if all((folder / name).exists() for name in (files.train, files.test)):
-            return folder, files
-    names = ", or ".join(" and ".join(dict.fromkeys((form.train, form.test))) for form in forms)
-    raise FileNotFoundError(
-        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {names}. "
-        f"Received: {f'{folder}, without' if folder else 'no folder'}"
-    )
 
 
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:

@@ -156,8 +156,8 @@ def _encoder(task, model, table):
     text = task in TEXTS
     sizes = dict(
         hidden_dim=hidden_dim, inner_dim=inner, mlp_dim=mlp_dim, num_layers=num_layers,
-        dropout=training[-1],
-        mixer=_mixer(model, heads), positions="sinusoid" if text else "learned",
+        dropout=training[-1], mixer=_mixer(model, heads),
+        positions="sinusoid" if text else "learned",
         **(dict(max_sequence_length=LENGTHS[task]) if text else {}),
     )  # fmt: skip
     optimizer = dict(beta_2=0.98, epsilon=1e-9)
@@ -172,10 +172,8 @@ def _simpletron(task):
     return dict(
         model=dict(
             class_name="SimpleTRON", max_sequence_length=LENGTHS[task], hidden_dim=hidden_dim,
-            mlp_dim=mlp_dim,
-            num_layers=num_layers, num_heads=heads, dropout=training[-1], variant="simple",
-            num_segments=None,
-            use_class_token=True, pooler="relu",
+            mlp_dim=mlp_dim, num_layers=num_layers, num_heads=heads, dropout=training[-1],
+            variant="simple", num_segments=None, use_class_token=True, pooler="relu",
         ),
         **_training(training, "rsqrt"),
     )  # fmt: skip
@@ -186,9 +184,8 @@ def _butterfly(task):
     mixer = {"name": "butterfly_attention", "num_heads": 2, "block_size": block}
     model = dict(
         class_name="LRATransformer", hidden_dim=64, num_layers=2, mlp_dim=128, mixer=mixer,
-        use_bias=True,
-        activation="gelu", positions="learned", pooling="mean_of_length", head_dims=(128,),
-        compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
+        use_bias=True, activation="gelu", positions="learned", pooling="mean_of_length",
+        head_dims=(128,), compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
         **(dict(max_sequence_length=tokens) if task in TEXTS else {}),
     )  # fmt: skip
     if task == "pathx":

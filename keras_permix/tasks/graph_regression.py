@@ -97,7 +97,7 @@ class GraphRegression(Task):
         graphs = getattr(dataset.train[0], "graphs", None)
         if "domain" not in self.config or not isinstance(graphs, FlatGraphs):
             return {}
-        indices, atoms = graphs.seen(ATOMIC_NUMBER)
+        indices, atoms = graphs.seen(ATOMIC_NUMBER, dataset.train[0].chosen)
         before = self.config["domain"] or {"elements": [], "max_atoms": 0}
         elements = {index + 1 for index in indices} | set(before["elements"])
         most = max(atoms, before["max_atoms"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PACKED = (".gz", ".xz")
-RATIO, FREE = 200, 2**22  # bytes unpacked per packed one, and beyond that, at most
+RATIO, FREE = 200, 2**22  # most unpacked bytes: 200 per packed byte, plus 4 MiB
 XZ_MEMORY = 2**28  # bytes
 LISTS = (".csv", ".tsv", ".jsonl")
 
@@ -60,18 +60,18 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
         return [Row(values, path, line) for line, values in rows]
     except (ValueError, RecursionError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
-            "A data file must be whole: JSON objects, one per line (.jsonl), or values under a "
-            "header, tab-separated (.tsv) or comma-separated (.csv), in UTF-8. "
+            "A data file must be whole and in UTF-8, with one JSON object per line (.jsonl), or "
+            "values under a header, separated by tabs (.tsv) or commas (.csv). "
             f"Received: {path} ({error})"
         ) from error
 
 
 def unpack(blob: bytes, suffix: str) -> bytes:
-    """Return the content of a `.gz` or `.xz` file, or of another one as it is.
+    """Decompress a `.gz` or `.xz` file; return other files unchanged.
 
     Raises:
-        ValueError: if it unpacks to more than 200 times its size and 4 MiB.
-        OSError, EOFError, zlib.error, lzma.LZMAError: if it is damaged.
+        ValueError: If it unpacks to more than 200 times its size plus 4 MiB.
+        OSError, EOFError, zlib.error, lzma.LZMAError: If it is damaged.
 
     Example:
 

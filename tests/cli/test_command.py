@@ -359,7 +359,7 @@ def test_a_picture_is_no_recipe(capsys):
         ("data.train=['a.csv']", "`data.train` must be a string, or a positive integer, or"),
         ("data.fields=none", "`data.fields` must be a list of strings. Received: data.fields=None"),
         ("augmentation.randaugment={factor='high'}", "`factor` a number from 0 to 1. Received: "),
-        ("model.dtype=float99", "left out, since `precision` says it. Received: model.dtype='fl"),
+        ("model.dtype=float99", "left out; set `precision` instead. Received: model.dtype='fl"),
         ("optimizer.name=adamm", "`optimizer.learning_rate` must be given. "),
         ("optimizer={name='adamm', learning_rate=1}", "`optimizer` must be one of ('adadelta', "),
         ("schedule.name=cosin", "rsqrt, cosine_cycles. Received: schedule.name='cosin'"),

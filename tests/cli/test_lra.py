@@ -47,7 +47,7 @@ def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
 
     lra("listops", "--model", "slice", *arguments)  # The row says so.
     again = capsys.readouterr().out
-    assert "listops, slice, small, seed 0: in " in again and "steps, kept in" not in again
+    assert "listops, slice, small, seed 0: already in " in again and "steps, kept in" not in again
     assert len(read_results(tmp_path / "lra.csv")) == 2
     # What was measured stands above what the papers say, of their task and not of this.
     lines = again.splitlines()

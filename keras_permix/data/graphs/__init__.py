@@ -1,1 +1,1 @@
-"""Graphs as padded arrays."""
+"""Load graphs, and pad them to arrays."""

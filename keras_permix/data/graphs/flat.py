@@ -1,19 +1,15 @@
 """Hold many graphs in two arrays, one of all nodes and one of all edges."""
 
-import copy
 from collections.abc import Iterable
-from typing import Any, Self
 
 import numpy as np
 
-from keras_permix.data.cached import cached_samples
+from keras_permix.data.cached import cached_arrays
 from keras_permix.data.graphs.smiles import FEATURE_VERSION, parse_flat, rdkit_version
 
 
 class FlatGraphs:
     """Hold graphs as a sequence of pairs, the `nodes` and `edges` of `preprocess_graph`.
-
-    An index returns one graph. A slice or an array of indices returns a `FlatGraphs`.
 
     Args:
         nodes, edges: Arrays `(all nodes, …)` and `(all edges, …)`.
@@ -30,32 +26,26 @@ class FlatGraphs:
     """
 
     def __init__(self, nodes: np.ndarray, edges: np.ndarray, sizes: np.ndarray) -> None:
-        self.nodes, self.edges = np.asarray(nodes), np.asarray(edges)
-        self.ends = np.concatenate([np.zeros((1, 2), int), np.cumsum(sizes, axis=0)])
-        self.chosen = np.arange(len(sizes))
+        self.nodes, self.edges, self.sizes = np.asarray(nodes), np.asarray(edges), sizes
+        self.ends = np.cumsum(sizes, axis=0)
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return len(self.sizes)
 
-    def seen(self, feature: int) -> tuple[list[int], int]:
-        """Return the values of a node feature, and the number of nodes of the largest graph."""
-        sizes = np.diff(self.ends[:, 0])
-        ours = np.zeros(len(sizes), bool)
-        ours[self.chosen] = True
-        values = np.unique(self.nodes[np.repeat(ours, sizes), feature])
-        return values.tolist(), int(sizes[ours].max(initial=0))
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        (nodes, edges), (last_node, last_edge) = self.sizes[index], self.ends[index]
+        return self.nodes[last_node - nodes : last_node], self.edges[last_edge - edges : last_edge]
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice | np.ndarray):
-            return self._some(index)
-        number = self.chosen[index]
-        (node, edge), (last_node, last_edge) = self.ends[number : number + 2]
-        return self.nodes[node:last_node], self.edges[edge:last_edge]
+    def seen(self, feature: int, chosen: np.ndarray) -> tuple[list[int], int]:
+        """Return the values of a node feature in some graphs, and the nodes of the largest.
 
-    def _some(self, index: Any) -> Self:
-        some = copy.copy(self)
-        some.chosen = self.chosen[index]
-        return some
+        Args:
+            feature: Int, index of the feature.
+            chosen: Int array, indices of the graphs.
+        """
+        is_chosen = np.isin(np.arange(len(self)), chosen)
+        values = np.unique(self.nodes[np.repeat(is_chosen, self.sizes[:, 0]), feature])
+        return values.tolist(), int(self.sizes[chosen, 0].max(initial=0))
 
 
 def flat_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
@@ -70,5 +60,5 @@ def flat_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
     """
     smiles = list(smiles)
     content = "\n".join([FEATURE_VERSION, rdkit_version(), *smiles]).encode()
-    arrays = cached_samples(len(smiles), name, content, lambda: parse_flat(smiles))
+    arrays = cached_arrays(name, content, lambda: parse_flat(smiles), count=len(smiles))
     return FlatGraphs(**arrays)

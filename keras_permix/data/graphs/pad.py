@@ -1,4 +1,4 @@
-"""Graphs of different sizes as one batch of arrays."""
+"""Pad graphs of different sizes to one batch of arrays."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 MAX_HOPS = 20
 UNREACHABLE = 510  # the distance between nodes without a path
-# name -> (axes of nodes, axes in all)
+# name -> (number of node axes, number of axes)
 AXES = {
     "x": (1, 2),
     "in_degree": (1, 1),
@@ -31,28 +31,30 @@ def pad_graphs(
     a distance d becomes d + 1. Edge types keep their numbers, of which 0 is "no edge".
 
     Args:
-        graphs: A list of dicts of integer arrays, n nodes each:
+        graphs: Iterable of dicts of integer arrays, for n nodes each:
 
             * "x", features of the nodes, `(n, node_features)`;
-            * "spatial_pos", distances in edges, `(n, n)`, 510 where there is no path;
+            * "spatial_pos", distances in edges, `(n, n)`, 510 without a path;
             * "attn_edge_type", features of the edge between two nodes, `(n, n, edge_features)`,
-              0 where there is none;
-            * "edge_input", the same of every edge on the shortest path between two nodes,
+              0 without an edge;
+            * "edge_input", features of each edge on the shortest path between two nodes,
               `(n, n, hops, edge_features)`, -1 after its end;
-            * "in_degree", `(n,)`, and for directed graphs "out_degree" as well;
-            * "y", the target, a number or an array, where there is one.
-        nodes: Size to pad to. None: that of the largest graph.
-        hops: Edges to keep of a path. None: those of the longest path, at most 20.
-        max_distance: Nodes at this distance or farther do not attend to each other.
+            * "in_degree", `(n,)`, and for directed graphs also "out_degree";
+            * "y", the target, a number or an array (optional).
+        nodes: Int, size to pad to. Default: `None`, the size of the largest graph.
+        hops: Int, edges to keep per path. Default: `None`, the longest path, at most 20.
+        max_distance: Int. Nodes at this distance or farther do not attend to each other.
+            Default: 20.
 
     Returns:
         A dict of arrays of these names with a batch axis in front, int32, y float32. And
-        "attn_bias", `(batch, nodes + 1, nodes + 1)`, float32: 0 where a token (row) sees another
-        (column) and -inf where not. Token 0 is the virtual node: it sees all nodes, all see it.
+        "attn_bias", float32 `(batch, nodes + 1, nodes + 1)`: 0 if a token (row) attends to another
+        (column), else -inf. Token 0 is the virtual node, which attends to all nodes, and all nodes
+        attend to it.
 
     Raises:
-        ValueError: for no graphs, a missing array, one of a wrong shape or of other features, an
-            unknown distance, or `nodes` smaller than a graph.
+        ValueError: If there are no graphs, an array is missing or has a wrong shape, a distance is
+            out of range, or `nodes` is smaller than a graph.
 
     Example:
 
@@ -75,7 +77,7 @@ def pad_graphs(
     nodes = largest if nodes is None else nodes
     if not graphs or nodes < largest:
         raise ValueError(
-            "`graphs` must hold at least one graph, and `nodes` be no less than the largest has. "
+            "`graphs` must hold at least one graph, and `nodes` must be at least its largest size. "
             f"Received: {len(graphs)} graphs of up to {largest} nodes, nodes={nodes}"
         )
     if hops is None:
@@ -89,7 +91,7 @@ def pad_graphs(
 
 
 def _pad(graph, name, nodes, hops):
-    """One array of a graph, counted from 1 where that is due, with zeros up to its size."""
+    """Return an array of a graph, counted from 1 except edge types, and padded with zeros."""
     array = np.asarray(graph[name]) + (name != "attn_edge_type")
     if name == "edge_input":
         array = array[:, :, :hops]
@@ -103,7 +105,7 @@ def _pad(graph, name, nodes, hops):
 
 
 def attention_bias(spatial_pos, max_distance):
-    """The "attn_bias" of padded distances: nodes that are far, and padding, are not seen."""
+    """Return the "attn_bias" for padded distances, which masks far nodes and padding."""
     batch, nodes, _ = spatial_pos.shape
     bias = np.zeros((batch, nodes + 1, nodes + 1), "float32")
     among_nodes, columns = bias[:, 1:, 1:], bias[:, :, 1:]
@@ -114,29 +116,23 @@ def attention_bias(spatial_pos, max_distance):
 
 
 def _check_graph(graph, index, first):
-    missing = [name for name in AXES if graph.get(name) is None]
-    if missing:
+    shapes = {name: np.shape(graph[name]) for name in AXES if graph.get(name) is not None}
+    nodes = shapes.get("x", ())[:1]
+    is_whole = len(shapes) == len(AXES) and all(
+        len(shapes[name]) == axes
+        and shapes[name][:node_axes] == nodes * node_axes
+        and (axes == node_axes or shapes[name][-1] == np.shape(first[name])[-1])
+        for name, (node_axes, axes) in AXES.items()
+    )
+    if not is_whole:
         raise ValueError(
-            f"Every graph of `graphs` must have the arrays {list(AXES)}. "
-            f"Received: graph {index} with {sorted(graph)}"
+            f"Every graph of `graphs` must have the arrays {list(AXES)}, with as many axes as "
+            "documented, one size of all axes of nodes, and the features of the first graph. "
+            f"Received: graph {index} with the shapes {shapes}"
         )
-    shapes = {name: np.shape(graph[name]) for name in AXES}
-    nodes = shapes["x"][:1]
-    for name, (node_axes, axes) in AXES.items():
-        if len(shapes[name]) != axes or shapes[name][:node_axes] != nodes * node_axes:
-            raise ValueError(
-                f"The arrays of a graph of `graphs` must have {axes} axes in `{name}`, "
-                f"the first {node_axes} of them its nodes. Received: graph {index} with {shapes}"
-            )
-    for name in ("x", "attn_edge_type", "edge_input"):
-        if shapes[name][-1] != np.shape(first[name])[-1]:
-            raise ValueError(
-                f"All graphs of `graphs` must have the same number of features in `{name}`. "
-                f"Received: {np.shape(first[name])} in graph 0, {shapes[name]} in graph {index}"
-            )
     distance = np.asarray(graph["spatial_pos"])
     if distance.min() < 0 or distance.max() > UNREACHABLE:
         raise ValueError(
-            f"Distances in `spatial_pos` must be 0 … {UNREACHABLE}. "
-            f"Received: graph {index} with {distance.min()} … {distance.max()}"
+            f"Distances in `spatial_pos` must be from 0 to {UNREACHABLE}. "
+            f"Received: graph {index} with {distance.min()} to {distance.max()}"
         )

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.files import need_folder, read_file, read_rows
+from keras_permix.data.files import find_form, read_rows
 
 # Set -> folder of the unpacked archive.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
-INDEX, MORE = 64, 1 << 16  # bytes of an index, and of the rest, that a split has at most
 CORES = ("core", "_core")  # of NumPy before and since 2.0
 TABLE, SPLIT = "raw/data.csv.gz", "split_dict.pt"
 
@@ -34,7 +33,7 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
     Reference: Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs", 2021.
     """
     names = [f"{FOLDERS[name]}/{file}" for file in (TABLE, SPLIT)]
-    folder = need_folder(data_dir, names)
+    folder, _ = find_form(data_dir, [tuple(names)])
     table, split = (folder / file for file in names)
     rows = read_rows(table)
     train, valid = _split(split, len(rows))
@@ -42,8 +41,7 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
 
 
 def _split(path: Path, count: int) -> list[list[int]]:
-    """Return the indices of the training and the validation rows, which `torch.save` wrote."""
-    read_file(path)  # which reports a missing file
+    """Read the indices of the training and the validation rows, a file of `torch.save`."""
     try:
         import torch
     except ImportError as error:
@@ -54,17 +52,12 @@ def _split(path: Path, count: int) -> list[list[int]]:
     allowed: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
     allowed += [(reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]
     try:
-        if path.stat().st_size > INDEX * count + MORE:
-            raise ValueError(f"{path.stat().st_size} bytes for {count} molecules")
         with torch.serialization.safe_globals(allowed):
             indices = torch.load(path, weights_only=True)
         parts = [np.asarray(indices[part]).ravel() for part in ("train", "valid")]
         for part in parts:
-            if (
-                part.dtype.kind not in "iu"
-                or not part.size
-                or not 0 <= part.min() <= part.max() < count
-            ):
+            is_integer = part.dtype.kind in "iu" and part.size
+            if not is_integer or not 0 <= part.min() <= part.max() < count:
                 raise ValueError(f"indices other than those of {count} molecules")
         return [part.tolist() for part in parts]
     except Exception as error:  # PyTorch raises all kinds of exceptions for a damaged file.

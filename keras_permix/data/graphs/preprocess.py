@@ -1,4 +1,4 @@
-"""Graphs of features and edges as the arrays that Graphormer takes."""
+"""Preprocess graphs of features and edges for Graphormer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_permix.data.graphs.pad import MAX_HOPS, UNREACHABLE, attention_bias
 
-ROWS = 512  # of each table of `GraphEmbedding` and `GraphormerBias`
-LARGEST = ROWS - 3  # so that an edge's, which is counted up thrice, is none of the next feature
+ROWS = 512  # per feature in the tables of `GraphEmbedding` and `GraphormerBias`
+LARGEST = ROWS - 3  # because three is added to features of edges
 PREPROCESSED = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
@@ -19,21 +19,21 @@ def preprocess_graph(
 ) -> dict[str, np.ndarray]:
     """Turn a graph into the arrays that `pad_graphs` takes.
 
-    Feature f of value v becomes `1 + 512 f + v`, so that all features share one table; an edge's
-    gets 1 more, since 0 is "no edge". Edges are undirected and of length 1.
+    Feature f with value v becomes `1 + 512 f + v`, so that all features share one table. Features
+    of edges get 1 more, because 0 is "no edge". Edges are undirected and have length 1.
 
     Args:
-        nodes: Int array `(nodes, node_features)`, values 0 … 509.
-        edges: Int array `(edges, 2 + edge_features)`: the two nodes, then the edge's features;
-            without any, all edges get one feature 0.
-        edge_features: Number of an edge's features, needed where there is no edge. `None`: what
-            `edges` has.
+        nodes: Int array `(nodes, node_features)`, values 0 to 509.
+        edges: Int array `(edges, 2 + edge_features)`: the two nodes, then the features of the edge.
+            Without features, each edge gets one feature 0.
+        edge_features: Int, features per edge, required for graphs without edges. Default: `None`,
+            the number in `edges`.
 
     Returns:
         A dict of "x", "in_degree", "spatial_pos", "attn_edge_type" and "edge_input".
 
     Raises:
-        ValueError: for arrays of another shape, or values out of range.
+        ValueError: If an array has a wrong shape, or a value is out of range.
 
     Example:
 
@@ -56,10 +56,10 @@ def preprocess_graph(
 def batch_graphs(
     graphs: list, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
 ) -> dict[str, np.ndarray]:
-    """Preprocess graphs together: what `pad_graphs` makes of each graph's `preprocess_graph`.
+    """Preprocess and pad graphs, like `pad_graphs` after `preprocess_graph`, but together.
 
     Args:
-        graphs: Pairs of int arrays as `check_graph` gives them.
+        graphs: List of pairs of int arrays, as `check_graph` returns them.
         nodes, hops, max_distance: As in `pad_graphs`.
     """
     features, edges = ([graph[part] for graph in graphs] for part in (0, 1))
@@ -94,14 +94,31 @@ def batch_graphs(
 def check_graph(
     nodes: Any, edges: Any, edge_features: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays `nodes` and `edges` of `preprocess_graph`, of which each edge has a feature.
+    """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge.
 
     Raises:
-        ValueError: for arrays of another shape, or values out of range.
+        ValueError: If an array has a wrong shape, or a value is out of range.
     """
     nodes, width = _integers("nodes", nodes), 2 + (edge_features or 0)
     edges = _integers("edges", edges).reshape(len(edges), -1 if len(edges) else width)
-    _check(nodes, edges, edge_features)
+    if nodes.ndim != 2 or not nodes.size or edges.ndim != 2 or edges.shape[1] < 2:
+        raise ValueError(
+            "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features). "
+            f"Received: shapes {nodes.shape} and {edges.shape}"
+        )
+    if edge_features is not None and max(edges.shape[1] - 2, 1) != max(edge_features, 1):
+        raise ValueError(
+            f"`edges` must have `edge_features` features. Received: {edges.shape[1] - 2} features, "
+            f"edge_features={edge_features}"
+        )
+    values = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()])
+    ends = edges[:, :2]
+    if values.min() < 0 or values.max() > LARGEST or (ends < 0).any() or (ends >= len(nodes)).any():
+        raise ValueError(
+            f"Features must be from 0 to {LARGEST}, and the ends of an edge indices of nodes. "
+            f"Received: features from {values.min()} to {values.max()}, {len(nodes)} nodes, edges "
+            f"between {ends.tolist()[:8]}"
+        )
     if edges.shape[1] == 2:
         edges = np.pad(edges, ((0, 0), (0, 1)))
     return nodes.astype("uint16"), edges.astype("uint16")
@@ -118,31 +135,10 @@ def _ids(values):
     return ROWS * np.arange(values.shape[1], dtype="int32") + values
 
 
-def _check(nodes, edges, edge_features):
-    if nodes.ndim != 2 or not nodes.size or edges.ndim != 2 or edges.shape[1] < 2:
-        raise ValueError(
-            "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features). "
-            f"Received: shapes {nodes.shape} and {edges.shape}"
-        )
-    if edge_features is not None and max(edges.shape[1] - 2, 1) != max(edge_features, 1):
-        raise ValueError(
-            f"`edges` must have `edge_features` features. Received: {edges.shape[1] - 2} features, "
-            f"edge_features={edge_features}"
-        )
-    values = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()])
-    ends = edges[:, :2]
-    if values.min() < 0 or values.max() > LARGEST or (ends < 0).any() or (ends >= len(nodes)).any():
-        raise ValueError(
-            f"Features must be 0 … {LARGEST}, and the ends of an edge numbers of nodes. "
-            f"Received: features {values.min()} … {values.max()}, {len(nodes)} nodes, edges "
-            f"between {ends.tolist()[:8]}"
-        )
-
-
 def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Distances in edges, and a node between each two on their path, -1 for none.
+    """Compute the distances in edges, and a node on the path between each two nodes, or -1.
 
-    Floyd's algorithm: the first node that makes a path shorter is kept.
+    Floyd's algorithm keeps the first node that shortens a path.
 
     Args:
         joined: Bool array `(batch, nodes, nodes)`, True where an edge joins two nodes.
@@ -162,21 +158,21 @@ def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def edges_on_paths(distance: Any, between: Any, hops: int) -> np.ndarray:
-    """The first edges on the path between each two nodes, as `shortest_paths` found it.
+    """Find the first edges on the path between each two nodes.
 
     Args:
-        distance, between: Int arrays `(batch, nodes, nodes)`.
-        hops: Number of edges.
+        distance, between: Int arrays `(batch, nodes, nodes)` of `shortest_paths`.
+        hops: Int, number of edges.
 
     Returns:
-        int array `(batch, nodes, nodes, hops)`: where in a flattened `(batch, nodes, nodes)` the
-        edge stands, and after the end of a path the size of that, which is nowhere.
+        Int array `(batch, nodes, nodes, hops)` of indices into a flattened `(batch, nodes, nodes)`.
+        After the end of a path, the index is the size of that array.
     """
     nodes, lengths, between = distance.shape[-1], distance.ravel(), between.ravel()
     steps = np.full((lengths.size, hops), lengths.size)
     (edges,) = np.nonzero(lengths == 1)
     steps[edges, 0] = edges
-    # A path is put together from the path to a node between its ends and the one from there.
+    # A path consists of the path to the node between its ends and the path from that node.
     for length in range(2, longest_path(distance) + 1):
         (pairs,) = np.nonzero(lengths == length)
         middle = between[pairs]
@@ -190,5 +186,5 @@ def edges_on_paths(distance: Any, between: Any, hops: int) -> np.ndarray:
 
 
 def longest_path(distance: Any) -> int:
-    """Edges of the longest path."""
+    """Return the number of edges of the longest path."""
     return int(distance[distance < UNREACHABLE].max(initial=0))

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset, taken
+from keras_permix.data.dataset import Dataset, Source
 from keras_permix.data.files import Files, read_parts
-from keras_permix.data.graphs.flat import FlatGraphs, flat_molecules
+from keras_permix.data.graphs.flat import flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
@@ -23,7 +23,7 @@ FILES = {
     "esol": tuple(Files(file, file) for file in ("esol.csv", "delaney-processed.csv")),
     "qm9": (Files("qm9.csv.xz", "qm9.csv.xz"),),
 }
-# set -> target -> the column of its file, what that is multiplied by, and the unit that this gives
+# set -> target -> column of the file, factor, and unit after it is applied
 TARGETS = {
     "esol": {"log_solubility": ("measured log solubility in mols per litre", 1.0, "log10(mol/l)")},
     "qm9": {
@@ -37,7 +37,7 @@ TARGETS = {
 }
 
 
-class GraphSource:
+class GraphSource(Source):
     """Pad graphs with targets batch by batch, for `Pipeline`.
 
     `source[start:stop]` and `source[indices]` return a source with some of the graphs.
@@ -65,23 +65,15 @@ class GraphSource:
         nodes: int | None = None,
         hops: int | None = None,
     ) -> None:
-        self.graphs, self.targets = graphs, np.asarray(targets, "float32")
-        self.nodes, self.hops = nodes, hops
-
-    def __len__(self) -> int:
-        return len(self.graphs)
-
-    def __getitem__(self, part: slice | np.ndarray) -> Self:
-        some = copy.copy(self)
-        some.graphs, some.targets = taken(self.graphs, part), self.targets[part]
-        return some
+        super().__init__(len(graphs), np.asarray(targets, "float32"))
+        self.graphs, self.nodes, self.hops = graphs, nodes, hops
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to the largest graph and its longest path."""
         if self.nodes and self.hops:
             return self
         one = copy.copy(self)
-        largest = max(len(self.graphs[index][0]) for index in range(len(self)))
+        largest = max(len(self.graphs[index][0]) for index in self.chosen)
         one.nodes = self.nodes or largest
         one.hops = self.hops or min(max(largest - 1, 1), MAX_HOPS)
         return one
@@ -90,8 +82,9 @@ class GraphSource:
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return a batch: `(inputs as from pad_graphs, float32 targets (batch, targets))`."""
-        chosen = [self.graphs[int(i)] for i in indices]
-        return batch_graphs(chosen, self.nodes, self.hops), self.targets[np.asarray(indices, int)]
+        chosen = self.chosen[indices]
+        graphs = [self.graphs[i] for i in chosen]
+        return batch_graphs(graphs, self.nodes, self.hops), self._targets[chosen]
 
 
 def load_graphs(
@@ -150,10 +143,9 @@ def load_graphs(
     >>> inputs["x"].shape, targets.tolist(), data.labels
     ((1, 3, 9), [[1.5]], ('y',))
 
-    Reference: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo
-    molecules", 2014; Delaney, "ESOL: Estimating aqueous solubility directly from molecular
-    structure", 2004; Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs",
-    2021.
+    Reference: [Ramakrishnan et al., 2014](https://doi.org/10.1038/sdata.2014.22) for QM9.
+    [Delaney, 2004](https://doi.org/10.1021/ci034243x) for ESOL.
+    [Hu et al., "OGB-LSC", 2021](https://arxiv.org/abs/2103.09430) for PCQM4M.
     """
     own = bool(files) or name not in TARGETS
     columns = {} if own else TARGETS[name]
@@ -171,35 +163,25 @@ def load_graphs(
     is_split = own or name not in FILES
     rows = [*train, *test] if is_split else train
     graphs = _graphs(name, rows)
-    taken = [columns.get(y, (y, 1.0)) for y in labels]
-    targets = [[_number(row, *column[:2]) for column in taken] for row in rows]
-    nodes = max(len(atoms) for atoms, _ in graphs)
-    hops = hops or min(max(nodes - 1, 1), MAX_HOPS)
+    targets = [[_number(row, *columns.get(y, (y, 1.0))[:2]) for y in labels] for row in rows]
+    nodes = max(len(graphs[index][0]) for index in range(len(graphs)))
+    source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
     count = len(rows)
     order = np.arange(count) if is_split else np.random.default_rng(split_seed).permutation(count)
     cut = len(train) if is_split else count - round(TEST_FRACTION * count)
-    parts = (
-        GraphSource(_chosen(graphs, some), [targets[i] for i in some], nodes, hops)
-        for some in (order[:cut], order[cut:])
-    )
-    train, test = ((part, None) for part in parts)
-    return Dataset(name, train, test, labels)
+    return Dataset(name, (source[order[:cut]], None), (source[order[cut:]], None), labels)
 
 
 def _graphs(name, rows):
     if not {"smiles", "nodes"} & set(rows[0]):
         raise ValueError(
-            "A file of graphs must have the column `smiles`, named in its first line, or be JSON "
-            f"lines with `nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
+            "A file of graphs must have a header with the column `smiles`, or be JSON lines with "
+            f"`nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
             f"{getattr(rows[0], 'path', name)}"
         )
     if all("smiles" in row for row in rows):
         return flat_molecules(name, (str(row["smiles"]).strip() for row in rows))
     return read_graphs(rows)
-
-
-def _chosen(graphs, order):
-    return graphs[order] if isinstance(graphs, FlatGraphs) else [graphs[i] for i in order]
 
 
 def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -219,14 +201,14 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
-                "Nodes of all graphs must have as many features as those of the first, "
+                "Nodes of all graphs must have the number of features of the first graph, "
                 f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
             )
     return graphs
 
 
 def _edge_features(row):
-    """Features of a row's edges, the most of any; what else is wrong is found by `_read_graph`."""
+    """Return the largest number of features of an edge; `_read_graph` checks the row."""
     edges = row.get("edges", []) if isinstance(row, dict) else []
     return max((len(edge) - 2 for edge in edges if isinstance(edge, list)), default=0)
 
@@ -236,7 +218,7 @@ def _read_graph(row, edge_features):
         return check_graph(row["nodes"], row["edges"], edge_features)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            "A graph must have `nodes` and `edges`, or every one `smiles`. "
+            "A graph must have `nodes` and `edges`, or every graph `smiles`. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error
 

@@ -1,4 +1,4 @@
-"""Molecules, written as SMILES, as graphs of atoms and bonds."""
+"""Parse molecules in SMILES to graphs of atoms and bonds."""
 
 import itertools
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from keras_permix.data.graphs.preprocess import batch_graphs
 
 FLAT = ("nodes", "edges", "sizes")  # the arrays of `FlatGraphs`
 AT_ONCE = 10_000  # molecules
-MAX_ATOMS = 512  # of a molecule; arrays grow by the square of it, and more with `hops`
-FEATURE_VERSION = "2"  # Another one whenever the same SMILES give other arrays.
+MAX_ATOMS = 512  # memory grows with its square
+FEATURE_VERSION = "2"  # increase it if the same SMILES give other arrays
 
 
 class Feature(NamedTuple):
-    """What RDKit's `method` says of an atom or bond: the index of its answer in `known`.
+    """Describe a feature of an atom or bond: the index in `known` of the value of `method`.
 
-    The names in `known` are of RDKit's enumeration `names`. Any other answer has the last index,
-    which is the length of `known`.
+    `method` is a method of RDKit. `known` are values, or names of RDKit's enumeration `names`.
+    Other values have the index `len(known)`.
     """
 
     method: str
@@ -41,7 +41,7 @@ ATOM_FEATURES = (
     Feature("GetIsAromatic", (False, True)),
     Feature("IsInRing", (False, True)),
 )
-ATOMIC_NUMBER = 0  # which of them it is; it counts from 1, and its index from 0
+ATOMIC_NUMBER = 0  # index of this feature, whose values count from 1
 BOND_FEATURES = (
     Feature("GetBondType", ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"), "BondType"),
     Feature(
@@ -63,27 +63,28 @@ def from_smiles(
 ) -> dict[str, np.ndarray]:
     """Turn molecules into one batch of graphs, as `Graphormer` takes them.
 
-    Nodes are the atoms that a SMILES writes, without the hydrogens that it implies. They are sorted
-    by RDKit's canonical ranks, so that every SMILES of a molecule gives the same arrays.
-    Features are those of the Open Graph Benchmark, of PCQM4M among others. Of an atom: atomic
-    number, chirality, degree, formal charge, number of hydrogens, number of radical electrons,
-    hybridization, whether it is aromatic, whether it is in a ring. Of a bond: its type, stereo,
-    whether it is conjugated.
+    Nodes are the atoms without implicit hydrogens. They are sorted by RDKit's canonical ranks, so
+    that every SMILES of a molecule gives the same arrays. Features are those of the Open Graph
+    Benchmark:
+
+    - atoms: atomic number, chirality, degree, formal charge, hydrogens, radical electrons,
+      hybridization, whether aromatic, whether in a ring;
+    - bonds: type, stereo, whether conjugated.
 
     Args:
-        smiles: Strings.
+        smiles: Iterable of str.
         nodes, hops, max_distance: As in `pad_graphs`.
-        max_atoms: Largest number of atoms of a molecule, without implied hydrogens. Memory grows
-            by its square.
+        max_atoms: Int, largest number of atoms of a molecule, without implicit hydrogens. Memory
+            grows with its square. Default: 512.
 
     Returns:
-        A dict of arrays as `pad_graphs` gives it, without "y".
+        A dict of arrays as `pad_graphs` returns it, without "y".
 
     Raises:
-        ImportError: without the package rdkit, which the extra `graph` brings.
-        TypeError: for what is no list of strings.
-        ValueError: for no SMILES, one that is not valid, a molecule of more than `max_atoms` atoms,
-            or `nodes` smaller than a molecule.
+        ImportError: If the package rdkit (extra `graph`) is not installed.
+        TypeError: If `smiles` is not a list of strings.
+        ValueError: If there are no SMILES, one is not valid, a molecule has more than `max_atoms`
+            atoms, or `nodes` is smaller than a molecule.
 
     Example:
 
@@ -98,8 +99,8 @@ def from_smiles(
     largest = max((len(atoms) for atoms, _ in graphs), default=0)
     if not graphs or nodes is not None and nodes < largest:
         raise ValueError(
-            "`smiles` must hold at least one molecule, and `nodes` be no less than the largest "
-            f"has. Received: {len(graphs)} molecules of up to {largest} atoms, nodes={nodes}"
+            "`smiles` must hold at least one molecule, and `nodes` must be at least its largest "
+            f"size. Received: {len(graphs)} molecules of up to {largest} atoms, nodes={nodes}"
         )
     return batch_graphs(graphs, nodes, hops, max_distance)
 
@@ -107,7 +108,7 @@ def from_smiles(
 def parse_smiles(
     smiles: Iterable[str], max_atoms: int = MAX_ATOMS
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The atoms and bonds of molecules, as `check_graph` gives them; raises as `from_smiles`."""
+    """Parse molecules to pairs as from `check_graph`; raise errors as `from_smiles`."""
     flat = parse_flat(smiles, max_atoms)
     ends_of_nodes, ends_of_edges = np.cumsum(flat["sizes"], axis=0).T
     nodes = np.split(flat["nodes"], ends_of_nodes)[:-1]
@@ -115,13 +116,13 @@ def parse_smiles(
 
 
 def parse_flat(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> dict[str, np.ndarray]:
-    """Molecules in the arrays of `FlatGraphs`; raises as `from_smiles`."""
+    """Parse molecules to the arrays of `FlatGraphs`; raise errors as `from_smiles`."""
     if isinstance(smiles, str):
         raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
     chem, base = _rdkit()
     numbered, parts = enumerate(smiles), []
     with base.BlockLogs():
-        # Lists of RDKit's answers take many times the memory of the arrays that they become.
+        # Lists of Python numbers take many times the memory of arrays.
         while some := list(itertools.islice(numbered, AT_ONCE)):
             parts.append(_parse(chem, some, max_atoms))
     parts = parts or [_parse(chem, [], max_atoms)]
@@ -129,10 +130,10 @@ def parse_flat(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> dict[str, n
 
 
 def _parse(chem, numbered, max_atoms):
-    """The arrays of some molecules, each with its position."""
+    """Parse pairs of position and SMILES to the arrays of `FlatGraphs`."""
     atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
     bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
-    # Flat: a list for each atom would take its time.
+    # Flat lists, because a list per atom is slow.
     atoms: list[int] = []
     bonds: list[int] = []
     ends: list[int] = []
@@ -152,34 +153,30 @@ def _parse(chem, numbered, max_atoms):
 
 
 def _read(chem, text, position, max_atoms):
-    """The molecule of a SMILES."""
+    """Return the molecule of a SMILES, in canonical form."""
     if not isinstance(text, str):
         raise TypeError(f"`smiles` must be strings. Received: smiles[{position}]={text!r}")
     molecule = chem.MolFromSmiles(text)
     if molecule is None or not molecule.GetNumAtoms():
         raise ValueError(
-            f"`smiles` must be SMILES of molecules{_why_not(chem, text)}. "
+            f"`smiles` must be SMILES of molecules{_problem(chem, text)}. "
             f"Received: smiles[{position}]={text!r}"
         )
     if molecule.GetNumAtoms() > max_atoms:
         raise ValueError(
             f"`smiles` must be molecules of at most {max_atoms} atoms. Set `max_atoms` for larger "
-            f"ones. Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
+            f"molecules. Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
         )
-    return _canonical(chem, molecule)
-
-
-def _canonical(chem, molecule):
-    """The same molecule, its atoms, bonds and chiral tags as of no SMILES but the canonical one."""
     for atom in molecule.GetAtoms():
         atom.SetAtomMapNum(0)
+    # Atoms, bonds and chiral tags depend on the SMILES; the canonical one makes them unique.
     molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule)) or molecule
     ranks = chem.CanonicalRankAtoms(molecule, breakTies=True, includeChirality=True)
     return chem.RenumberAtoms(molecule, sorted(range(len(ranks)), key=ranks.__getitem__))
 
 
-def _why_not(chem, text):
-    """What RDKit has against a molecule that is written well."""
+def _problem(chem, text):
+    """Return RDKit's complaint about a molecule whose SMILES is well-formed."""
     molecule = chem.MolFromSmiles(text, sanitize=False)
     try:
         if molecule is not None:
@@ -189,11 +186,11 @@ def _why_not(chem, text):
     return ""
 
 
-def _indices(answers, features, chem):
-    """The index of each answer, uint16 `(atoms or bonds, features)`."""
-    answers = np.array(answers, "int16").reshape(-1, len(features))
+def _indices(values, features, chem):
+    """Return the index of each value, uint16 `(atoms or bonds, features)`."""
+    values = np.array(values, "int16").reshape(-1, len(features))
     columns = []
-    for feature, column in zip(features, answers.T, strict=True):
+    for feature, column in zip(features, values.T, strict=True):
         known = feature.known
         if feature.names:
             known = [getattr(chem, feature.names).names[name] for name in known]
@@ -203,24 +200,24 @@ def _indices(answers, features, chem):
 
 
 def element_symbols(numbers: Iterable[int]) -> str:
-    """The symbols of atomic numbers, with commas between them; "*" is no element."""
+    """Format atomic numbers as symbols separated by commas; "*" is an unknown element."""
     table = _rdkit()[0].GetPeriodicTable()
     last = len(ATOM_FEATURES[ATOMIC_NUMBER].known)
     return ", ".join(table.GetElementSymbol(int(n)) if n <= last else "*" for n in numbers)
 
 
 def rdkit_version() -> str:
-    """The version of RDKit, on which features depend; raises an ImportError without it."""
+    """Return the version of RDKit, on which features depend."""
     return _rdkit()[1].rdkitVersion
 
 
 def _rdkit():
-    """RDKit's chemistry, and the module that says its version and keeps it from writing."""
+    """Return the modules `Chem` and `rdBase` of RDKit."""
     try:
         from rdkit import Chem, rdBase
     except ImportError as error:
         raise ImportError(
-            'SMILES are read by RDKit: pip install "keras_permix[graph]". '
-            "Received: an environment without the package rdkit"
+            'SMILES require the package rdkit: pip install "keras_permix[graph]". '
+            "Received: an environment without it"
         ) from error
     return Chem, rdBase

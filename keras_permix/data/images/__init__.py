@@ -1,1 +1,1 @@
-"""Images: readers, generators and augmentation."""
+"""Load, generate and augment images."""

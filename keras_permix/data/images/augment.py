@@ -1,32 +1,43 @@
 """Augment batches of images as a recipe describes.
 
-Crop and flip use NumPy, RandAugment uses Pillow, mixing and erasing use Keras layers through
-`get_random_transformation` and `transform_*`, with a seed per batch. Mixing weights are drawn in
-NumPy, which is thread-safe: Keras' beta distribution sets the shared generator of PyTorch, and can
-divide zero by zero on TensorFlow.
+Crop, flip and mixing use NumPy, RandAugment uses Pillow, and other steps are Keras layers.
 """
 
-import contextlib
 from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
 
 # Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
+LAYER_KEYS = {"class_name", "registered_name", "config"}
 
-# Entry -> type, least and greatest value. Keras' `CutMix` supports an alpha of at most 1.
+
+def _is_share(value):
+    return isinstance(value, int | float) and 0 <= value <= 1
+
+
+# Entry -> its rule in words, and the rule.
 RULES = {
-    "crop_padding": (int, 0, 1024),
-    "flip": (bool, False, True),
-    "randaugment": None,
-    "erasing": (int | float, 0, 1),
-    "mixup": (int | float, 0, 1),
-    "cutmix": (int | float, 0, 1),
+    "crop_padding": ("an integer, 0 or more", lambda value: isinstance(value, int) and value >= 0),
+    "flip": ("True or False", lambda value: isinstance(value, bool)),
+    "randaugment": (
+        "a dict of num_ops and factor",
+        lambda value: isinstance(value, dict) and set(value) <= {"num_ops", "factor"},
+    ),
+    "layers": (
+        "a list of dicts with class_name or registered_name, and config",
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(isinstance(one, dict) and set(one) <= LAYER_KEYS for one in value)
+        ),
+    ),
+    "erasing": ("a number from 0 to 1", _is_share),
+    "mixup": ("a number from 0 to 1", _is_share),
+    "cutmix": ("a number from 0 to 1", _is_share),
 }
 
 
@@ -38,6 +49,9 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     - `crop_padding`: zero pixels added on each side before a random crop;
     - `flip`: whether to flip half of the images left to right;
     - `randaugment`: dict of `num_ops` and `factor`, see `RandAugment`;
+    - `layers`: list of Keras layers, dicts of `class_name` or `registered_name`, and `config`.
+      They transform images, not labels. Each batch sets their seeds; layers of keras-cv also
+      draw from the global generator of TensorFlow;
     - `erasing`: probability of filling a random rectangle with noise;
     - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, at most 1.
       With both, each batch uses one of them, chosen at random.
@@ -51,11 +65,13 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
         An `Augmentation`.
 
     Raises:
-        ValueError: If a key is unknown or a value is out of range.
+        ValueError: If a key or a layer is unknown, or a value is out of range.
+        ImportError: If a layer of keras-cv is named and keras-cv is not installed.
 
     Example:
 
     >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
+    >>> spec["layers"] = [{"class_name": "RandomBrightness", "config": {"factor": 0.2}}]
     >>> augment = make_augmentation(spec, seed=0, num_classes=10)
     >>> images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), 0, 0)
     >>> labels.shape
@@ -65,55 +81,16 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
     """
-    unknown = sorted(set(spec) - set(RULES))
-    if unknown:
+    if unknown := sorted(set(spec) - set(RULES)):
         raise ValueError(
             f"An augmentation has the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
         )
     spec = {key: value for key, value in spec.items() if value is not None and value != 0}
     for key, value in spec.items():
-        _check_value(key, value)
+        words, holds = RULES[key]
+        if not holds(value):
+            raise ValueError(f"`{key}` must be {words}. Received: {key}={value!r}")
     return Augmentation(spec, seed, num_classes)
-
-
-def _check_value(key, value):
-    if key == "randaugment":
-        if not isinstance(value, dict) or set(value) - {"num_ops", "factor"}:
-            raise ValueError(
-                f"`{key}` must be a dict of num_ops and factor. Received: {key}={value!r}"
-            )
-        return
-    kind, least, most = RULES[key]
-    if not isinstance(value, kind) or not least <= value <= most:
-        number = "an integer" if kind is int else "a number"
-        within = f"{number} from {least} to {most}, or 0 for none"
-        rule = "True or False" if kind is bool else within
-        raise ValueError(f"`{key}` must be {rule}. Received: {key}={value!r}")
-
-
-@keras.saving.register_keras_serializable("keras_permix")
-class MixUp(keras.layers.MixUp):
-    """Mix images like Keras' `MixUp`, with an int32 order: int64 makes JAX warn."""
-
-    def get_random_transformation(self, data, training=True, seed=None):
-        batch = ops.shape(data)[0]
-        return {
-            "permutation_order": keras.random.shuffle(ops.arange(batch, dtype="int32"), seed=seed),
-            "mix_weight": _mix_weights(batch, self.alpha, seed),
-        }
-
-
-@keras.saving.register_keras_serializable("keras_permix")
-class CutMix(keras.layers.CutMix):
-    """Mix images like Keras' `CutMix`, with thread-safe weights."""
-
-    def _generate_mix_weight(self, batch_size, seed):
-        return _mix_weights(batch_size, self.factor[0], seed)
-
-
-def _mix_weights(batch, alpha, seed):
-    rng = np.random.default_rng(ops.convert_to_numpy(seed.next()))
-    return ops.convert_to_tensor(rng.beta(alpha, alpha, batch), "float32")
 
 
 class Augmentation:
@@ -140,18 +117,12 @@ class Augmentation:
         self.crop_padding = spec.get("crop_padding", 0)
         self.flip = spec.get("flip", False)
         self.rand_augment = RandAugment(**spec["randaugment"]) if "randaugment" in spec else None
-        self.image_layers, self.mixers = [], []
-        # In float32 whatever the dtype policy: levels up to 255 need it.
+        self.layers = list(map(_make_layer, spec.get("layers", ())))
         if "erasing" in spec:
-            # Keras draws the probability between two numbers: they are the same one here.
-            factor = (spec["erasing"], spec["erasing"])
-            self.image_layers.append(_keras_layer(keras.layers.RandomErasing, factor=factor))
-        if "mixup" in spec:
-            self.mixers.append(_keras_layer(MixUp, alpha=spec["mixup"]))
-        if "cutmix" in spec:
-            # Keras draws alpha between two numbers: likewise.
-            factor = (spec["cutmix"], spec["cutmix"])
-            self.mixers.append(_keras_layer(CutMix, factor=factor))
+            # Keras draws the probability between two numbers, here equal.
+            erasing = {"factor": (spec["erasing"], spec["erasing"])}
+            self.layers.append(_make_layer({"class_name": "RandomErasing", "config": erasing}))
+        self.mixing = [(key, spec[key]) for key in ("mixup", "cutmix") if key in spec]
 
     def __call__(
         self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int
@@ -177,40 +148,69 @@ class Augmentation:
             images = random_flip(images, rng)
         if self.rand_augment:
             images = self.rand_augment(images, rng)
-        if not self.image_layers and not self.mixers:
-            return images, labels
-        with _for_itself():
-            return self._apply_layers(images, labels, rng)
-
-    def _apply_layers(self, images, labels, rng):
-        seed = keras.random.SeedGenerator(int(rng.integers(2**31)))
-        images = ops.convert_to_tensor(images, "float32")
-        for layer in self.image_layers:
-            drawn = layer.get_random_transformation(images, training=True, seed=seed)
-            images = layer.transform_images(images, drawn)
-        if self.mixers:
-            layer = self.mixers[rng.integers(len(self.mixers))]
-            drawn = layer.get_random_transformation(images, training=True, seed=seed)
-            images = layer.transform_images(images, drawn)
-            one_hot = ops.convert_to_tensor(np.eye(self.num_classes, dtype="float32")[labels])
-            labels = ops.convert_to_numpy(layer.transform_labels(one_hot, drawn))
-        return ops.convert_to_numpy(images), labels
+        if self.layers:
+            seeds = rng.integers(2**31, size=len(self.layers))
+            images = _apply_layers(self.layers, images, seeds.tolist())
+        if self.mixing:
+            kind, alpha = self.mixing[rng.integers(len(self.mixing))]
+            targets = np.eye(self.num_classes, dtype="float32")[labels]
+            return mix_images(images, targets, rng, alpha, cut=kind == "cutmix")
+        return images, labels
 
 
-@contextlib.contextmanager
-def _for_itself():
-    """Compute on this process's CPU, also where a run is shared by devices."""
+def _make_layer(spec):
+    """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
+    name = spec.get("registered_name") or spec.get("class_name", "")
+    if name.startswith("keras_cv>"):
+        try:
+            import keras_cv  # noqa: F401  (registers its layers)
+        except ImportError as error:
+            raise ImportError(
+                f'`{name}` requires keras-cv and TensorFlow: pip install "keras_permix[cv]". '
+                f"Received: layers={spec}"
+            ) from error
+    cls = keras.saving.get_registered_object(name) or getattr(keras.layers, name, None)
+    mixes = (keras.layers.MixUp, keras.layers.CutMix)
+    if not isinstance(cls, type) or not issubclass(cls, keras.layers.Layer) or cls in mixes:
+        raise ValueError(
+            "`layers` must name layers of Keras, or registered ones, that transform images only; "
+            f"to mix images, set `mixup` or `cutmix`. Received: {spec}"
+        )
+    try:
+        layer = cls.from_config({"dtype": "float32", **spec.get("config", {})})
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`config` must hold the arguments of {name}. Received: {spec} ({error})"
+        ) from error
+    serialized = keras.saving.serialize_keras_object(layer)
+    if hasattr(layer, "data_format"):
+        serialized["config"]["data_format"] = "channels_last"
+    return serialized
+
+
+def _apply_layers(layers, images, seeds):
+    """Apply serialized layers on the CPU of this process, each with a seed."""
     shared = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
         with keras.device(running.cpu()):
-            yield
+            images = keras.ops.convert_to_tensor(images, "float32")
+            for layer, seed in zip(layers, seeds, strict=True):
+                # A new layer for each batch, because threads would share its random state.
+                made = keras.saving.deserialize_keras_object(_with_seed(layer, seed))
+                images = made(images, training=True)
+            return keras.ops.convert_to_numpy(images)
     finally:
         keras.distribution.set_distribution(shared)
 
 
-def _keras_layer(make, **kwargs):
-    return make(**kwargs, data_format="channels_last", dtype="float32")
+def _with_seed(config, seed):
+    """Return a configuration with all seeds in it replaced, including those of nested objects."""
+    if isinstance(config, dict):
+        return {
+            key: seed if key == "seed" else _with_seed(value, seed) for key, value in config.items()
+        }
+    return [_with_seed(one, seed) for one in config] if isinstance(config, list) else config
 
 
 def random_crop(images, rng, padding):
@@ -219,7 +219,7 @@ def random_crop(images, rng, padding):
     Args:
         images: Array `(batch, height, width, channels)`.
         rng: A `numpy.random.Generator`.
-        padding: Pixels on each side.
+        padding: Int, pixels on each side.
 
     Returns:
         An array of the shape and dtype of `images`.
@@ -245,3 +245,37 @@ def random_flip(images, rng):
     images = images.copy()
     images[flipped] = images[flipped, :, ::-1]
     return images
+
+
+def mix_images(images, targets, rng, alpha, cut):
+    """Mix each image and its targets with those of another image of the batch.
+
+    Args:
+        images: Array `(batch, height, width, channels)`.
+        targets: Float array `(batch, classes)`.
+        rng: A `numpy.random.Generator`.
+        alpha: Number above 0, parameter of the beta distribution of the weights.
+        cut: Bool, whether to paste a rectangle (CutMix) instead of averaging (mixup).
+
+    Returns:
+        Float32 images and targets.
+    """
+    order, weights = rng.permutation(len(images)), rng.beta(alpha, alpha, len(images))
+    images = images.astype("float32")
+    if cut:
+        sides = np.array(images.shape[1:3])
+        sizes = np.rint(sides * np.sqrt(1 - weights)[:, None]).astype(int)
+        low = rng.integers(0, sides, (len(images), 2)) - sizes // 2
+        rows, columns = (
+            (low[:, axis, None] <= np.arange(side))
+            & (np.arange(side) < (low + sizes)[:, axis, None])
+            for axis, side in enumerate(sides)
+        )
+        pasted = rows[:, :, None] & columns[:, None]
+        images = np.where(pasted[..., None], images[order], images)
+        weights = 1 - pasted.mean((1, 2))
+    else:
+        share = weights.astype("float32")[:, None, None, None]
+        images = share * images + (1 - share) * images[order]
+    share = weights.astype("float32")[:, None]
+    return images, share * targets + (1 - share) * targets[order]

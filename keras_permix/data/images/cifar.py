@@ -1,22 +1,22 @@
 """Read CIFAR-10 and CIFAR-100 from their official archives, or from a smaller file."""
 
 import io
+import pickle
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from keras_permix.data.files import read_file
-from keras_permix.data.images.decode import decode_image
-from keras_permix.data.unpickle import unpickle_arrays
 
-SHAPE = (3, 32, 32)  # of an image, as the authors store it
+SHAPE = (3, 32, 32)  # of a stored image
 
 
 class _Form(NamedTuple):
-    """The files of both parts, and where labels are: a key of a pickle, or a column of bytes."""
+    """List the files of both parts, and the key of labels in a pickle or their column of bytes."""
 
     train: tuple
     test: tuple
@@ -46,77 +46,74 @@ def read_cifar(path):
     """Read CIFAR from an archive or its unpacked folder.
 
     Args:
-        path: One of `CIFAR10_FILES` or `CIFAR100_FILES`.
+        path: Path of one of `CIFAR10_FILES` or `CIFAR100_FILES`.
 
     Returns:
-        Training and test part, `(images, labels)` each.
+        Training and test part, each a tuple `(images, labels)`.
 
     Raises:
-        FileNotFoundError: for a folder without one of its files.
-        ValueError: for a damaged file.
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged.
     """
     if path.name == "cifar10.zip":
         return _read_zip(path)
     form = FORMS[path.name]
-    blobs = _in_archive(path) if path.name.endswith(".tar.gz") else _in_folder(path, form)
-    return tuple(
-        _joined([_decoded(blobs[name], form.label, path / name) for name in names])
-        for names in (form.train, form.test)
-    )
+    if path.is_dir():
+        blobs = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    else:
+        with tarfile.open(fileobj=io.BytesIO(read_file(path)), mode="r:gz") as archive:
+            files = [member for member in archive if member.isfile()]
+            blobs = {Path(file.name).name: archive.extractfile(file).read() for file in files}
+    if missing := [name for name in (*form.train, *form.test) if name not in blobs]:
+        raise FileNotFoundError(
+            f"`{path}` must hold all files of its set. Received: a folder without {missing[0]}"
+        )
+    parts = []
+    for names in (form.train, form.test):
+        batches = [_decode(blobs[name], form.label, path / name) for name in names]
+        images, labels = zip(*batches, strict=True)
+        parts.append((np.concatenate(images), np.concatenate(labels)))
+    return parts
 
 
-def _in_archive(path):
-    with tarfile.open(fileobj=io.BytesIO(read_file(path)), mode="r:gz") as archive:
-        files = (member for member in archive if member.isfile())
-        return {Path(file.name).name: archive.extractfile(file).read() for file in files}
-
-
-def _in_folder(path, form):
-    for name in (*form.train, *form.test):
-        if not (path / name).is_file():
-            raise FileNotFoundError(
-                f"`{path}` must hold all files of its set. Received: a folder without {name}"
-            )
-    return {name: (path / name).read_bytes() for name in (*form.train, *form.test)}
-
-
-def _joined(batches):
-    images, labels = zip(*batches, strict=True)
-    return np.concatenate(images), np.concatenate(labels)
-
-
-def _decoded(blob, label, path):
+def _decode(blob, label, path):
+    """Return the images and labels of a file."""
     try:
-        rows, labels = _binary(blob, label) if isinstance(label, int) else _pickled(blob, label)
+        if isinstance(label, int):
+            rows = np.frombuffer(blob, "uint8").reshape(-1, label + 1 + np.prod(SHAPE))
+            pixels, labels = rows[:, label + 1 :], rows[:, label]
+        else:
+            batch = ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
+            pixels, labels = batch[b"data"], np.array(batch[label], "uint8")
         if not len(labels):
             raise ValueError("no images")
-        images = rows.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        return pixels.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1), labels
+    except Exception as error:  # Damaged pickles raise all kinds of exceptions.
         raise ValueError(
             f"A file of CIFAR must be whole. Unpack or fetch it again. Received: {path} ({error})"
         ) from error
-    return images, labels
 
 
-def _pickled(blob, key):
-    batch = unpickle_arrays(blob)
-    return batch[b"data"], np.array(batch[key], "uint8")
+class ArrayUnpickler(pickle.Unpickler):
+    """Unpickle NumPy arrays and plain values of Python; refuse all other classes and functions."""
 
-
-def _binary(blob, column):
-    """Rows of one or two labels, a byte each, and then the pixels, channel by channel."""
-    rows = np.frombuffer(blob, "uint8").reshape(-1, column + 1 + np.prod(SHAPE))
-    return rows[:, column + 1 :], rows[:, column]
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" == "numpy.core.multiarray._reconstruct":
+            return np.zeros(0).__reduce__()[0]  # which NumPy 2 has moved
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        raise pickle.UnpicklingError(f"the pickle asks for {module}.{name}")
 
 
 def _read_zip(path):
+    """Read labels, and images that are stored as WebP strips of images stacked downwards."""
+    parts = []
     with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
-        return tuple(_read_strips(archive, part) for part in ("train", "test"))
-
-
-def _read_strips(archive, part):
-    """Decode the images of a part, stored as strips of images stacked downwards."""
-    names = sorted(n for n in archive.namelist() if n.startswith(part) and n.endswith(".webp"))
-    strips = [decode_image(io.BytesIO(archive.read(name)))[0] for name in names]
-    labels = np.frombuffer(archive.read(f"{part}_labels.bin"), "uint8")
-    return np.concatenate(strips).reshape(-1, 32, 32, 3), labels
+        for part in ("train", "test"):
+            names = sorted(
+                n for n in archive.namelist() if n.startswith(part) and n.endswith(".webp")
+            )
+            strips = [np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in names]
+            labels = np.frombuffer(archive.read(f"{part}_labels.bin"), "uint8")
+            parts.append((np.concatenate(strips).reshape(-1, 32, 32, 3), labels))
+    return parts

@@ -11,8 +11,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import read_parts, read_rows
 from keras_permix.data.images.decode import read_image
-from keras_permix.data.images.records import RecordSource
-from keras_permix.data.images.resize import ResizeCrop
+from keras_permix.data.images.records import RecordSource, ResizeCrop
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.tables import shown
 
@@ -51,8 +50,8 @@ def folder_images(
             `None`, use `splits`.
         split_seed: Int ≥ 0, seed of the split. The split depends on the file names; adding an image
             moves at most one other image. Default: 0.
-        **how: `channels` (3 for RGB, 1 for grayscale), `seed` (int ≥ 0, of the random crops),
-            `skip_unreadable` (whether to skip unreadable files with a warning), `random_crop`
+        **how: `channels` (3 for RGB, 1 for grayscale) and `seed` (int ≥ 0, of the random crops).
+            `skip_unreadable` (whether to skip unreadable files with a warning). `random_crop`
             (whether training images are cropped at random) and `keep` (see `ResizeCrop`).
 
     Returns:
@@ -60,8 +59,8 @@ def folder_images(
 
     Raises:
         FileNotFoundError: If the folder does not exist.
-        ValueError: If a class has no images, images cannot be read, there are fewer than two
-            classes, a class occurs only in testing, or `test_fraction` leaves a part of a class
+        ValueError: If a class has no images, or images cannot be read. If there are fewer than two
+            classes, or a class occurs only in testing. If `test_fraction` leaves a part of a class
             empty or conflicts with `splits`.
 
     Example:

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-# What full strength means, from table 6 of AutoAugment (https://arxiv.org/abs/1805.09501).
+# Full strength, from table 6 of AutoAugment (https://arxiv.org/abs/1805.09501).
 ROTATE, SHEAR, TRANSLATE, BLEND, POSTERIZE = math.radians(30), 0.3, 0.45, 0.9, 4
 FILL = 128
 
@@ -43,7 +43,7 @@ class RandAugment:
         self.num_ops, self.factor = num_ops, factor
 
     def __call__(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Change images `(batch, height, width, channels)` of 0–255, gray or RGB, to such uint8."""
+        """Return uint8 images `(batch, height, width, channels)` from gray or RGB ones, 0–255."""
         if images.ndim != 4 or images.shape[-1] not in (1, 3):
             raise ValueError(
                 "RandAugment takes images (batch, height, width, channels), gray or RGB. "
@@ -70,13 +70,12 @@ def _enhanced(enhancer):
 
 
 def _mapped(picture, across, down):
-    """A pixel at (x, y) from the middle becomes what is at `(across, down) @ (x, y, 1)`."""
+    """Fill the pixel at (x, y) from the center with the one at `(across, down) @ (x, y, 1)`."""
     x, y = picture.width / 2, picture.height / 2
     rows = [(a, b, c + middle - a * x - b * y) for (a, b, c), middle in ((across, x), (down, y))]
-    fill = (FILL,) * len(picture.getbands())
     return picture.transform(
         picture.size, Image.Transform.AFFINE, (*rows[0], *rows[1]), Image.Resampling.BILINEAR,
-        fillcolor=fill if len(fill) > 1 else FILL,
+        fillcolor=FILL if picture.mode == "L" else (FILL,) * 3,
     )  # fmt: skip
 
 
@@ -93,7 +92,7 @@ def _posterized(picture, amount):
     return ImageOps.posterize(picture, 8 - round(POSTERIZE * abs(amount)))
 
 
-# From a picture and a strength between -1 and 1 to a picture.
+# Functions of a picture and a strength from -1 to 1.
 KINDS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
     "identity": lambda picture, _: picture,
     "auto_contrast": lambda picture, _: ImageOps.autocontrast(picture),

@@ -1,24 +1,29 @@
-"""Read labeled images batch by batch."""
+"""Read labeled images batch by batch, and crop and resize them."""
 
-import copy
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from PIL import Image
+
+from keras_permix.data.dataset import Source
 
 # Separates the random numbers of crops from those of order and augmentation, for the same seed.
 STREAM = 2
+ATTEMPTS = 10  # to draw a rectangle that fits
 Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
-class RecordSource:
+class RecordSource(Source):
     """Read labeled images batch by batch, for `Pipeline`.
 
     `source[start:stop]` and `source[indices]` return a source with some of the records.
 
     Args:
         records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
-            `"label"`, an int.
+            `"label"`, an int. It may have an attribute `labels`, a list of all labels.
         transform: Function `(image, rng) -> image` that resizes an image to the size of the batch,
             such as `ResizeCrop`. Default: `None`.
         seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.
@@ -40,26 +45,9 @@ class RecordSource:
         transform: Transform | None = None,
         seed: int = 0,
     ) -> None:
+        labels = getattr(records, "labels", None)
+        super().__init__(len(records), None if labels is None else np.asarray(labels))
         self.records, self.transform, self.seed = records, transform, seed
-        self.chosen = np.arange(len(records))
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def __getitem__(self, part: slice | np.ndarray) -> Self:
-        if not isinstance(part, slice | np.ndarray):
-            raise TypeError(
-                "A source is cut by a slice or an array of indices, and read by `read`. "
-                f"Received: source[{part!r}]"
-            )
-        some = copy.copy(self)
-        some.chosen = self.chosen[part]
-        return some
-
-    def known_labels(self) -> np.ndarray | None:
-        """Return the labels if the records have an attribute `labels`, else `None`."""
-        labels = getattr(self.records, "labels", None)
-        return None if labels is None else np.asarray(labels)[self.chosen]
 
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
@@ -75,8 +63,72 @@ class RecordSource:
             `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
-        records = [self.records[int(self.chosen[int(i)])] for i in indices]
+        records = [self.records[int(i)] for i in self.chosen[indices]]
         images = [record["image"] for record in records]
         if self.transform is not None:
             images = [self.transform(image, rng) for image in images]
         return np.stack(images), np.array([record["label"] for record in records], "int32")
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeCrop:
+    """Crop an image and resize it to a square, with bicubic interpolation.
+
+    For testing, the central square is cropped. For training (`random=True`), a rectangle of random
+    area and aspect ratio is cropped.
+
+    Args:
+        size: Int, side of the result in pixels.
+        random: Bool, whether to crop at random. Default: `False`.
+        keep: Float, side of the central square relative to the shorter side. Default: 0.875.
+        area: Tuple of the least and greatest share of the area of a random crop.
+        aspect: Tuple of the least and greatest ratio of width to height of a random crop.
+
+    Raises:
+        ValueError: If `keep` is out of range.
+
+    Example:
+
+    >>> crop = ResizeCrop(224, random=True)
+    >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
+    (224, 224, 3)
+
+    Reference: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
+    """
+
+    size: int
+    random: bool = False
+    keep: float = 0.875
+    area: tuple = (0.08, 1.0)
+    aspect: tuple = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep <= 1:
+            raise ValueError(f"`keep` must be above 0, and at most 1. Received: keep={self.keep}")
+
+    def __call__(self, image: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """Return a uint8 array `(size, size, channels)` from `(height, width, channels)`.
+
+        `rng` is a `numpy.random.Generator`; random crops require it.
+        """
+        height, width, channels = image.shape
+        side = self.keep * min(height, width)
+        left, top = (width - side) / 2, (height - side) / 2
+        box = (left, top, left + side, top + side)
+        if self.random:
+            box = self._random_box(height, width, rng) or box
+        picture = Image.fromarray(image[..., 0] if channels == 1 else image)
+        picture = picture.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box)
+        return np.asarray(picture).reshape(self.size, self.size, channels)
+
+    def _random_box(self, height, width, rng):
+        """Return a rectangle inside the image, or `None` if no attempt fits."""
+        for _ in range(ATTEMPTS):
+            area = rng.uniform(*self.area) * height * width
+            aspect = math.exp(rng.uniform(*np.log(self.aspect)))
+            box_width, box_height = math.sqrt(area * aspect), math.sqrt(area / aspect)
+            if box_width <= width and box_height <= height:
+                left = rng.uniform(0, width - box_width)
+                top = rng.uniform(0, height - box_height)
+                return left, top, left + box_width, top + box_height
+        return None

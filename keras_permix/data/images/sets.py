@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import DATA_VARIABLE, find_forms, read_file
+from keras_permix.data.files import DATA_VARIABLE, find_form, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
@@ -63,10 +63,10 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
         Tiny-ImageNet `(64, 64, 3)`, the others `(32, 32, 3)`.
 
     Raises:
-        ValueError: for an unknown name, or a damaged file.
-        FileNotFoundError: if `data_dir` is given and lacks the set, or a file of it, or the folder
-            of `KERAS_PERMIX_DATA` does not exist; without Tiny-ImageNet.
-        ConnectionError: if the download fails.
+        ValueError: If the name is unknown or a file is damaged.
+        FileNotFoundError: If `data_dir` lacks the set or a file of it, the folder of
+            `KERAS_PERMIX_DATA` does not exist, or there is no Tiny-ImageNet.
+        ConnectionError: If the download fails.
 
     Example:
 
@@ -79,9 +79,13 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     [Le and Yang, 2015](http://vision.stanford.edu/teaching/cs231n/reports/2015/pdfs/yle_project.pdf)
     for Tiny-ImageNet.
     """
-    labels, pieces, read, module = SETS[check_choice("name", name, SETS)]
-    found = find_forms(data_dir, pieces)
-    train, test, *own = _download(name, module) if found is None else read(*found)
+    labels, forms, read, module = SETS[check_choice("name", name, SETS)]
+    found = find_form(data_dir, forms, or_none=module is not None)
+    if found is None:
+        train, test, *own = _download(name, module)
+    else:
+        folder, files = found
+        train, test, *own = read(*(folder / file for file in files))
     return Dataset(name, _standardized(*train), _standardized(*test), *(own or [labels]))
 
 
@@ -92,17 +96,12 @@ def _standardized(x, y):
 
 
 def _download(name, module):
-    if module is None:
-        raise FileNotFoundError(
-            f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {FOLDER}: "
-            f"{name} is not downloaded. Received: no folder with it"
-        )
     try:
-        # Keras writes the file in place, and the processes of a run load it at once.
+        # Keras writes the file in place, and several processes of a run load it at once.
         cache_folder().mkdir(parents=True, exist_ok=True)
         with FileLock(cache_folder() / f".{name}.lock"):
             parts = module.load_data()
-    except Exception as error:  # Keras raises a bare Exception where the network fails.
+    except Exception as error:  # Keras raises a plain `Exception` if the network fails.
         raise ConnectionError(
             f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE} (or "
             f"`data_dir`, `--data-dir`) to a folder that holds its files. Received: {error}"
@@ -113,7 +112,7 @@ def _download(name, module):
 
 
 def _read_mnist(*paths):
-    """Training images and labels, then those for testing."""
+    """Return the training and the test part: images and labels each."""
     values = [_read_idx(path) for path in paths]
     return values[:2], values[2:]
 
@@ -124,7 +123,7 @@ def _read_idx(path):
     try:
         blob = unpack(blob, path.suffix)
         if blob[:3] != UINT8:
-            raise ValueError(f"which begins with {blob[:3].hex()}, not {UINT8.hex()}")
+            raise ValueError(f"it begins with {blob[:3].hex()}, not {UINT8.hex()}")
         shape = np.frombuffer(blob, ">u4", blob[3], offset=4)
         return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
     except (ValueError, IndexError, EOFError, OSError, zlib.error) as error:
@@ -133,24 +132,30 @@ def _read_idx(path):
         ) from error
 
 
-UINT8 = bytes((0, 0, 8))  # how an idx file of unsigned bytes begins
-MNIST_FILES = tuple(
-    (f"mnist-{stem}-ubyte.gz", f"{stem}-ubyte.gz", f"{stem}-ubyte")
-    for stem in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+UINT8 = bytes((0, 0, 8))  # the begin of an idx file of unsigned bytes
+PIECES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+MNIST_FORMS = tuple(
+    tuple(pattern.format(piece) for piece in PIECES)
+    for pattern in ("mnist-{}-ubyte.gz", "{}-ubyte.gz", "{}-ubyte")
 )
+# name -> labels, forms of the files, function that reads one, module of Keras that downloads it
 SETS = {
-    "cifar10": (CIFAR10_LABELS, (CIFAR10_FILES,), read_cifar, keras.datasets.cifar10),
-    "cifar100": (CIFAR100_LABELS, (CIFAR100_FILES,), read_cifar, keras.datasets.cifar100),
-    "mnist": (MNIST_LABELS, MNIST_FILES, _read_mnist, keras.datasets.mnist),
-    "tiny_imagenet": (None, ((FOLDER,),), read_tiny_imagenet, None),
-}
+    "cifar10": (
+        CIFAR10_LABELS, [(name,) for name in CIFAR10_FILES], read_cifar, keras.datasets.cifar10
+    ),
+    "cifar100": (
+        CIFAR100_LABELS, [(name,) for name in CIFAR100_FILES], read_cifar, keras.datasets.cifar100
+    ),
+    "mnist": (MNIST_LABELS, MNIST_FORMS, _read_mnist, keras.datasets.mnist),
+    "tiny_imagenet": (None, [(FOLDER,)], read_tiny_imagenet, None),
+}  # fmt: skip
 
 
 def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Load labeled images from a contact sheet.
 
-    A JSON file of the same name holds the side of a tile (`"tile"`), the class of each tile, row by
-    row from the top left (`"targets"`), and the names of the classes (`"labels"`).
+    A JSON file of the same name holds the side of a tile (`"tile"`) and the names of the classes
+    (`"labels"`). It lists the class of each tile, row by row from the top left (`"targets"`).
 
     Args:
         path: Path of the PNG file.
@@ -170,7 +175,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     for file in (path, path.with_suffix(".json")):
         if not file.is_file():
             raise FileNotFoundError(
-                f"A contact sheet is a PNG and a JSON file of one name. Received: no file {file}"
+                f"A contact sheet requires a PNG and a JSON file. Received: no file {file}"
             )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
@@ -178,7 +183,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     height, width, _ = sheet.shape
     if height % tile or width % tile or (height // tile) * (width // tile) < len(y):
         raise ValueError(
-            "A contact sheet must be whole tiles, one for each target. "
+            "A contact sheet must consist of whole tiles, one per target. "
             f"Received: {path} of {width} x {height} pixels, tile={tile}, {len(y)} targets"
         )
     x = sheet.reshape(height // tile, tile, width // tile, tile, 3).swapaxes(1, 2)
@@ -212,7 +217,7 @@ def generated_images(
     """
     if len(shape) != 3 or min(*shape, num_classes, count) < 1:
         raise ValueError(
-            "`shape` must be (height, width, channels), and all numbers 1 or more. "
+            "`shape` must be (height, width, channels), and all numbers must be positive. "
             f"Received: shape={shape}, num_classes={num_classes}, count={count}"
         )
     rng = np.random.default_rng(seed)

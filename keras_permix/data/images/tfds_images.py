@@ -1,14 +1,12 @@
-"""Image sets of TensorFlow Datasets: prepared once, then read without TensorFlow."""
+"""Read image sets of TensorFlow Datasets: prepared once, then read without TensorFlow."""
 
 from pathlib import Path
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.images.records import RecordSource, Transform
-from keras_permix.data.images.resize import ResizeCrop
+from keras_permix.data.images.records import RecordSource, ResizeCrop, Transform
 
-# TFDS' `data_dir` default, spelled out to name it in an error.
-DEFAULT_DIR = "~/tensorflow_datasets"
+DEFAULT_DIR = "~/tensorflow_datasets"  # as in TFDS, to name it in an error
 
 
 def tfds_source(
@@ -19,26 +17,25 @@ def tfds_source(
     transform: Transform | None = None,
     seed: int = 0,
 ) -> RecordSource:
-    """Give the records of a split of a TFDS set, by index.
+    """Read a split of a TFDS set by index.
 
-    On first use, TFDS downloads and prepares the set in the ArrayRecord format, which may need
-    TensorFlow (TFDS encodes some features with it). From then on it is read with
-    `tfds.data_source`, which does not import TensorFlow.
+    On first use, TFDS downloads the set and prepares it in the ArrayRecord format, for which some
+    features need TensorFlow. Later, `tfds.data_source` reads it without TensorFlow.
 
     Args:
-        name: Name of a set with features "image" and "label", such as `"imagenet2012"`.
-        split: Split in TFDS' notation, such as `"train"` or `"train[:90%]"`.
-        data_dir: Folder of prepared sets; TFDS' own default if None.
-        transform: As in `RecordSource`; needed where images differ in size.
+        name: Str, name of a set with features "image" and "label", such as `"imagenet2012"`.
+        split: Str, split in TFDS' notation, such as `"train"` or `"train[:90%]"`.
+        data_dir: Folder of prepared sets. Default: `None`, the default of TFDS.
+        transform: As in `RecordSource`; required if images differ in size.
         seed: As in `RecordSource`.
 
     Returns:
         A `RecordSource`; `source.labels` are the names of its classes.
 
     Raises:
-        ImportError: if tensorflow-datasets is missing.
-        ValueError: if TFDS knows no set of this name, or the set has no such split or features.
-        ConnectionError: if the set cannot be prepared.
+        ImportError: If tensorflow-datasets is not installed.
+        ValueError: If TFDS does not know the set, or the set lacks the split or the features.
+        ConnectionError: If the set cannot be prepared.
 
     Example:
 
@@ -46,16 +43,38 @@ def tfds_source(
     >>> train = tfds_source("imagenet2012", "train", transform=crop)  # doctest: +SKIP
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
-    builder = _prepared(name, data_dir)
-    features = builder.info.features
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise ImportError(
+            "TFDS sets require tensorflow-datasets: run `pip install tensorflow-datasets`. "
+            "Received: an environment without it"
+        ) from error
+    folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
+    try:
+        builder = tfds.builder(name, data_dir=folder, file_format="array_record")
+    except tfds.core.DatasetNotFoundError as error:
+        raise ValueError(
+            "`name` must be a set that TFDS knows, or one prepared in `data_dir`. "
+            f"Received: name={name!r}, data_dir={folder}"
+        ) from error
+    try:
+        builder.download_and_prepare()
+    except Exception as error:  # Each source of downloads raises different exceptions.
+        raise ConnectionError(
+            f"{name} could not be downloaded and prepared in {folder}. This requires a connection "
+            "and TensorFlow once; TFDS' catalog lists sets that must be downloaded by hand. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+    features, splits = builder.info.features, builder.info.splits
     if not {"image", "label"} <= set(features):
         raise ValueError(
             "`name` must be a set with the features image and label. "
             f"Received: {name!r} with {', '.join(features)}"
         )
-    if split.split("[")[0] not in builder.info.splits:
+    if split.split("[")[0] not in splits:
         raise ValueError(
-            f"`split` must be one of {', '.join(builder.info.splits)}, or a part of one. "
+            f"`split` must be one of {', '.join(splits)}, or a part of one. "
             f"Received: split={split!r}"
         )
     source = RecordSource(builder.as_data_source(split), transform, seed)
@@ -72,20 +91,19 @@ def tfds_images(
     seed: int = 0,
     random_crop: bool = True,
 ) -> Dataset:
-    """Give the training and the test split of a TFDS set as a `Dataset`.
-
-    Its parts are `(source, None)`: the labels are in the records.
+    """Load the training and the test split of a TFDS set.
 
     Args:
         name: As in `tfds_source`.
-        image_size: Side of the images, in pixels.
+        image_size: Int, side of the images in pixels.
         data_dir: As in `tfds_source`.
-        splits: The splits for training and testing.
-        seed: Int ≥ 0, of the random crops.
-        random_crop: Whether training images are cut at random; test images are cut in the middle.
+        splits: Tuple of the splits for training and testing.
+        seed: Int ≥ 0, seed of the random crops. Default: 0.
+        random_crop: Bool, whether to crop training images at random. Test images are cropped
+            centrally. Default: `True`.
 
     Returns:
-        A `Dataset`.
+        A `Dataset` of parts `(RecordSource, None)`.
 
     Example:
 
@@ -98,35 +116,3 @@ def tfds_images(
         for split, cut in zip(splits, (random_crop, False), strict=True)
     )
     return Dataset(name, (train, None), (test, None), train.labels)
-
-
-def _prepared(name, data_dir):
-    tfds = _library()
-    folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
-    try:
-        builder = tfds.builder(name, data_dir=folder, file_format="array_record")
-    except tfds.core.DatasetNotFoundError as error:
-        raise ValueError(
-            "`name` must be a set that TFDS knows, or one prepared in `data_dir`. "
-            f"Received: name={name!r}, data_dir={folder}"
-        ) from error
-    try:
-        builder.download_and_prepare()
-    except Exception as error:  # TFDS raises what its many download back ends raise.
-        raise ConnectionError(
-            f"{name} could not be downloaded and prepared in {folder}. It is done once, with a "
-            "connection and with TensorFlow installed; some sets must be fetched by hand, as "
-            f"TFDS' catalog tells. Received: {type(error).__name__}: {error}"
-        ) from error
-    return builder
-
-
-def _library():
-    try:
-        import tensorflow_datasets
-    except ImportError as error:
-        raise ImportError(
-            "Reading a TFDS set needs tensorflow-datasets: run `pip install tensorflow-datasets`. "
-            "Received: an environment without it"
-        ) from error
-    return tensorflow_datasets

@@ -1,1 +1,1 @@
-"""The data of the Long Range Arena: made anew by its rules, or read from its files."""
+"""Generate or read the data of the Long Range Arena."""

@@ -1,21 +1,19 @@
-"""ListOps: nested operations on digits, whose answer is a digit."""
+"""Generate or read ListOps: nested operations on digits, whose result is a digit."""
 
 import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.cached import cached_samples
-from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import need_folder, read_rows
+from keras_permix.data.cached import cached_arrays, draw_rounds
+from keras_permix.data.dataset import Dataset, split_source
+from keras_permix.data.files import find_form, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
-from keras_permix.data.lra.rounds import rounds
-from keras_permix.data.text.token_source import TokenSource
+from keras_permix.data.text.sources import TokenSource
 
 # The index of a token is its id; 0 is padding.
 LISTOPS_VOCABULARY = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -23,22 +21,21 @@ IDS = {token: number for number, token in enumerate(LISTOPS_VOCABULARY) if token
 DIGITS = tuple("0123456789")
 FILES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
 TREES = 1024  # drawn at once
-# After so many rounds without any sequence, or so many times as many as there are different ones
-# without a new one, no more are looked for.
-ROUNDS_WITHOUT, REPEATED = 100, 20
+ROUNDS_WITHOUT = 100  # rounds without a sequence, after which drawing stops
+REPEATED = 20  # repeated sequences per different one, after which drawing stops
 
 
 def encode_listops(text: str) -> np.ndarray:
-    """A text of ListOps as token ids, the indices into `LISTOPS_VOCABULARY`.
+    """Encode a text of ListOps as token ids, indices into `LISTOPS_VOCABULARY`.
 
     Args:
-        text: Tokens with spaces between them. Parentheses are dropped.
+        text: Str, tokens separated by spaces. Parentheses are dropped.
 
     Returns:
         uint8 array of one id per token.
 
     Raises:
-        ValueError: for an unknown token, or a text without any.
+        ValueError: If a token is unknown or the text is empty.
 
     Example:
 
@@ -50,14 +47,14 @@ def encode_listops(text: str) -> np.ndarray:
     unknown = set(tokens) - set(IDS)
     if unknown or not tokens:
         raise ValueError(
-            f"ListOps must be of the tokens {' '.join(IDS)}, and parentheses. "
+            f"ListOps must consist of the tokens {' '.join(IDS)}, and parentheses. "
             f"Received: {sorted(unknown)[:5]} in {text[:60]!r}"
         )
     return np.array([IDS[token] for token in tokens], "uint8")
 
 
 def listops_tokenizer() -> str:
-    """The text of a `tokenizer.json` that reads ListOps as `encode_listops` does.
+    """Return the content of a `tokenizer.json` that encodes ListOps as `encode_listops` does.
 
     Returns:
         A str, for the `tokenizer` of a model or a `SubwordEncoder`.
@@ -78,7 +75,7 @@ def listops_tokenizer() -> str:
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": None,
         "decoder": None,
-        "model": {"type": "WordLevel", "vocab": IDS, "unk_token": "[UNK]"},  # which is no token
+        "model": {"type": "WordLevel", "vocab": IDS, "unk_token": "[UNK]"},  # not a token
     }
     return json.dumps(parts, indent=2)
 
@@ -97,33 +94,37 @@ def generated_listops(
     seed: int = 0,
     pad_to: Sequence[int] = (),
 ) -> Dataset:
-    """Make the ListOps of the Long Range Arena, or smaller ones.
+    """Generate the ListOps of the Long Range Arena, or smaller ones.
 
-    An operator has 2 to `max_arguments` arguments, all numbers equally likely. An argument is an
-    operator with the probability `nesting`, above `max_depth`; else a digit. Operators are the
-    smallest (MIN) and largest (MAX) of the arguments, their median rounded down (MED), and their
-    sum modulo 10 (SM). Of what is drawn that way, the sequences of `min_tokens` to `max_tokens`
-    tokens are kept, parentheses not counted, and none comes twice. The class of a sequence is its
-    answer.
+    An operator has 2 to `max_arguments` arguments, all numbers equally likely. Above `max_depth`,
+    an argument is an operator with the probability `nesting`, else a digit. The operators are:
 
-    The same numbers give the same sequences, however many processors there are. A vocabulary of 16
-    token ids is enough: `LISTOPS_VOCABULARY`. Sets of 10,000 or more are made once, and kept in
-    Keras' cache (`KERAS_HOME`).
+    - MIN and MAX, the smallest and the largest argument;
+    - MED, the median, rounded down;
+    - SM, the sum modulo 10.
+
+    Sequences of `min_tokens` to `max_tokens` tokens are kept, without parentheses and duplicates.
+    The class of a sequence is its result. The token ids are those of `LISTOPS_VOCABULARY`.
+
+    The same arguments give the same sequences on any number of processors. Sets of 10,000 or more
+    are generated once and cached in the folder of Keras (`KERAS_HOME`).
 
     Args:
-        max_sequence_length: Tokens of a padded row, at least `max_tokens`.
-        train, validation, test: Number of sequences.
-        min_tokens, max_tokens: Length of a sequence, both included; the shortest there is has 4.
-        max_depth: Depth of the deepest digits, where the outermost operator is at depth 1.
-        max_arguments: The most arguments of an operator, 2 to 100.
-        nesting: Probability that an argument is an operator.
-        seed: Integer ≥ 0.
+        max_sequence_length: Int, tokens of a padded sequence, at least `max_tokens`.
+        train, validation, test: Int, number of sequences. Default: those of the Long Range Arena.
+        min_tokens, max_tokens: Int, range of lengths, both included, from 4.
+            Default: 501 and 1,999.
+        max_depth: Int, depth of the deepest digits; the root is at depth 1. Default: 10.
+        max_arguments: Int, most arguments of an operator, 2 to 100. Default: 10.
+        nesting: Float, probability that an argument is an operator. Default: 0.25.
+        seed: Int ≥ 0. Default: 0.
+        pad_to: Lengths that batches are padded to, as in `TokenSource`. Default: `()`.
 
     Returns:
-        A `Dataset` whose parts are `(TokenSource, None)`, with a `validation` part.
+        A `Dataset` of parts `(TokenSource, None)`, with a `validation` part.
 
     Raises:
-        ValueError: if a number is out of range, or there are too few such sequences.
+        ValueError: If a number is out of range, or there are too few such sequences.
 
     Example:
 
@@ -133,7 +134,7 @@ def generated_listops(
     >>> len(data.train[0]), data.train[0].read([0])[0]["tokens"].shape
     (8, (1, 16))
 
-    Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013); the numbers are those of
+    Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013). The numbers are those of
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
     """
     counts = (train, validation, test)
@@ -148,33 +149,34 @@ def generated_listops(
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
     content = json.dumps(parameters, sort_keys=True).encode()
-    made = cached_samples(total, "listops", content, lambda: _make(total, seed, rules))
-    return _dataset(
-        made["tokens"], made["lengths"], made["answers"], counts, max_sequence_length, pad_to
+    made = cached_arrays("listops", content, lambda: _make(total, seed, rules), count=total)
+    source = TokenSource(
+        made["tokens"], made["lengths"], made["answers"], max_sequence_length, pad_to
     )
+    train_part, validation_part, test_part = split_source(source, *counts)
+    return Dataset("listops", train_part, test_part, DIGITS, validation_part)
 
 
 def load_listops(
     max_sequence_length: int, data_dir: StrPath | None = None, *, pad_to: Sequence[int] = ()
 ) -> Dataset:
-    r"""Load ListOps from the files that the Long Range Arena gives away.
+    r"""Load ListOps from the files of the Long Range Arena.
 
-    They are `basic_train.tsv`, `basic_val.tsv` and `basic_test.tsv`, of 96,000, 2,000 and 2,000
-    rows, with the columns "Source", a text as `encode_listops` reads it, and "Target", its answer.
+    The files are `basic_train.tsv`, `basic_val.tsv` and `basic_test.tsv`, of 96,000, 2,000 and
+    2,000 rows. The column "Source" holds a text for `encode_listops`, "Target" its result.
 
     Args:
-        max_sequence_length: Tokens of a padded row.
-        data_dir: Folder of the files; `None`: that of `KERAS_PERMIX_DATA`.
-        pad_to: Lengths that batches are padded to, as in `TokenSource`.
+        max_sequence_length: Int, tokens of a padded sequence.
+        data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA`.
+        pad_to: Lengths that batches are padded to, as in `TokenSource`. Default: `()`.
 
     Returns:
-        A `Dataset` whose parts are `(TokenSource, None)`, with a `validation` part.
+        A `Dataset` of parts `(TokenSource, None)`, with a `validation` part.
 
     Raises:
-        ValueError: for a damaged file, an unknown token, an answer that is no digit, or a sequence
-            of more than `max_sequence_length` tokens, whose answer would not be that of its
-            beginning.
-        FileNotFoundError: for a missing file.
+        ValueError: If a file is damaged, a token is unknown, or a target is not a digit. If a
+            sequence is longer than `max_sequence_length`: its beginning has another result.
+        FileNotFoundError: If a file is missing.
 
     Example:
 
@@ -188,35 +190,26 @@ def load_listops(
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
-    folder = need_folder(data_dir, FILES)
-    parts = [_read(Path(folder) / name) for name in FILES]
+    folder, _ = find_form(data_dir, [FILES])
+    parts = [_read(folder / name) for name in FILES]
     rows = [tokens for part in parts for tokens, _ in part]
-    answers = np.array([answer for part in parts for _, answer in part], "uint8")
-    lengths = np.array([len(tokens) for tokens in rows])
-    if lengths.max() > max_sequence_length:
+    answers = [answer for part in parts for _, answer in part]
+    lengths = [len(tokens) for tokens in rows]
+    if max(lengths) > max_sequence_length:
         raise ValueError(
-            "`max_sequence_length` must be that of the longest sequence or more. "
+            "`max_sequence_length` must be at least the length of the longest sequence. "
             f"Received: max_sequence_length={max_sequence_length}, and a sequence of "
-            f"{lengths.max()} tokens"
+            f"{max(lengths)} tokens"
         )
-    counts = [len(part) for part in parts]
-    return _dataset(np.concatenate(rows), lengths, answers, counts, max_sequence_length, pad_to)
-
-
-def _dataset(tokens, lengths, answers, counts, max_sequence_length, pad_to):
-    source = TokenSource(tokens, lengths, answers, max_sequence_length, pad_to)
-    first, second = counts[0], counts[0] + counts[1]
-    train, validation, test = (
-        (source[some], None)
-        for some in (slice(first), slice(first, second), slice(second, None))
-    )  # fmt: skip
+    source = TokenSource(np.concatenate(rows), lengths, answers, max_sequence_length, pad_to)
+    train, validation, test = split_source(source, *map(len, parts))
     return Dataset("listops", train, test, DIGITS, validation)
 
 
 def _read(path):
     rows = read_rows(path)
     if not rows:
-        raise ValueError(f"A file of ListOps must hold a row. Received: {path} without any")
+        raise ValueError(f"A file of ListOps must hold a row. Received: {path} without rows")
     found = []
     for number, row in enumerate(rows, start=2):  # below the header
         try:
@@ -231,7 +224,7 @@ def _read(path):
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The first `total` different sequences of all that a seed gives."""
+    """Generate the first `total` different sequences of a seed."""
     rows, answers = [], []
     for row, answer in itertools.islice(_different(seed, rules), total):
         rows.append(row)
@@ -245,10 +238,10 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
 
 
 def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, int]]:
-    """Sequences that were not there before, in the order that they are drawn in."""
+    """Yield different sequences with their results, in the order in which they are drawn."""
     seen: set[bytes] = set()
-    empty = stale = 0  # rounds that kept none, and sequences that were there, one after the other
-    for drawn in rounds(lambda rng: draw_listops(rng, TREES, **rules), seed):
+    empty = stale = 0  # successive rounds without a sequence, and successive repeated sequences
+    for drawn in draw_rounds(lambda rng: draw_listops(rng, TREES, **rules), seed):
         before = len(seen)
         for tokens, lengths, answers in drawn:
             for row, answer in zip(np.split(tokens, np.cumsum(lengths)), answers, strict=False):
@@ -261,22 +254,21 @@ def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, i
         stale = stale + kept if len(seen) == before else 0
         if empty == ROUNDS_WITHOUT or stale > REPEATED * len(seen):
             raise ValueError(
-                "There must be as many different sequences as are asked for. Ask for fewer, or "
-                f"allow longer and deeper ones. Received: {len(seen)} of {rules}, and then "
-                f"{stale} that were there, or none in {empty * len(drawn) * TREES} trees"
+                "Too few different sequences exist. Reduce their number, or allow longer and "
+                f"deeper ones. Received: {rules}, which give {len(seen)} sequences, then {stale} "
+                f"repeated ones, or none in {empty * len(drawn) * TREES} trees"
             )
 
 
 def _check_numbers(counts, max_sequence_length, seed, **rules):
     if min(counts) < 1 or seed < 0:
         raise ValueError(
-            "`train`, `validation` and `test` must be 1 or more, and `seed` 0 or more. "
+            "`train`, `validation` and `test` must be positive, and `seed` 0 or more. "
             f"Received: {counts}, seed={seed}"
         )
     if not 4 <= rules["min_tokens"] <= rules["max_tokens"] <= max_sequence_length:
         raise ValueError(
-            "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_sequence_length`, which is "
-            "the model's. "
+            "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_sequence_length`. "
             f"Received: {rules['min_tokens']}, {rules['max_tokens']}, {max_sequence_length}"
         )
     if rules["max_depth"] < 2 or not 2 <= rules["max_arguments"] <= 100:

@@ -1,24 +1,24 @@
-"""ListOps drawn at random, many trees at once: depth by depth, in NumPy.
+"""Draw many trees of ListOps at once, depth by depth, in NumPy.
 
-A tree is held as the depths of its operators, from the root. Each is a `_Depth`: how many arguments
-every operator has, and which of these, in one array for all operators, are operators themselves;
-these are, in the same order, the operators of the next depth. Lengths and answers come from the
-deepest to the root, places in the text from the root down.
+A tree is a list of depths of operators, from the root. A `_Depth` holds the number of arguments of
+each operator, and one array for all operators that marks the arguments that are operators. Those
+are, in the same order, the operators of the next depth. Lengths and results are computed from the
+deepest depth to the root, positions in the text from the root down.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-FIRST_DIGIT = 1  # "0" to "9" are the tokens 1 to 10,
+FIRST_DIGIT = 1  # the tokens 1 to 10 are "0" to "9"
 MIN, MAX, MED, SM = range(11, 15)
 CLOSE = 15
 
 
 class _Depth(NamedTuple):
-    trees: np.ndarray  # of each operator, the tree that it is in
-    arguments: np.ndarray  # of each operator, the number
-    nested: np.ndarray  # of each argument, whether it is an operator
+    trees: np.ndarray  # the tree of each operator
+    arguments: np.ndarray  # the number of arguments of each operator
+    nested: np.ndarray  # whether each argument is an operator
 
 
 def draw_listops(
@@ -34,16 +34,15 @@ def draw_listops(
     """Draw trees, and keep those of `min_tokens` to `max_tokens` tokens.
 
     Args:
-        rng: What all is drawn from.
-        trees: How many are drawn.
-        min_tokens, max_tokens: Tokens of a sequence, both included; at least 4.
-        max_depth: Depth of the deepest digits, where the root is at depth 1.
-        max_arguments: Each operator has 2 to this many arguments, all equally likely.
-        nesting: Probability that an argument is an operator.
+        rng: A `numpy.random.Generator`.
+        trees: Int, number of trees to draw.
+        min_tokens, max_tokens: Int, range of lengths, both included, from 4.
+        max_depth: Int, depth of the deepest digits; the root is at depth 1.
+        max_arguments: Int. Operators have 2 to this number of arguments, all equally likely.
+        nesting: Float, probability that an argument is an operator.
 
     Returns:
-        The tokens of all sequences, one after the other, uint8; the length of each; and its answer,
-        uint8.
+        The tokens of all sequences, concatenated, uint8; their lengths; their results, uint8.
     """
     depths, tokens = _grow(rng, trees, max_tokens, max_depth, max_arguments, nesting)
     kept = (min_tokens <= tokens) & (tokens <= max_tokens)
@@ -56,14 +55,14 @@ def draw_listops(
 
 
 def _grow(rng, trees, max_tokens, max_depth, max_arguments, nesting):
-    """The depths of all trees, and their tokens; trees that are too long do not grow on."""
+    """Return the depths of all trees and their numbers of tokens; too long trees stop to grow."""
     tokens = np.ones(trees, "int64")
     roots, depths = np.arange(trees), []
     for depth in range(1, max_depth):
         arguments = rng.integers(2, max_arguments + 1, len(roots))
         tokens += np.bincount(roots, arguments + 1, trees).astype("int64")
         nested = rng.random(arguments.sum(), "float32") < (nesting if depth + 1 < max_depth else 0)
-        # What has grown too long stays in this depth, but has no operators in the next.
+        # Too long trees keep this depth, but get no operators in the next.
         long = tokens[roots] > max_tokens
         nested &= ~np.repeat(long, arguments)
         depths.append(_Depth(roots, arguments, nested))
@@ -72,14 +71,14 @@ def _grow(rng, trees, max_tokens, max_depth, max_arguments, nesting):
 
 
 def _only(depth, kept):
-    """A depth without the operators of other trees."""
+    """Return a depth without the operators of dropped trees."""
     ours = kept[depth.trees]
     nested = depth.nested[np.repeat(ours, depth.arguments)]
     return _Depth(depth.trees[ours], depth.arguments[ours], nested)
 
 
 def _written(rng, depths, lengths, max_arguments):
-    """Tokens, lengths and answers of trees, with digits and operators drawn for them."""
+    """Draw digits and operators of trees; return tokens, lengths and results."""
     tokens = rng.integers(FIRST_DIGIT, FIRST_DIGIT + 10, lengths.sum(), "uint8")
     sizes = _sizes(depths)
     places, operators, digits = _before(lengths), [], []
@@ -96,12 +95,12 @@ def _written(rng, depths, lengths, max_arguments):
 
 
 def _before(numbers):
-    """The sum of all numbers before each."""
+    """Return the sum of all numbers before each number."""
     return np.cumsum(numbers) - numbers
 
 
 def _sizes(depths):
-    """For each depth, how many tokens every operator and every argument take, with all in it."""
+    """Return the number of tokens of each operator and each argument, per depth."""
     found, below = [], np.empty(0, "int64")
     for depth in reversed(depths):
         argument_sizes = np.ones(len(depth.nested), "int64")
@@ -112,7 +111,7 @@ def _sizes(depths):
 
 
 def _answers(depths, operators, digits, max_arguments):
-    """The answers of the roots. `digits` are those of all arguments, junk where nested."""
+    """Return the results of the roots; `digits` of nested arguments are replaced."""
     below, columns = np.empty(0, "uint8"), np.arange(max_arguments)
     for depth, operator, values in zip(*map(reversed, (depths, operators, digits)), strict=True):
         values[depth.nested] = below

@@ -1,4 +1,4 @@
-"""Pathfinder and Path-X: whether two dots are the ends of one dashed path."""
+"""Generate or read Pathfinder and Path-X: are two dots the ends of one dashed path?"""
 
 import itertools
 import json
@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.cached import cached_samples
-from keras_permix.data.dataset import Dataset
+from keras_permix.data.cached import cached_arrays, draw_rounds
+from keras_permix.data.dataset import Dataset, split_source
 from keras_permix.data.images.own import FileRecords
 from keras_permix.data.images.records import RecordSource
 from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels
-from keras_permix.data.lra.rounds import rounds
 
 PATHFINDER_LABELS = ("two paths", "one path")
-AT_ONCE = 2**18  # pixels of the pictures that are drawn at once
-# Side of the pictures -> what the Long Range Arena made them of; a gap of several numbers is one of
-# them in each picture.
+AT_ONCE = 2**18  # pixels of pictures drawn at once
+# Side of the pictures -> defaults, those of the Long Range Arena.
 SIZES: dict[int, dict[str, Any]] = {
     32: dict(
         dash_length=2, dash_thickness=0.5, gap=1, dot_radius=1.5, seed_distance=7, distractors=5,
@@ -58,42 +56,42 @@ def generated_pathfinder(
     bend: float = 0.4,
     seed: int = 0,
 ) -> Dataset:
-    """Make pictures for Pathfinder (32 or 64 pixels) and Path-X (128 or 256).
+    """Generate pictures for Pathfinder (32 or 64 pixels) and Path-X (128 or 256).
 
-    A picture shows two long paths of dashes, some shorter ones, and two dots. The dots are at the
-    beginning and the end of one long path (class 1), or at the beginning of one and the end of the
-    other (class 0), equally likely. Paths keep further from each other than the dashes of one do.
+    A picture shows two long paths of dashes, some short ones, and two dots. In class 1, the dots
+    are the two ends of one long path. In class 0, they are the begin of one path and the end of the
+    other. Both classes are equally likely. The distance between paths exceeds the gaps.
 
-    The rules are those of the pictures of the Long Range Arena; how paths bend is not, so that
-    accuracies are not to be compared with published ones. The same numbers give the same pictures,
-    however many processors there are. All are held in memory; sets of 10,000 or more are made once,
-    and kept in Keras' cache (`KERAS_HOME`).
+    The rules are those of the Long Range Arena, except the bends of paths. Accuracies are therefore
+    not comparable with published ones. The same arguments give the same pictures on any number of
+    processors. Sets of 10,000 or more are generated once and cached in the folder of Keras
+    (`KERAS_HOME`).
 
     Args:
-        image_size: Side of the pictures in pixels, at least 16; any but 32, 64, 128 and 256 takes
-            what is `None` from the next smaller one of these, 16 to 31 from 32.
-        train, validation, test: Number of pictures.
-        contour_length: Dashes of a long path; the Long Range Arena has 9 and 14.
-        distractors: The most short paths; a picture without room for all has fewer. `None`: 5, 4,
-            7, 6 for the sizes above, in their order.
-        distractor_length: Dashes of these. `None`: a third of `contour_length`.
-        dash_length: In pixels. `None`: 2, 5, 5, 5.
-        dash_thickness: In pixels. `None`: 0.5, 1, 1.5, 2.
-        gap: Pixels between two dashes of a path, or several such numbers, of which a picture has
-            one. `None`: 1, 1, (2, 3), 3.
-        dot_radius: In pixels. `None`: 1.5, 2.5, 3, 5.
-        seed_distance: Pixels between the beginnings of the long paths. `None`: 7, 12, 20, 27.
-        contrast: Brightness of dashes, up to 1, that of dots. `None`: 0.75, 0.8, 0.9, 1.
-        bend: Standard deviation of the angle between a dash and the next, in radians, where
-            nothing is in the way.
-        seed: Integer ≥ 0.
+        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Other sizes than
+            32, 64, 128 and 256 use the defaults of the next smaller one, 16 to 31 those of 32.
+        train, validation, test: Int, number of pictures. Default: 160,000, 20,000, 20,000.
+        contour_length: Int, dashes of a long path, in the Long Range Arena 9 or 14. Default: 14.
+        distractors: Int, most short paths, fewer if there is no room. Default for the four sizes:
+            5, 4, 7, 6.
+        distractor_length: Int, dashes of a short path. Default: a third of `contour_length`.
+        dash_length: Float, in pixels. Default: 2, 5, 5, 5.
+        dash_thickness: Float, in pixels. Default: 0.5, 1, 1.5, 2.
+        gap: Float, pixels between two dashes of a path, or a list from which each picture draws
+            one. Default: 1, 1, (2, 3), 3.
+        dot_radius: Float, in pixels. Default: 1.5, 2.5, 3, 5.
+        seed_distance: Float, pixels between the begins of the long paths. Default: 7, 12, 20, 27.
+        contrast: Float, brightness of dashes relative to dots. Default: 0.75, 0.8, 0.9, 1.
+        bend: Float, standard deviation of the angle between successive dashes, in radians.
+            Default: 0.4.
+        seed: Int ≥ 0. Default: 0.
 
     Returns:
-        A `Dataset` whose parts are `(images, labels)`, with a `validation` part: uint8
+        A `Dataset` of parts `(images, labels)`, with a `validation` part: uint8
         `(pictures, image_size, image_size, 1)`, 0–255, and int32 `(pictures,)`.
 
     Raises:
-        ValueError: if a number is out of range, or no picture has room for the long paths.
+        ValueError: If a number is out of range, or no picture has room for the long paths.
 
     Example:
 
@@ -103,8 +101,8 @@ def generated_pathfinder(
     (8, 32, 32, 1)
 
     Reference: [Linsley et al., 2018](https://arxiv.org/abs/1805.08315),
-    [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code; numbers
-    of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
+    [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code. Numbers
+    are those of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     counts = (train, validation, test)
     given = {
@@ -131,8 +129,9 @@ def generated_pathfinder(
     total = sum(counts)
     parameters = {"version": 1, "pictures": total, "seed": seed, **rules._asdict()}
     content = json.dumps(parameters, sort_keys=True).encode()
-    made = cached_samples(total, "pathfinder", content, lambda: _make(total, seed, rules))
-    return _dataset(made["images"], made["labels"], counts)
+    made = cached_arrays("pathfinder", content, lambda: _make(total, seed, rules), count=total)
+    parts = split_source((made["images"], made["labels"]), *counts)
+    return Dataset("pathfinder", parts[0], parts[2], PATHFINDER_LABELS, parts[1])
 
 
 def load_pathfinder(
@@ -142,27 +141,27 @@ def load_pathfinder(
     path: StrPath | None = None,
     split_seed: int = 0,
 ) -> Dataset:
-    """Load Pathfinder or Path-X from the folders that the Long Range Arena gives away.
+    """Load Pathfinder or Path-X from the folders of the Long Range Arena.
 
-    A folder holds `imgs/N/sample_M.png`, gray, and for each N a text `metadata/N.npy`; a line of it
-    has words with spaces between: the image's folder, its name, a number, and the class. Images
-    without a byte are left out, as by the Long Range Arena: 200,000 are all but one or two. Images
-    are read, with Pillow, when a batch wants them.
+    A folder holds grayscale images `imgs/N/sample_M.png`, and for each N a text `metadata/N.npy`. A
+    line of it holds the folder of an image, its name, a number and the class. Images are decoded
+    batch by batch. Empty files are skipped, as in the Long Range Arena.
 
     Args:
-        image_size: Side of the pictures in pixels: 32, 64, 128 or 256.
-        data_dir: Folder that `path` is relative to; `None`: the current one.
-        path: The folder. `None`: `pathfinder32/curv_contour_length_14`, with the `image_size`; the
-            easier ones are `curv_contour_length_9` and `curv_baseline`.
-        split_seed: Integer ≥ 0. It draws a tenth for validation and a tenth for testing; the parts
-            of the Long Range Arena are as large, but not made public.
+        image_size: Int, side of the pictures in pixels: 32, 64, 128 or 256. Default: 32.
+        data_dir: Folder that `path` is relative to. Default: `None`, the current folder.
+        path: Path of the folder. Default: `pathfinder32/curv_contour_length_14`, with the
+            `image_size`. `curv_contour_length_9` and `curv_baseline` are easier.
+        split_seed: Int ≥ 0, seed of the split: 10 % for validation and 10 % for testing. The
+            split of the Long Range Arena has these sizes, but is not public. Default: 0.
 
     Returns:
-        A `Dataset` whose parts are `(RecordSource, None)`, with a `validation` part.
+        A `Dataset` of parts `(RecordSource, None)`, with a `validation` part.
 
     Raises:
-        ValueError: for a damaged line, a class that is not 0 or 1, or fewer than three images.
-        FileNotFoundError: for a folder or an image that is not there.
+        ValueError: If a line is damaged, a class is not 0 or 1, or there are fewer than three
+            images.
+        FileNotFoundError: If a folder or an image does not exist.
 
     Example:
 
@@ -178,7 +177,7 @@ def load_pathfinder(
     if not texts:
         raise FileNotFoundError(
             "The folder must hold `metadata/0.npy` and so on, and `imgs`. "
-            f"Received: {folder} without any"
+            f"Received: {folder} without metadata"
         )
     files = [file for text in texts for file in _listed(text, folder)]
     files = [(image, label) for image, label in files if image.stat().st_size]
@@ -189,19 +188,17 @@ def load_pathfinder(
         )
     order = np.random.default_rng(split_seed).permutation(len(files))
     tenth = max(1, len(files) // 10)
-    train, validation, test = (
-        (RecordSource(FileRecords([files[i] for i in some], channels=1)), None)
-        for some in np.split(order, [len(files) - 2 * tenth, len(files) - tenth])
-    )
-    return Dataset("pathfinder", train, test, PATHFINDER_LABELS, validation)
+    source = RecordSource(FileRecords([files[i] for i in order], channels=1))
+    parts = split_source(source, len(files) - 2 * tenth, tenth, tenth)
+    return Dataset("pathfinder", parts[0], parts[2], PATHFINDER_LABELS, parts[1])
 
 
 def _listed(text, folder):
-    """The images of one text of metadata, and their classes."""
+    """Yield the images of a text of metadata, and their classes."""
     try:
         lines = text.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"Metadata must be a text. Received: {text} ({error})") from error
+        raise ValueError(f"Metadata must be text in UTF-8. Received: {text} ({error})") from error
     for number, line in enumerate(lines, start=1):
         words = line.split()
         if len(words) < 4 or words[3] not in ("0", "1"):
@@ -215,17 +212,8 @@ def _listed(text, folder):
         yield image, int(words[3])
 
 
-def _dataset(images, labels, counts):
-    first, second = counts[0], counts[0] + counts[1]
-    train, validation, test = (
-        (images[some], labels[some])
-        for some in (slice(first), slice(first, second), slice(second, None))
-    )
-    return Dataset("pathfinder", train, test, PATHFINDER_LABELS, validation)
-
-
 def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:
-    """The first pictures of all that a seed gives."""
+    """Generate the first `total` pictures of a seed."""
     images = np.empty((total, rules.image_size, rules.image_size, 1), "uint8")
     labels = np.empty(total, "int32")
     for number, (image, label) in enumerate(itertools.islice(_pictures(seed, rules), total)):
@@ -235,11 +223,11 @@ def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:
 
 def _pictures(seed: int, rules: Rules) -> Iterator[tuple[np.ndarray, int]]:
     at_once = max(16, AT_ONCE // rules.image_size**2)
-    for drawn in rounds(lambda rng: _draw(rng, at_once, rules), seed):
+    for drawn in draw_rounds(lambda rng: _draw(rng, at_once, rules), seed):
         if not any(len(images) for images, _ in drawn):
             raise ValueError(
-                "There must be room for the two long paths. Make them shorter, or the picture "
-                f"larger. Received: {rules}, and none in {len(drawn) * at_once} tries"
+                "There must be room for two long paths. Make them shorter, or the picture larger. "
+                f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
             )
         for images, labels in drawn:
             yield from zip(images, labels, strict=True)
@@ -253,7 +241,7 @@ def _draw(rng, pictures, rules):
 def _check_numbers(counts, seed, rules):
     if min(counts) < 1 or seed < 0:
         raise ValueError(
-            "`train`, `validation` and `test` must be 1 or more, and `seed` 0 or more. "
+            "`train`, `validation` and `test` must be positive, and `seed` 0 or more. "
             f"Received: {counts}, seed={seed}"
         )
     if rules.image_size < 16 or rules.contour_length < 2 or rules.distractors < 0:
@@ -269,11 +257,9 @@ def _check_numbers(counts, seed, rules):
     sizes = (rules.dash_length, rules.dash_thickness, rules.dot_radius, rules.seed_distance)
     if min(sizes) <= 0 or not rules.gaps or min(rules.gaps) < 0 or rules.bend < 0:
         raise ValueError(
-            "Lengths must be more than 0, and `gap` and `bend` 0 or more. "
+            "Lengths must be positive, and `gap` and `bend` 0 or more. "
             f"Received: dash_length, dash_thickness, dot_radius, seed_distance = {sizes}, "
             f"gap={rules.gaps}, bend={rules.bend}"
         )
     if not 0 < rules.contrast <= 1:
-        raise ValueError(
-            f"`contrast` must be more than 0 and at most 1. Received: {rules.contrast}"
-        )
+        raise ValueError(f"`contrast` must be above 0 and at most 1. Received: {rules.contrast}")

@@ -1,22 +1,22 @@
-"""Paths of dashes drawn at random, dash by dash, for many pictures at once.
+"""Draw paths of dashes at random, dash by dash, for many pictures at once.
 
-Every path bends at random, and away from the others, from itself and from the border. The
-first axis of all arrays are the pictures; points are `(y, x)` in pixels. Arrays of pixels have a
-frame around the picture, for what is outside of it.
+Each path bends at random, and away from the border, from itself and from the others. The first axis
+of all arrays is the picture. Points are `(y, x)` in pixels. Arrays of pixels have a frame around
+the picture, for points outside of it.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Directions of a dash, of which the first that is free is taken; the later bend the more.
+# Directions to try per dash, with increasing bends; the first free one is used.
 TRIES = 16
 WIDER = np.linspace(1, 4, TRIES)
-ROUNDS = 3  # how often a distractor is begun anew, on average
+ROUNDS = 3  # attempts per distractor, on average
 
 
 class Rules(NamedTuple):
-    """What a picture consists of, in pixels and dashes."""
+    """Hold the sizes of a picture, in pixels and dashes."""
 
     image_size: int
     contour_length: int  # dashes of a long path
@@ -24,34 +24,34 @@ class Rules(NamedTuple):
     distractor_length: int  # dashes
     dash_length: float
     dash_thickness: float
-    gaps: tuple[float, ...]  # between the dashes of a path, one for each picture
+    gaps: tuple[float, ...]  # between the dashes of a path; a picture has one of them
     dot_radius: float
-    seed_distance: float  # between the beginnings of the two long paths
-    contrast: float  # brightness of dashes, where that of dots is 1
-    bend: float  # standard deviation of the angle between one dash and the next, in radians
+    seed_distance: float  # between the begins of the two long paths
+    contrast: float  # brightness of dashes; dots have 1
+    bend: float  # standard deviation of the angle between successive dashes, in radians
 
     @property
     def clearance(self) -> float:
-        """From one path to another, center to center: more than dashes of one path are apart."""
+        """Return the least distance between two paths, more than the gap in a path."""
         return max(3.0, max(self.gaps) + self.dash_thickness + 1)
 
     @property
     def frame(self) -> int:
-        """Width of what arrays of pixels have around the picture."""
+        """Return the width of the frame around the picture."""
         return 2 + int(self.clearance + self.dot_radius)
 
     @property
     def side(self) -> int:
-        """Of the arrays of pixels."""
+        """Return the side of an array of pixels."""
         return self.image_size + 2 * self.frame
 
 
 class Pictures(NamedTuple):
-    """Where things are in pictures.
+    """Hold the positions of dashes and dots.
 
-    `starts` and `ends` are float arrays `(pictures, paths, dashes, 2)`; the two long paths come
-    first. A distractor that found no room, and what a shorter path lacks, is NaN. `dots` is
-    `(pictures, 2, 2)`, `labels` whether these are the ends of one path.
+    `starts` and `ends` are float arrays `(pictures, paths, dashes, 2)` with the two long paths
+    first; missing distractors and dashes are NaN. `dots` is `(pictures, 2, 2)`. `labels` are 1 if
+    the dots are the ends of one path.
     """
 
     starts: np.ndarray
@@ -61,9 +61,9 @@ class Pictures(NamedTuple):
 
 
 def draw_paths(rng: np.random.Generator, pictures: int, rules: Rules) -> Pictures:
-    """Draw pictures, and keep those in which the two long paths found room.
+    """Draw pictures, and keep those with room for the two long paths.
 
-    Whether the dots are on one path is drawn last, and has no influence on the paths.
+    The labels are drawn last and do not affect the paths.
     """
     gaps = rng.choice(rules.gaps, pictures)
     (first, first_zone), (second, second_zone), whole = _two_paths(rng, gaps, rules)
@@ -83,7 +83,7 @@ def draw_paths(rng: np.random.Generator, pictures: int, rules: Rules) -> Picture
 
 
 def _two_paths(rng, gaps, rules):
-    """The long paths, grown in turns; what each keeps others from; and which pictures are whole."""
+    """Grow the long paths in turns; return paths, zones, and whether each picture is complete."""
     count, size = len(gaps), rules.image_size
     near = rng.uniform(0, size - 1, (count, TRIES, 2))
     first = _Path(rng, count, gaps, rules)
@@ -101,7 +101,7 @@ def _two_paths(rng, gaps, rules):
 
 
 def _distractors(rng, gaps, taken, rules):
-    """Short paths, as many as find room; `taken` is what they keep away from."""
+    """Grow short paths outside of the pixels `taken`, as many as there is room for."""
     count, size = len(gaps), rules.image_size
     found = np.zeros(count, int)
     shape = (rules.distractors, count, rules.distractor_length, 2, 2)
@@ -121,10 +121,10 @@ def _distractors(rng, gaps, taken, rules):
 
 
 class _Path:
-    """One path in each picture: its dashes so far, and the zone that it keeps others from.
+    """Hold one path per picture: its dashes, and a zone that other paths must avoid.
 
-    A pixel of `zone` says with which dash it came, counted from 1. What came with the last few is
-    no obstacle to the path itself.
+    A pixel of `zone` holds the number of the dash that added it, counted from 1. Pixels of the last
+    dashes are no obstacle to the path itself.
     """
 
     def __init__(self, rng, count, gaps, rules):
@@ -136,12 +136,12 @@ class _Path:
         self.lag = 2 + int(np.ceil(reach))
 
     def begin(self, near, obstacles):
-        """Lay the first dash from one of the points `near`, `(pictures, tries, 2)`."""
+        """Add the first dash at one of the points `near`, `(pictures, tries, 2)`."""
         angles = self.rng.uniform(0, 2 * np.pi, near.shape[:2])
         self._lay(near, angles, np.zeros(len(near)), obstacles)
 
     def extend(self, obstacles):
-        """Lay a dash behind the last one, at some angle to it."""
+        """Add a dash after the last one, at a random angle."""
         old = max(0, 1 + len(self.dashes) - self.lag)
         obstacles = obstacles | ((self.zone > 0) & (self.zone <= old))
         bends = self.rng.normal(0, self.rules.bend * WIDER, (len(self.gaps), TRIES))
@@ -149,7 +149,7 @@ class _Path:
         self._lay(tails, self.angles[:, None] + bends, self.gaps, obstacles)
 
     def array(self):
-        """The dashes, `(pictures, dashes, 2, 2)`: of each the start and the end."""
+        """Return the start and the end of each dash, `(pictures, dashes, 2, 2)`."""
         return np.stack(self.dashes, axis=1)
 
     def _lay(self, tails, angles, gaps, obstacles):
@@ -171,7 +171,7 @@ def _direction(angles):
 
 
 def _between(tails, angles, begins, ends):
-    """Points on lines, one pixel or less from each other: one more axis, before the last."""
+    """Return points on lines, at most one pixel apart, on a new axis before the last."""
     count = 2 + int(np.ceil(np.max(ends - begins, initial=0)))
     share = np.linspace(0, 1, count)
     along = begins[:, None] + (ends - begins)[:, None] * share
@@ -179,27 +179,27 @@ def _between(tails, angles, begins, ends):
 
 
 def _border(rules):
-    """Which pixels no path may go through: the frame, and the outermost of the picture."""
+    """Return a mask of pixels that no path may cross: the frame and the outermost pixels."""
     near, margin = np.ones((1, rules.side, rules.side), bool), rules.frame + 1
     near[:, margin:-margin, margin:-margin] = False
     return near
 
 
 def _pixels(points, rules):
-    """Where points are in arrays of pixels; those outside the picture are at its edge."""
+    """Return the indices of points in arrays of pixels; points outside move to the edge."""
     near = np.clip(np.rint(points), -1, rules.image_size)
     return near.astype("int32") + rules.frame
 
 
 def _at(array, points, rules):
-    """The values of `array`, one for all pictures or one for each, at `(pictures, …, 2)`."""
+    """Return values at points `(pictures, …, 2)` of an array for all pictures or for each."""
     found = _pixels(points, rules)
     pictures = np.arange(len(array)).reshape(-1, *(1,) * (points.ndim - 2))
     return array[pictures, found[..., 0], found[..., 1]]
 
 
 def _stamp(array, points, value, radius, rules):
-    """Write `value` around points `(pictures, n, 2)`, where nothing was written before."""
+    """Write `value` around points `(pictures, n, 2)`, into pixels that are 0."""
     reach, side, found = int(radius), rules.side, _pixels(points, rules)
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
     disc = (y * side + x)[y**2 + x**2 <= radius**2].astype("int32")
@@ -211,7 +211,7 @@ def _stamp(array, points, value, radius, rules):
 
 
 def _apart(path, other, rules):
-    """Whether the dots that the ends of a path may get leave the other path alone."""
+    """Return whether dots at the ends of a path would keep clear of the other path."""
     tips = np.stack([path[:, 0, 0], path[:, -1, 1]], axis=1)
     points = other.reshape(len(other), -1, 2)
     distances = np.linalg.norm(tips[:, :, None] - points[:, None], axis=-1)
@@ -220,7 +220,7 @@ def _apart(path, other, rules):
 
 
 def draw_pixels(pictures: Pictures, rules: Rules) -> np.ndarray:
-    """The pictures as uint8 images `(pictures, size, size, 1)`, 0–255, black where nothing is."""
+    """Draw pictures as uint8 images `(pictures, size, size, 1)`, 0–255, on black."""
     size = rules.image_size
     canvas = np.zeros((len(pictures.labels), size, size), "float32")
     index, path, dash = np.nonzero(~np.isnan(pictures.starts[..., 0]))
@@ -232,7 +232,7 @@ def draw_pixels(pictures: Pictures, rules: Rules) -> np.ndarray:
 
 
 def _lines(canvas, index, starts, ends, radius, brightness):
-    """Draw lines with round ends, each brighter than what is there; edges are smooth."""
+    """Draw lines with round ends and smooth edges; the brightest line is visible."""
     size, middles = canvas.shape[-1], np.rint((starts + ends) / 2)
     longest = np.linalg.norm(ends - starts, axis=-1).max(initial=0)
     reach = int(np.ceil(longest / 2 + radius + 1))

@@ -1,14 +1,14 @@
 """Load the retrieval task: predict whether one of two papers cites the other."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import need_folder, read_file
-from keras_permix.data.text.tokens import TextSource, encode_texts
+from keras_permix.data.files import find_form, read_file
+from keras_permix.data.text.sources import TextSource
+from keras_permix.data.text.tokens import encode_texts
 
 FILES = ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv")
 CLASSES = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
@@ -53,8 +53,8 @@ def load_retrieval(
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006). The texts
     are from the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
     """
-    folder = need_folder(data_dir, FILES)
-    pairs = [_read(Path(folder) / name) for name in FILES]
+    folder, _ = find_form(data_dir, [FILES])
+    pairs = [_read(folder / name) for name in FILES]
     train, validation, test = (
         (TextSource(texts, classes, max_sequence_length, encode), None) for texts, classes in pairs
     )
@@ -62,7 +62,7 @@ def load_retrieval(
 
 
 def _read(path):
-    """The pairs of texts of a file, and their classes."""
+    """Return the pairs of texts of a file, and their classes."""
     try:
         text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,11 +74,11 @@ def _read(path):
             continue
         if len(values) != 5 or values[0] not in CLASSES:
             raise ValueError(
-                "A line must have a class of 0 or 1, two ids and two texts, with tabs between. "
+                "A line must have a class of 0 or 1, two ids and two texts, separated by tabs. "
                 f"Received: {line[:100]!r}, line {number} of {path}"
             )
         pairs.append((values[3], values[4]))
         classes.append(CLASSES[values[0]])
     if not pairs:
-        raise ValueError(f"A file of pairs must hold a line. Received: {path} without any")
+        raise ValueError(f"A file of pairs must hold a line. Received: {path} without lines")
     return pairs, classes

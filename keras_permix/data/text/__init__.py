@@ -1,1 +1,1 @@
-"""Texts: readers, and batches of padded tokens."""
+"""Load texts, and encode them as padded batches of tokens."""

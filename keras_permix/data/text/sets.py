@@ -1,4 +1,4 @@
-"""Sets of labeled texts, in files of one sample per line."""
+"""Load sets of labeled texts from files with one sample per line."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import Files, read_parts, read_rows
-from keras_permix.data.text.tokens import TextSource, encode_texts, is_whole
+from keras_permix.data.text.sources import TextSource
+from keras_permix.data.text.tokens import encode_texts, is_whole
 from keras_permix.utils.tables import shown
 
 MANY = 1000  # classes, of which a set may have fewer samples
@@ -51,9 +52,9 @@ def load_texts(
         A `Dataset` of parts `(TextSource, None)`.
 
     Raises:
-        ValueError: If the name is unknown, a file is damaged, a row has no text or label,
-            `validation` leaves no training texts, training has fewer than two classes, or testing
-            has other classes.
+        ValueError: If the name is unknown, a file is damaged, or a row has no text or label. If
+            `validation` leaves no training texts. If training has fewer than two classes, or
+            testing has other classes.
         FileNotFoundError: If a file is missing.
 
     Example:
@@ -140,12 +141,12 @@ def _numbers(count, given):
 
 
 def _read_news(path):
-    """AG News, as its archive has it: class, title, description, without a header."""
+    """Read AG News from its archive: class, title and description, without a header."""
     return [_news(row) for row in read_rows(path, ("class", "title", "description"))]
 
 
 def _news(row):
-    """A row of AG News as one of any set; a backslash there stands for the end of a line."""
+    """Return text and label of a row of AG News, where a backslash is a line break."""
     values = list(row.values())
     if values[0] not in {"1", "2", "3", "4"} or None in values:
         raise ValueError(
@@ -157,7 +158,7 @@ def _news(row):
 
 
 def _read_glue(path):
-    """SST-2, as GLUE has it: "sentence", which ends in a blank, and "label"."""
+    """Read SST-2 from GLUE: "sentence", which ends in a blank, and "label"."""
     return [
         {**row, "text": row["sentence"].strip()} if "sentence" in row else row
         for row in read_rows(path)
@@ -165,7 +166,7 @@ def _read_glue(path):
 
 
 def _read_reviews(folder):
-    """IMDB, as its archive has it: a folder per class of files "NUMBER_RATING.txt"."""
+    """Read IMDB from its archive: a folder per class of files "NUMBER_RATING.txt"."""
     rows = []
     for label, name in zip(SENTIMENT, ("neg", "pos"), strict=True):
         files = (folder / name).glob("[0-9]*_*.txt")
@@ -179,7 +180,7 @@ def _read_reviews(folder):
     return rows
 
 
-# name -> the forms that it comes in: ours, of one file a part, and that of its archive
+# name -> forms: our files, one per part, and the original archive
 FILES = {
     "ag_news": (Files("ag_news_csv/train.csv", "ag_news_csv/test.csv", read=_read_news),),
     "imdb": (

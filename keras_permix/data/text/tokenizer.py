@@ -1,4 +1,4 @@
-"""Texts as sub-words, by a `tokenizer.json` of the `tokenizers` library."""
+"""Encode texts as sub-words with a `tokenizer.json` of the `tokenizers` library."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,26 +9,26 @@ from keras_permix._typing import StrPath
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
 
 TOKENIZER_FILE = "tokenizer.json"
-ADDED = ("special", "normalized", "single_word", "lstrip", "rstrip")  # of an added token
-FEW = 40  # tokens, which a message can list
+ADDED = ("special", "normalized", "single_word", "lstrip", "rstrip")  # options of a token
+LISTED = 40  # tokens in an error message, at most
 
 
 class SubwordEncoder:
-    """From texts to padded sequences of sub-words, as BERT reads them.
+    """Encode texts as padded sequences of sub-words, as BERT reads them.
 
-    How texts are cut and padded is the model's matter: what a `tokenizer.json` says of that is not
-    followed.
+    Truncation and padding of the `tokenizer.json` are ignored: the model defines both.
 
     Args:
-        tokenizer: The text of a `tokenizer.json`.
-        max_sequence_length: Tokens of a sequence. A call that asks for another length changes the
-            encoder, which threads may share as long as none does.
-        joined: Whether the two texts of a pair become one, with "segment_ids" beside "tokens"
-            and "mask": 0 for the first text and 1 for the second.
+        tokenizer: Str, content of a `tokenizer.json`.
+        max_sequence_length: Int, tokens of a sequence. A call with another length changes the
+            encoder; threads may share it only if they use one length.
+        joined: Bool, whether the two texts of a pair become one sequence. "segment_ids" is then
+            added to "tokens" and "mask": 0 for the first text and 1 for the second. Default:
+            `False`.
 
     Raises:
-        ImportError: if the package `tokenizers` is absent.
-        ValueError: for a text that it cannot read.
+        ImportError: If the package `tokenizers` is not installed.
+        ValueError: If the library cannot read `tokenizer`, or encode a text.
 
     Example:
 
@@ -46,11 +46,11 @@ class SubwordEncoder:
 
     @property
     def vocabulary_size(self) -> int:
-        """One more than the largest id that a text can get."""
+        """Return the largest id of a token, plus one."""
         return 1 + max(self._tokenizer.get_vocab().values())
 
     def __call__(self, texts: list, max_sequence_length: int) -> dict:
-        """A list of texts, or of tuples of two, as `pad_tokens` gives them."""
+        """Encode a list of texts, or of tuples of two texts, as `pad_tokens` returns them."""
         if self._tokenizer.truncation["max_length"] != max_sequence_length:
             self._tokenizer.enable_truncation(max_sequence_length)
         if not self.joined:
@@ -60,7 +60,7 @@ class SubwordEncoder:
         return {**pad_tokens([one.ids for one in found], max_sequence_length), "segment_ids": types}
 
     def cuts(self, text: str | tuple[str, str]) -> bool:
-        """Whether a text, or one of a pair, is longer than what a call last gave."""
+        """Return whether the length of the last call truncates a text, or one text of a pair."""
         several = isinstance(text, tuple) and not self.joined
         return any(
             bool(self._tokenizer.encode(*part if isinstance(part, tuple) else (part,)).overflowing)
@@ -73,31 +73,32 @@ class SubwordEncoder:
     def _encode(self, method, texts):
         try:
             return method(texts)
-        except Exception as error:  # which is all that the library raises
+        except Exception as error:  # The library raises only this type.
             known = sorted(self._tokenizer.get_vocab())
-            listed = f" {' '.join(known)}" if len(known) <= FEW else f" {len(known)} tokens"
+            listed = " ".join(known) if len(known) <= LISTED else f"{len(known)} in all"
             raise ValueError(
-                f"Texts must be of what their `tokenizer` knows, which is{listed}. "
+                f"Texts must consist of tokens of the `tokenizer` ({listed}). "
                 f"Received: {str(texts)[:60]!r} ({error})"
             ) from error
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
-    """The text of a `tokenizer.json` of byte-pair encoding, made for texts; the same for the same.
+    """Train byte-pair encoding on texts; the same texts give the same result.
 
-    Words are those of BERT: lower case, without accents, each punctuation mark for itself. Id 0 is
-    "[PAD]", and 1 "[UNK]", a character that `texts` lack.
+    Texts are split into words as in BERT: in lower case, without accents, with each punctuation
+    mark as a word. Id 0 is "[PAD]", and id 1 is "[UNK]" for unknown characters.
 
     Args:
-        texts: Those to train on.
-        vocabulary_size: Number of ids; there are fewer where `texts` give no more.
+        texts: Iterable of str.
+        vocabulary_size: Int, largest number of ids.
 
     Returns:
-        A str, for the `tokenizer` of a model or a `SubwordEncoder`.
+        A str, the content of a `tokenizer.json`, for the `tokenizer` of a model or a
+        `SubwordEncoder`.
 
     Raises:
-        ImportError: if the package `tokenizers` is absent.
-        ValueError: for a `vocabulary_size` that does not hold the characters of `texts`.
+        ImportError: If the package `tokenizers` is not installed.
+        ValueError: If `vocabulary_size` is too small for the characters of `texts`.
 
     Example:
 
@@ -120,8 +121,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
     )
     if made.get_vocab_size() > vocabulary_size:
         raise ValueError(
-            "`vocabulary_size` must hold each character of `texts`, and two more. "
-            f"Received: vocabulary_size={vocabulary_size}, which gave {made.get_vocab_size()}"
+            "`vocabulary_size` must be at least the number of different characters of `texts`, "
+            f"plus 2. Received: vocabulary_size={vocabulary_size}, which needs "
+            f"{made.get_vocab_size()}"
         )
     return made.to_str()
 
@@ -133,19 +135,19 @@ def wordpiece_tokenizer(
     split_chinese: bool = True,
     **special: str,
 ) -> str:
-    """The text of a `tokenizer.json` of BERT's WordPiece.
+    """Return the content of a `tokenizer.json` for BERT's WordPiece.
 
     Args:
-        words: The vocabulary, in the order of the ids. It holds "[UNK]", "[CLS]" and "[SEP]".
-        lowercase: Whether texts are made lower case.
-        strip_accents: Whether letters lose their accents. `None`: where texts are made lower case.
-        split_chinese: Whether each Chinese character is a word.
-        **special: Other names of special words: `unk_token`, `cls_token`, `sep_token`, `pad_token`,
-            `mask_token`.
+        words: List of str, the vocabulary in the order of the ids.
+        lowercase: Bool, whether to convert texts to lower case. Default: `True`.
+        strip_accents: Bool, whether to remove accents. Default: `None`, as `lowercase`.
+        split_chinese: Bool, whether each Chinese character is a word. Default: `True`.
+        **special: Names of special words that differ from "[UNK]" etc.: `unk_token`, `cls_token`,
+            `sep_token`, `pad_token`, `mask_token`.
 
     Raises:
-        ImportError: if the package `tokenizers` is absent.
-        ValueError: for words without the first three of these.
+        ImportError: If the package `tokenizers` is not installed.
+        ValueError: If `words` lacks the unknown, class or separator word.
 
     Reference: Devlin et al., "BERT", 2018.
     """
@@ -166,37 +168,36 @@ def wordpiece_tokenizer(
 
 
 def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
-    """Add tokens to the text of a `tokenizer.json`, or declare words of its vocabulary to be such.
+    """Add tokens to the content of a `tokenizer.json`, or mark words of its vocabulary as added.
 
     Args:
-        tokenizer: The text.
-        tokens: Dicts with the "content", and perhaps the "id" that it must get, whether it is
-            "special", "normalized", a "single_word", and stripped by "lstrip" and "rstrip".
+        tokenizer: Str, content of the file.
+        tokens: Iterable of dicts with "content" and optionally "id" (the id that the token must
+            get), "special", "normalized", "single_word", "lstrip" and "rstrip".
 
     Raises:
-        ImportError: if the package `tokenizers` is absent.
-        ValueError: for a token that gets another id.
+        ImportError: If the package `tokenizers` is not installed.
+        ValueError: If a token gets another id.
     """
     made = _parse(tokenizer)
     for token in tokens:
         options = {key: token[key] for key in ADDED if key in token}
         added = _library().AddedToken(token["content"], **options)
         (made.add_special_tokens if token.get("special") else made.add_tokens)([added])
-        if made.token_to_id(token["content"]) != token.get(
-            "id", made.token_to_id(token["content"])
-        ):
+        found = made.token_to_id(token["content"])
+        if token.get("id", found) != found:
             raise ValueError(
                 f"The added token {token['content']!r} must have the id {token['id']}. "
-                f"Received: a vocabulary where it has {made.token_to_id(token['content'])}"
+                f"Received: a vocabulary where it has {found}"
             )
     return made.to_str()
 
 
 def tokenizer_text(tokenizer: StrPath | None) -> str | None:
-    """The text of a `tokenizer.json`, which is given as such or by its path.
+    """Return the content of a `tokenizer.json`, given as content or path; `None` for `None`.
 
     Raises:
-        ValueError: for a file that cannot be read, or is no such file.
+        ValueError: If the file cannot be read or is not a `tokenizer.json`.
     """
     if tokenizer is None:
         return None
@@ -208,9 +209,8 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
             raise ValueError('without a "model"')
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(
-            "`tokenizer` must be the path of a `tokenizer.json` or its text, that of a JSON object "
-            f"as the library tokenizers writes it. Received: tokenizer={str(tokenizer)[:100]!r} "
-            f"({error})"
+            "`tokenizer` must be the path or the content of a `tokenizer.json`, as the library "
+            f"tokenizers writes it. Received: tokenizer={str(tokenizer)[:100]!r} ({error})"
         ) from error
     return text
 
@@ -220,7 +220,7 @@ def _library() -> Any:
         import tokenizers
     except ImportError as error:
         raise ImportError(
-            'Texts are cut into sub-words by tokenizers: pip install "keras_permix[text]". '
+            'Sub-words require the package tokenizers: pip install "keras_permix[text]". '
             "Received: an environment without it"
         ) from error
     return tokenizers
@@ -230,9 +230,9 @@ def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # which is all that the library raises
+    except Exception as error:  # The library raises only this type.
         raise ValueError(
-            "`tokenizer` must be a `tokenizer.json` that the library tokenizers reads. "
+            "`tokenizer` must be a `tokenizer.json` that the library tokenizers can read. "
             f"Received: {text[:60]!r}… ({error})"
         ) from error
     tokenizer.no_padding()

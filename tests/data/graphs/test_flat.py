@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_permix.data import cached, load_graphs
+from keras_permix.data import GraphSource, cached, load_graphs
 from keras_permix.data.graphs import flat
+from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import parse_smiles
 
 pytest.importorskip("rdkit", reason="rdkit is not installed")
@@ -33,9 +34,11 @@ def check(graphs, smiles):
 def test_graphs_by_index_slice_and_order(parsed):
     graphs = flat.flat_molecules("some", SMILES)
     check(graphs, SMILES)
-    check(graphs[1:], SMILES[1:])
-    check(graphs[np.array([3, 0])], [SMILES[3], SMILES[0]])
-    check(graphs[np.array([3, 0, 2])][1:], [SMILES[0], SMILES[2]])
+    source = GraphSource(graphs, np.arange(4.0)[:, None])[np.array([3, 0, 2])][1:]
+    assert source.targets.tolist() == [[0], [2]]
+    np.testing.assert_array_equal(
+        source.read([0, 1])[0]["x"], batch_graphs([graphs[0], graphs[2]])["x"]
+    )
     assert graphs[-1][0].shape == (2, 9)
 
 

@@ -178,7 +178,8 @@ def test_a_known_set_is_split_by_its_seed(esol):
     order = np.random.default_rng(0).permutation(42)
     assert [*train.targets[:, 0], *test.targets[:, 0]] == order.tolist()
     graphs = parse_smiles([SMILES[number] for number in order])
-    for (atoms, bonds), (right, joined) in zip([*train.graphs, *test.graphs], graphs, strict=True):
+    read = [source.graphs[i] for source in (train, test) for i in source.chosen]
+    for (atoms, bonds), (right, joined) in zip(read, graphs, strict=True):
         np.testing.assert_array_equal(atoms, right)
         np.testing.assert_array_equal(bonds, joined)
     other = load_graphs("esol", esol, split_seed=1).test[0].targets

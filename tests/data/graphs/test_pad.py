@@ -81,13 +81,25 @@ def test_directed_graphs_and_graphs_without_edges():
     ("change", "options", "message"),
     [
         (None, {}, "`graphs` must hold at least one graph.*0 graphs"),
-        ({}, dict(nodes=2), "`nodes` be no less than the largest.*up to 3 nodes, nodes=2"),
-        (dict(x=None), {}, r"must have the arrays.*graph 1 with \['attn_edge_type'"),
-        (dict(in_degree=np.ones(4, int)), {}, "must have 1 axes in `in_degree`.*graph 1"),
-        (dict(spatial_pos=np.ones((3, 2), int)), {}, "must have 2 axes in `spatial_pos`.*graph 1"),
-        (dict(edge_input=np.ones((3, 3, 2), int)), {}, "must have 4 axes in `edge_input`.*graph 1"),
-        (dict(x=np.ones((3, 7), int)), {}, "same number of features in `x`.*7. in graph 1"),
-        (dict(spatial_pos=np.full((3, 3), 511)), {}, "`spatial_pos` must be 0 … 510.*511"),
+        ({}, dict(nodes=2), "`nodes` must be at least its largest.*up to 3 nodes, nodes=2"),
+        (dict(x=None), {}, "must have the arrays.*graph 1 with the shapes {'in_degree'"),
+        (
+            dict(in_degree=np.ones(4, int)),
+            {},
+            r"one size of all axes.*graph 1 .*'in_degree': \(4,\)",
+        ),
+        (
+            dict(spatial_pos=np.ones((3, 2), int)),
+            {},
+            r"one size of all axes.*graph 1 .*'spatial_pos': \(3, 2\)",
+        ),
+        (
+            dict(edge_input=np.ones((3, 3, 2), int)),
+            {},
+            r"as many axes.*graph 1 .*'edge_input': \(3, 3, 2\)",
+        ),
+        (dict(x=np.ones((3, 7), int)), {}, r"features of the first graph.*graph 1 .*'x': \(3, 7\)"),
+        (dict(spatial_pos=np.full((3, 3), 511)), {}, "`spatial_pos` must be from 0 to 510.*511"),
     ],
 )
 def test_wrong_graph_is_named(change, options, message):

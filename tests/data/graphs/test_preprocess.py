@@ -97,10 +97,13 @@ def test_batches_of_a_file(tmp_path):
             "must have `nodes` and `edges`, or .*Received: .*KeyError: 'nodes'",
         ),
         ({"nodes": [[1]], "edges": []}, "must have a number under 'y'.*KeyError: 'y'"),
-        ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "the ends of an edge numbers of nodes"),
-        ({"nodes": [[510]], "edges": [], "y": 0}, "must be 0 … 509"),
+        ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "the ends of an edge indices of nodes"),
+        ({"nodes": [[510]], "edges": [], "y": 0}, "must be from 0 to 509"),
         ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
-        ({"nodes": [[1, 2]], "edges": [], "y": 0}, "as many features .*first, 1. Received: 2 in"),
+        (
+            {"nodes": [[1, 2]], "edges": [], "y": 0},
+            "the number of features of the first graph, 1. Received: 2 in",
+        ),
     ],
 )
 def test_a_row_that_is_no_graph(tmp_path, row, rule):

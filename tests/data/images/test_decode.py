@@ -57,7 +57,7 @@ def test_sixteen_bits_that_would_do_for_eight_warn(tmp_path):
         read = [read_image(tmp_path / f"{name}.png").max() for name in "aba"]
     assert read == [1, 1, 1]
     [once] = [str(warning.message) for warning in said]
-    assert once.endswith(f"Save such levels with 8 bits. Received: one in {tmp_path}")
+    assert once.endswith(f"Save such images with 8 bits. Received: one in {tmp_path}")
     Image.fromarray(levels * 0).save(tmp_path / "black.png")
     assert not read_image(tmp_path / "black.png").any()
 
@@ -138,7 +138,7 @@ def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
         (lambda path: Image.fromarray(np.zeros((2, 2), "float32")).save(path), "floats"),
         (
             lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path),
-            "not of 0 to 65535",
+            "not from 0 to 65535",
         ),
     ],
     ids=["no image", "truncated", "floats", "32 bits"],
@@ -154,7 +154,7 @@ def test_wrong_arguments(tmp_path):
         read_image(tmp_path / "nowhere.png")
     for path in (5, b"a.png", PIXELS):
         with pytest.raises(
-            TypeError, match="`path` must be that of an image file. Received: path="
+            TypeError, match="`path` must be the path of an image file. Received: path="
         ):
             read_image(path)
     with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
@@ -241,11 +241,3 @@ def tiff(bits, photometric, strip, columns):
 def test_white_may_be_zero_and_levels_of_12_bits(bits, photometric, strip, expected, tmp_path):
     (tmp_path / "a.tif").write_bytes(tiff(bits, photometric, strip, 2))
     assert read_image(tmp_path / "a.tif")[0, :, 0].tolist() == expected
-
-
-def test_more_pixels_than_pillow_takes_are_an_error(tmp_path, monkeypatch):
-    Image.fromarray(PIXELS).save(tmp_path / "a.png")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 53)
-    with warnings.catch_warnings(action="ignore"):
-        with pytest.raises(ValueError, match="9 x 6 pixels are more than the 53 of Pillow's"):
-            read_image(tmp_path / "a.png")

@@ -66,7 +66,7 @@ def test_tiles_go_row_by_row(tmp_path):
 @pytest.mark.parametrize("wrong", [dict(size=(8, 13)), dict(targets=[0] * 7)])
 def test_a_sheet_that_does_not_fit(wrong, tmp_path):
     write_sheet(tmp_path, **wrong)
-    with pytest.raises(ValueError, match="whole tiles, one for each target"):
+    with pytest.raises(ValueError, match="whole tiles, one per target"):
         load_sheet(tmp_path / "some.png")
 
 

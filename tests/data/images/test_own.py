@@ -136,7 +136,9 @@ def test_blanks_after_commas_are_of_no_class(tmp_path):
 def test_a_class_without_a_test_is_said(tmp_path):
     write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
     write_classes(tmp_path / "pets/test", {"b": 1})
-    with pytest.warns(UserWarning, match=r"Of 1 of the 2 classes of pets.* test on: \['a'\]"):
+    with pytest.warns(
+        UserWarning, match=r"pets has no samples to test on for 1 of its 2 classes: \['a'\]"
+    ):
         folder_images("pets", 8, tmp_path)
 
 

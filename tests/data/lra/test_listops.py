@@ -1,7 +1,7 @@
 """ListOps: what is made obeys the rules, and what is read is what the file says."""
 
 import hashlib
-import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from keras_permix.data import (
     listops_tokenizer,
     load_listops,
 )
-from keras_permix.data.lra import listops, rounds
+from keras_permix.data.lra import listops
 from keras_permix.data.lra.listops_trees import draw_listops
 from tests.data.lra.solve import solve
 
@@ -51,7 +51,7 @@ def test_each_answer_is_right():
     data = generated_listops(64, **SMALL, max_arguments=5)
     for source in parts(data):
         solved = [solve(text) for text in texts(source)]
-        assert [answer for answer, _, _ in solved] == source.labels.tolist()
+        assert [answer for answer, _, _ in solved] == source.targets.tolist()
         assert max(depth for _, depth, _ in solved) == 4
         assert max(most for _, _, most in solved) == 5
         assert source.lengths.min() >= 10 and source.lengths.max() <= 40
@@ -62,7 +62,7 @@ def test_each_answer_is_right():
 def test_the_size_of_the_long_range_arena():
     data = generated_listops(2000, train=30, validation=5, test=5)
     solved = [solve(text) for text in texts(data.train[0])]
-    assert [answer for answer, _, _ in solved] == data.train[0].labels.tolist()
+    assert [answer for answer, _, _ in solved] == data.train[0].targets.tolist()
     assert max(depth for _, depth, _ in solved) == 10 == max(most for _, _, most in solved)
     lengths = data.train[0].lengths
     assert 500 < lengths.min() and lengths.max() < 2000 and 800 < lengths.mean() < 1250
@@ -97,7 +97,7 @@ def test_no_sequence_comes_twice():
 def test_only_the_seed_and_the_rules_decide(monkeypatch):
     first = texts(generated_listops(64, **SMALL).train[0])
     assert texts(generated_listops(64, **SMALL, seed=1).train[0]) != first
-    monkeypatch.setattr(rounds.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(cached, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
     assert texts(generated_listops(64, **SMALL).train[0]) == first
     # How the sequences are shared out is no part of what they are.
     assert texts(generated_listops(64, **{**SMALL, "train": 30, "test": 50}).train[0]) == first[:30]
@@ -118,7 +118,7 @@ def test_all_of_a_few_sequences_are_found(monkeypatch):
     few = dict(min_tokens=4, max_tokens=4, max_depth=3, max_arguments=5, nesting=0.1)
     data = generated_listops(4, **few, train=390, validation=5, test=5)
     assert len({text for source in parts(data) for text in texts(source)}) == 400
-    with pytest.raises(ValueError, match=r"Received: 400 of .* that were there"):
+    with pytest.raises(ValueError, match=r"Received: .*which give 400 sequences, then .* repeated"):
         generated_listops(4, **few, train=391, validation=5, test=5)
 
 
@@ -132,7 +132,7 @@ def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
         context.setattr(listops, "draw_listops", None)
         read = generated_listops(64, **SMALL)
     for ours, theirs in zip(parts(read), parts(made), strict=True):
-        assert texts(ours) == texts(theirs) and ours.labels.tolist() == theirs.labels.tolist()
+        assert texts(ours) == texts(theirs) and ours.targets.tolist() == theirs.targets.tolist()
     other = generated_listops(64, **SMALL, seed=1)
     assert texts(other.test[0]) != texts(made.test[0])
 
@@ -146,7 +146,9 @@ def test_batches_are_padded_with_a_mask():
     source.max_sequence_length = 2
     assert source[1:].read([0])[0]["tokens"].tolist() == [[8, 0]]
     assert source.read([0])[0]["tokens"].tolist() == [[5, 6]]
-    with pytest.raises(ValueError, match="`lengths` must add up.*5 in 2 rows, 4 tokens"):
+    with pytest.raises(
+        ValueError, match="`lengths` must sum to.*2 lengths with the sum 5, 4 tokens"
+    ):
         TokenSource([1, 2, 3, 4], [3, 2], [0, 0], 4)
 
 
@@ -158,8 +160,8 @@ def test_files_of_the_long_range_arena():
         rows = [line.split("\t") for line in lines]
         plain = [" ".join(text.replace("(", "").replace(")", "").split()) for text, _ in rows]
         assert texts(source) == plain
-        assert source.labels.tolist() == [int(target) for _, target in rows]
-        assert source.labels.tolist() == [solve(text)[0] for text, _ in rows]
+        assert source.targets.tolist() == [int(target) for _, target in rows]
+        assert source.targets.tolist() == [solve(text)[0] for text, _ in rows]
 
 
 GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
@@ -170,7 +172,7 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
     [
         (
             "Source\tTarget\n[FIRST 1 2 ]\t1\n",
-            r"line 2 of .*\(ListOps must be of the tokens .*'\[FIRST'",
+            r"line 2 of .*\(ListOps must consist of the tokens .*'\[FIRST'",
         ),
         (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*line 3 of .*basic_val.tsv'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
@@ -190,11 +192,10 @@ def test_missing_files(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* basic_train.tsv"):
         load_listops(64)
-    with pytest.raises(FileNotFoundError, match="must exist. Received: .*basic_train.tsv"):
+    with pytest.raises(
+        FileNotFoundError, match="holds basic_train.tsv and .* Received: .* without these files"
+    ):
         load_listops(64, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=f"basic_train.tsv, in {re.escape(str(tmp_path))}"):
-        load_listops(64, ".")
     with pytest.raises(ValueError, match="max_sequence_length=8, and a sequence of"):
         load_listops(8, SAMPLE)
 
@@ -202,7 +203,7 @@ def test_missing_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        (dict(train=0), "must be 1 or more.*0, 20, 20"),
+        (dict(train=0), "must be positive.*0, 20, 20"),
         (dict(seed=-1), "`seed` 0 or more"),
         (dict(min_tokens=3), "4 ≤ `min_tokens`"),
         (dict(min_tokens=41), "Received: 41, 40, 64"),
@@ -212,7 +213,7 @@ def test_missing_files(tmp_path, monkeypatch):
         (dict(nesting=1.5), "`nesting` must be from 0 to 1"),
         (
             dict(max_depth=2, max_arguments=2, min_tokens=4, train=1000),
-            "different sequences.*: 400 of",
+            "different sequences.* 400 sequences",
         ),
     ],
 )
@@ -225,7 +226,7 @@ def test_unknown_tokens():
     assert encode_listops("[SM 0 9 ]").tolist() == [14, 1, 10, 15]
     with pytest.raises(ValueError, match=r"\['MIN'\] in 'MIN 1 2 X'|\['MIN', 'X'\]"):
         encode_listops("MIN 1 2 X")
-    with pytest.raises(ValueError, match="must be of the tokens"):
+    with pytest.raises(ValueError, match="must consist of the tokens"):
         encode_listops("( )")
 
 
@@ -236,7 +237,9 @@ def test_a_tokenizer_reads_the_same():
     arrays = encode(texts, 64)
     for text, tokens, mask in zip(texts, arrays["tokens"], arrays["mask"], strict=True):
         assert tokens[mask].tolist() == encode_listops(text).tolist()
-    with pytest.raises(ValueError, match=r"knows, which is 0 1 .*\[SM \]. Received: '\[SM 0 9\]'"):
+    with pytest.raises(
+        ValueError, match=r"tokens of the `tokenizer` \(0 1 .*\[SM \]\). Received: '\[SM 0 9\]'"
+    ):
         encode(["[SM 0 9]"], 64)
 
 
@@ -245,7 +248,7 @@ def test_a_version_gives_the_same_for_ever():
     digest = hashlib.sha256()
     for source in parts(generated_listops(64, **SMALL)):
         digest.update("\n".join(texts(source)).encode())
-        digest.update(bytes(source.labels.tolist()))
+        digest.update(bytes(source.targets.tolist()))
     assert digest.hexdigest() == (
         "c13f653a96ddeb2b500ac42d9f7776e0daf7313891b91e758f64ba4d547d403f"
     )

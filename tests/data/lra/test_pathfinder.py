@@ -157,7 +157,7 @@ def test_folders_of_the_long_range_arena():
         ("imgs/0 a.png", ValueError, "'imgs/0 a.png', line 1"),
         ("imgs/0 b.png 0 1", FileNotFoundError, "must exist. Received: .*b.png"),
         ("imgs/0 a.png 0 1", ValueError, "three images or more.*Received: 0 in"),
-        ("\x93NUMPY\x01", ValueError, "must be a text"),
+        ("\x93NUMPY\x01", ValueError, "must be text in UTF-8"),
     ],
 )
 def test_damaged_folders(tmp_path, line, error, rule):
@@ -177,13 +177,13 @@ def test_no_folder(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        (dict(test=0), "must be 1 or more.*12, 4, 0"),
+        (dict(test=0), "must be positive.*12, 4, 0"),
         (dict(image_size=8), "`image_size` must be 16"),
         (dict(distractor_length=6), "`distractor_length` must be from 1"),
         (dict(gap=()), "`gap` and `bend` 0 or more"),
-        (dict(dash_length=0), "Lengths must be more than 0"),
-        (dict(contrast=1.5), "`contrast` must be more than 0"),
-        (dict(contour_length=80), "room for the two long paths.*none in"),
+        (dict(dash_length=0), "Lengths must be positive"),
+        (dict(contrast=1.5), "`contrast` must be above 0"),
+        (dict(contour_length=80), "room for two long paths.*without a picture in"),
     ],
 )
 def test_bad_numbers(changes, rule, monkeypatch):

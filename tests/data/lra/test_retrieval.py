@@ -19,7 +19,7 @@ def padded(text, length):
 def test_pairs():
     data = load_retrieval(16, SAMPLE)
     parts = [data.train[0], data.validation[0], data.test[0]]
-    assert [source.labels.tolist() for source in parts] == [[0, 1, 0], [1], [0, 1]]
+    assert [source.targets.tolist() for source in parts] == [[0, 1, 0], [1], [0, 1]]
     assert (data.name, data.labels) == ("retrieval", ("unrelated", "cited"))
     inputs, labels = Pipeline(*data.train, batch_size=3)[0]
     texts = [
@@ -54,5 +54,5 @@ def test_missing_files(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* new_aan_pairs.train.tsv"):
         load_retrieval(16)
-    with pytest.raises(FileNotFoundError, match="must exist. Received: .*new_aan_pairs.train.tsv"):
+    with pytest.raises(FileNotFoundError, match="new_aan_pairs.train.tsv .* without these files"):
         load_retrieval(16, tmp_path)

@@ -86,7 +86,7 @@ def test_parts_of_a_batch_are_padded_alike(make):
 @pytest.mark.parametrize("pad_to", [(16, 8), (8, 32), (0,), (8, 8)])
 def test_bad_lengths(pad_to):
     with pytest.raises(
-        ValueError, match="`pad_to` must be lengths that rise.*max_sequence_length=32"
+        ValueError, match="`pad_to` must be a list of ascending integers.*max_sequence_length=32"
     ):
         token_source(pad_to)
 

@@ -1,0 +1,188 @@
+"""Read labeled texts and sequences of token ids batch by batch."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_permix.data.dataset import Source
+from keras_permix.data.text.tokens import encode_texts
+
+GROUPS = 16  # of texts of similar length
+
+
+class SequenceSource(Source):
+    """Pad labeled sequences to the shortest of several lengths; the base of two sources.
+
+    Args:
+        labels: Int array `(sequences,)`.
+        max_sequence_length: Int, tokens of a padded sequence.
+        pad_to: Ascending lengths below `max_sequence_length`.
+    """
+
+    def __init__(self, labels: Any, max_sequence_length: int, pad_to: Sequence[int]) -> None:
+        super().__init__(len(labels), np.asarray(labels, "int32"))
+        integers = isinstance(pad_to, list | tuple) and all(isinstance(n, int) for n in pad_to)
+        lengths = (*pad_to, max_sequence_length) if integers else (0,)
+        if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
+            raise ValueError(
+                "`pad_to` must be a list of ascending integers, from 1 to below "
+                f"`max_sequence_length`. Received: pad_to={pad_to!r}, "
+                f"max_sequence_length={max_sequence_length}"
+            )
+        self.max_sequence_length, self.pad_to = max_sequence_length, lengths
+
+    def of_one_shape(self) -> Self:
+        """Return a source that pads all batches to `max_sequence_length`."""
+        one = copy.copy(self)
+        one.pad_to = (self.max_sequence_length,)
+        return one
+
+    def shuffled(self, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Return the order of an epoch: int array, in which a batch has similar lengths."""
+        if len(self.pad_to) == 1:
+            return rng.permutation(len(self))
+        ranks = np.argsort(np.argsort(self._sizes(), kind="stable"))
+        order = rng.permutation(len(ranks))
+        order = order[np.argsort(ranks[order] * GROUPS // len(ranks), kind="stable")]
+        order = np.roll(order, rng.integers(len(order)))  # so that no length is always left over
+        full = len(order) - len(order) % batch_size
+        batches = rng.permutation(order[:full].reshape(-1, batch_size))
+        return np.concatenate([batches.reshape(-1), order[full:]])
+
+    def _sizes(self):
+        """Return a measure of each sequence that grows with its length."""
+        raise NotImplementedError
+
+    def _trimmed(self, inputs):
+        """Trim padded arrays `(batch, tokens)` to the shortest length that keeps all tokens."""
+        if len(self.pad_to) == 1:
+            return inputs
+        longest = np.flatnonzero(inputs["mask"].any(axis=0)).max(initial=0) + 1
+        width = next(length for length in self.pad_to if length >= longest)
+        return {name: array[:, :width] for name, array in inputs.items()}
+
+
+class TextSource(SequenceSource):
+    """Encode labeled texts batch by batch, for `Pipeline`.
+
+    `source[start:stop]` and `source[indices]` return a source with some of the texts.
+
+    Args:
+        texts: List of str, or of tuples of str for pairs.
+        labels: Int array `(texts,)`.
+        max_sequence_length: Int, tokens of a padded sequence.
+        encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
+            Default: `encode_texts`.
+        pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
+            length that fits, and `Pipeline` groups texts of similar length when it shuffles. Not
+            supported for pairs. Default: `()`.
+
+    Raises:
+        ValueError: If `pad_to` is not ascending and below `max_sequence_length`, or is given for
+            pairs.
+
+    Example:
+
+    >>> from keras_permix.data import TextSource
+    >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_sequence_length=4).read([1])
+    >>> inputs["tokens"].tolist(), labels.tolist()
+    ([[122, 102, 116, 0]], [1])
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Any],
+        labels: Sequence[int] | np.ndarray,
+        max_sequence_length: int,
+        encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
+        pad_to: Sequence[int] = (),
+    ) -> None:
+        super().__init__(labels, max_sequence_length, pad_to)
+        self._texts: Any = texts
+        self.encode = encode
+        if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
+            raise ValueError(f"`pad_to` must be empty for pairs. Received: pad_to={pad_to}")
+
+    @property
+    def texts(self) -> list[Any]:
+        """Return the texts of this source."""
+        return [self._texts[i] for i in self.chosen]
+
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return a batch: `(arrays from encode, int32 labels)`."""
+        chosen = self.chosen[indices]
+        inputs = self.encode([self._texts[i] for i in chosen], self.max_sequence_length)
+        return self._trimmed(inputs), self._targets[chosen]
+
+    def _sizes(self):
+        return [len(text) for text in self.texts]
+
+
+class TokenSource(SequenceSource):
+    """Pad labeled sequences of token ids batch by batch, for `Pipeline`.
+
+    `source[start:stop]` and `source[indices]` return a source with some of the sequences.
+
+    Args:
+        tokens: Integer array `(tokens,)`, all sequences concatenated.
+        lengths: Int array `(sequences,)`, tokens per sequence.
+        labels: Int array `(sequences,)`.
+        max_sequence_length: Int, tokens of a padded sequence; longer sequences are truncated.
+        pad_to: Ascending lengths below `max_sequence_length`, as in `TextSource`. Default: `()`.
+
+    Raises:
+        ValueError: If the sizes do not match, or `pad_to` is not ascending and below
+            `max_sequence_length`.
+
+    Example:
+
+    >>> from keras_permix.data import TokenSource
+    >>> inputs, labels = TokenSource([5, 6, 7], [2, 1], [0, 1], max_sequence_length=3).read([1, 0])
+    >>> inputs["tokens"].tolist(), labels.tolist()
+    ([[7, 0, 0], [5, 6, 0]], [1, 0])
+    """
+
+    def __init__(
+        self,
+        tokens: Any,
+        lengths: Any,
+        labels: Any,
+        max_sequence_length: int,
+        pad_to: Sequence[int] = (),
+    ) -> None:
+        super().__init__(labels, max_sequence_length, pad_to)
+        self._tokens, self._lengths = np.asarray(tokens), np.asarray(lengths, "int64")
+        if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
+            raise ValueError(
+                "`lengths` must sum to the number of `tokens`, and have one value per label. "
+                f"Received: {len(self._lengths)} lengths with the sum {self._lengths.sum()}, "
+                f"{len(self._tokens)} tokens, {len(self)} labels"
+            )
+        self._starts = np.cumsum(self._lengths) - self._lengths
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return the number of tokens of each sequence."""
+        return self._lengths[self.chosen]
+
+    def row(self, index: int) -> np.ndarray:
+        """Return the token ids of one sequence, without padding."""
+        number = self.chosen[index]
+        return self._tokens[self._starts[number] :][: self._lengths[number]]
+
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return a batch: `("tokens" and "mask" as from pad_tokens, int32 labels)`."""
+        chosen, columns = self.chosen[indices], np.arange(self.max_sequence_length)
+        mask = columns < self._lengths[chosen, None]
+        tokens = np.zeros(mask.shape, "int32")
+        tokens[mask] = self._tokens[(self._starts[chosen, None] + columns)[mask]]
+        return self._trimmed({"tokens": tokens, "mask": mask}), self._targets[chosen]
+
+    def _sizes(self):
+        return self.lengths
