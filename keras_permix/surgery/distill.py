@@ -114,7 +114,7 @@ def distill(
         )
         distiller.compile(optimizer, _first(supervised, [_nothing] * len(rest)))
         if isinstance(student, ZooModel):
-            x, y = student.encoded(x), student.to_arrays(y)
+            x, y = student.convert_inputs(x), student.to_arrays(y)
             student.check_inputs(x)
         distiller.fit(x, y, **fit_arguments)
     finally:
