@@ -12,7 +12,7 @@
 # make test-accelerators   kernels for GPU and TPU on a machine that has neither: interpreted, and
 #             compiled ahead of time for chips that are not there
 # make site   builds the documentation into site/, without a network once npm has installed what its
-#             demo page runs on;  make test-site  checks its links, and that page in Chromium
+#             demo page runs on;  make test-site  checks its links, and two pages in Chromium
 # make lint   ruff and mypy;  make wheel  builds into dist/;  make clean  removes environments and caches
 # make release   builds sdist and wheel into dist/ and checks them; to upload them is left
 #

@@ -20,6 +20,7 @@ TABLES = ("cli", "recipe_keys", "data_formats")
 FILES = {
     "index": "README.md",
     "demo": "docs/site/demo.md",
+    "explorer": "docs/site/explorer.md",
     "get_started": "docs/get_started.md",
     **{f"guides/{name}": f"docs/guides/{name}.md" for name in GUIDES},
     "models/index": "docs/models.md",
@@ -89,6 +90,7 @@ def pages():
         "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES)],
         "Look": [
             "demo",
+            "explorer",
             "mixers/index",
             "models/index",
             "zoo/index",
