@@ -10,7 +10,7 @@
 # make test-jax-triton     compile the GPU kernels ahead of time, as JAX calls them; needs Python 3.12
 # make test-accelerators   interpret the kernels for GPUs and TPUs, and compile them ahead of time
 # make site           build the documentation into site/; needs a network only for npm's first install
-# make test-site      check the site's links, and its demo page in Chromium
+# make test-site      check the site's links, and its two interactive pages in Chromium
 # make lint           run ruff, mypy and the check of prose
 # make wheel          build into dist/
 # make clean          remove environments and caches

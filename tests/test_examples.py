@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
 from tests.harness import ROOT
 from tests.harness.processes import environment
@@ -33,6 +35,20 @@ def processor_seconds():
     """Those of the processes that this one has started and seen end."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/tutorials/*.ipynb")), ids=lambda p: p.stem)
+def test_tutorial(path, tmp_path):
+    notebook = nbformat.read(path, as_version=4)
+    install, quick, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert "%pip install" in install.source
+    assert not any(cell.outputs for cell in cells)
+    quick.source = quick.source.replace("QUICK = False", "QUICK = True")
+    assert quick.source.startswith("QUICK = True")
+    place = {"metadata": {"path": str(tmp_path)}}
+    before = processor_seconds()
+    NotebookClient(notebook, timeout=600, resources=place).execute(env=environment())
+    assert processor_seconds() - before < 1.5 * MINUTE
 
 
 def test_quickstart(tmp_path):

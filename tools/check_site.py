@@ -1,4 +1,4 @@
-"""Check the documentation site that `make site` built: its links, and its demo page in a browser.
+"""Check the documentation site that `make site` built: its links, and two pages in a browser.
 
     KERAS_BACKEND=torch python tools/check_site.py FOLDER
 
@@ -22,6 +22,7 @@ import keras
 import numpy as np
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
 
 from keras_permix.analysis import permutation_maps
 from keras_permix.data import read_image
@@ -68,6 +69,12 @@ return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
   });
 });
 """
+# The rows of the explorer's table, as a person reads them.
+ROWS = """
+const [head, ...rows] = [...document.querySelectorAll("article tr")].map((row) =>
+  [...row.cells].map((cell) => cell.textContent.trim()));
+return rows.map((row) => Object.fromEntries(row.map((cell, index) => [head[index], cell])));
+"""
 
 
 class Links(HTMLParser):
@@ -99,7 +106,13 @@ def main(folder):
     ]
     outside = {link for page in pages.values() for link in page.leads if urlsplit(link).netloc}
     print("links that lead outside, not followed:", *sorted(outside), sep="\n  ")
-    results |= check_demo(folder)
+    with served(folder) as address, tempfile.TemporaryDirectory() as profile:
+        browser = open_browser(profile)
+        try:
+            results |= check_demo(browser, address) | check_explorer(browser, address)
+            results["no request leaves the machine"] = list(strangers(browser, address))
+        finally:
+            browser.quit()
     for name, wrong in results.items():
         print(f"{'FAILED' if wrong else 'passed'}: {name}", *wrong, sep="\n  ")
     failed = sum(map(bool, results.values()))
@@ -121,30 +134,51 @@ def broken_links(folder, pages):
                 yield f"{path.relative_to(folder)}: {link}"
 
 
-def check_demo(folder):
+def check_demo(browser, address):
     """Return the errors in the page's answers, by picture."""
     model = CSPViT.from_preset("cifar10_small")
     task, results = task_of(model), {}
-    with served(folder) as address, tempfile.TemporaryDirectory() as profile:
-        browser = open_browser(profile)
-        try:
-            browser.get(f"{address}/demo.html")
-            results["the page shows an example"] = unless("ready", state(browser))
-            for path in sorted(PICTURES.glob("*.png")):
-                image = read_image(path)[None]
-                output = keras.ops.convert_to_numpy(model(image, training=False))[0]
-                results[path.name] = unless("ready", ask(browser, choose, path))
-                results[path.name] += wrong_labels(browser, lines := task.answer(output, 5))
-                results[path.name] += wrong_sources(browser, model, image)
-            said = ask(browser, choose, __file__)
-            results["what is no picture is refused"] = unless("failed", said)
-            for way, how in (("dropped", DROP), ("clicked", CLICK)):
-                asked = ask(browser, webdriver.Chrome.execute_script, how, path.name)
-                results[f"{path.name}, {way}"] = unless("ready", asked)
-                results[f"{path.name}, {way}"] += wrong_labels(browser, lines)
-            results["no request leaves the machine"] = list(strangers(browser, address))
-        finally:
-            browser.quit()
+    browser.get(f"{address}/demo.html")
+    results["the page shows an example"] = unless("ready", state(browser))
+    for path in sorted(PICTURES.glob("*.png")):
+        image = read_image(path)[None]
+        output = keras.ops.convert_to_numpy(model(image, training=False))[0]
+        results[path.name] = unless("ready", ask(browser, choose, path))
+        results[path.name] += wrong_labels(browser, lines := task.answer(output, 5))
+        results[path.name] += wrong_sources(browser, model, image)
+    said = ask(browser, choose, __file__)
+    results["what is no picture is refused"] = unless("failed", said)
+    for way, how in (("dropped", DROP), ("clicked", CLICK)):
+        asked = ask(browser, webdriver.Chrome.execute_script, how, path.name)
+        results[f"{path.name}, {way}"] = unless("ready", asked)
+        results[f"{path.name}, {way}"] += wrong_labels(browser, lines)
+    return results
+
+
+def check_explorer(browser, address):
+    """Return the errors in the order of the explorer's table and the titles of its points."""
+    browser.get(f"{address}/explorer.html")
+    results = {}
+    for head, way in (("parameters", 1), ("parameters", -1), ("step, jax", 1)):
+        browser.find_element(By.XPATH, f"//th/button[.='{head}']").click()
+        rows = browser.execute_script(ROWS)
+        numbers = [
+            float("inf") if row[head] == "–" else way * float(row[head].strip("×").replace(",", ""))
+            for row in rows
+        ]
+        results[f"the explorer sorts by {head}, {way}"] = unless(sorted(numbers), numbers)
+    data, axis = map(Select, browser.find_elements(By.CSS_SELECTOR, "#explorer select"))
+    data.select_by_visible_text("cifar10")
+    for head in ("parameters", "step, jax"):
+        axis.select_by_visible_text(head)
+        expected = sorted(
+            f"{row['preset']}: {row['metric']} {row['score']}, {head} {row[head]}"
+            for row in rows
+            if row["data"] == "cifar10" and row[head] != "–"
+        )
+        titles = browser.find_elements(By.CSS_SELECTOR, "#explorer a title")
+        found = sorted(title.get_attribute("textContent") for title in titles)
+        results[f"the explorer's points over {head} have titles"] = unless(expected, found)
     return results
 
 

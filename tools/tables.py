@@ -29,7 +29,9 @@ from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
-PAGES += (ROOT / "docs" / "guides" / "export.md", ROOT / "docs" / "reproduce.md")
+PAGES += tuple(
+    ROOT / "docs" / name for name in ("guides/export.md", "reproduce.md", "site/explorer.md")
+)
 # Page of `docs/models` -> classes.
 FAMILIES = {
     "vit": ("cspvit", "slicevit", "vit"),
@@ -111,13 +113,7 @@ def summary():
 def pretrained():
     """One row per preset of `PRETRAINED`: parameters, scores and the ratio of training steps."""
     yield ("preset", "task", "parameters", "score", "attention", "paper", "step, times as fast")
-    ratios = {
-        backend: {
-            (row["case"], row["model"]): row["vs_attention"]
-            for row in read("epyc", f"models_{backend}")
-        }
-        for backend in BACKENDS
-    }
+    ratios = step_ratios()
     papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
     for name, (task, baseline, case) in PRETRAINED.items():
         parameters, score = best_score(name)
@@ -128,8 +124,31 @@ def pretrained():
             score,
             best_score(baseline)[1] if baseline else "–",
             papers[name].split(",")[0].split(" ", 1)[-1],
-            " / ".join(f"{ratios[backend][case]}×" for backend in BACKENDS) if case else "–",
+            " / ".join(ratios[case]) if case else "–",
         )
+
+
+def step_ratios():
+    """(case, model) -> the speed of its training step relative to attention, on each backend."""
+    measured = (read("epyc", f"models_{backend}") for backend in BACKENDS)
+    return {
+        (rows[0]["case"], rows[0]["model"]): [f"{row['vs_attention']}×" for row in rows]
+        for rows in zip(*measured, strict=True)
+    }
+
+
+def explorer():
+    """One row per trained preset, with one number in a cell: the site sorts and plots them."""
+    yield ("preset", "data", "metric", "score", "parameters", *(f"step, {b}" for b in BACKENDS))
+    ratios = step_ratios()
+    cases = {name: case for name, (*_, case) in PRETRAINED.items() if case}
+    found = {name: ratios[case] for name, case in cases.items()}
+    found |= {PRETRAINED[name][1]: ["1.0×"] * len(BACKENDS) for name in cases}
+    for name, parameters, data, measured, *_ in list(presets())[1:]:
+        metric, score = measured.split(",")[0].split(" ", 1)
+        times = found.get(name.strip("`"), ["–"] * len(BACKENDS))
+        link = f"[{name}](../../zoo/{name.strip('`')}/README.md)"
+        yield (link, data, metric, score, parameters, *times)
 
 
 def best_score(name):
@@ -466,7 +485,7 @@ def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
     measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
-    tables = (summary, pretrained, presets, *measured, lra, exports, exported)
+    tables = (summary, pretrained, presets, explorer, *measured, lra, exports, exported)
     named = {table.__name__: table for table in tables}
     named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
     for name, table in named.items():

@@ -3,6 +3,7 @@
 python docs/site/pages.py FOLDER
 """
 
+import json
 import os
 import re
 import sys
@@ -15,15 +16,18 @@ GUIDES = (
     "pretrained", "fine_tune", "replace_attention", "convert", "long_sequences", "recipes",
     "devices", "export", "inspect", "streaming",
 )  # fmt: skip
+TUTORIALS = ("fine_tune_photos", "swap_attention", "long_texts")
 TABLES = ("cli", "recipe_keys", "data_formats")
 # Pages that are a whole file.
 FILES = {
     "index": "README.md",
     "demo": "docs/site/demo.md",
+    "explorer": "docs/site/explorer.md",
     "get_started": "docs/get_started.md",
     **{f"guides/{name}": f"docs/guides/{name}.md" for name in GUIDES},
     "models/index": "docs/models.md",
     **{f"models/{path.stem}": f"docs/models/{path.name}" for path in ROOT.glob("docs/models/*.md")},
+    **{f"tutorials/{name}": f"docs/tutorials/{name}.ipynb" for name in TUTORIALS},
     "reproduce": "docs/reproduce.md",
     **{f"reference/{name}": f"docs/reference/{name}.md" for name in TABLES},
     "zoo/index": "zoo/README.md",
@@ -65,15 +69,15 @@ def main(folder):
 
 def pages():
     """Return the Markdown of every page, by its path without a suffix."""
-    made = {
-        page: rebased((ROOT / source).read_text(encoding="utf-8"), source, page)
-        for page, source in FILES.items()
-    }
+    made = {page: rebased(markdown(ROOT / source), source, page) for page, source in FILES.items()}
     made["guides/convert"] += rst(
         ".. autofunction:: keras_permix.surgery.swap_mixer\n   :no-index:"
     )
     for page in CARDS:
         made[page] += card_files(page)
+    for name in TUTORIALS:
+        file = f"../../../docs/tutorials/{name}.ipynb"
+        made[f"tutorials/{name}"] += f"\n{{download}}`Download this notebook <{file}>`\n"
     mixers = mixer_pages()
     made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
@@ -87,8 +91,10 @@ def pages():
     made["mixers/index"] += contents(mixers, "mixers/")
     groups = {
         "Guides": ["get_started", *(f"guides/{name}" for name in GUIDES)],
+        "Tutorials": [f"tutorials/{name}" for name in TUTORIALS],
         "Look": [
             "demo",
+            "explorer",
             "mixers/index",
             "models/index",
             "zoo/index",
@@ -100,6 +106,16 @@ def pages():
     }
     made["index"] += "".join(contents(group, "", name) for name, group in groups.items())
     return made
+
+
+def markdown(path):
+    """Return the text of a Markdown file, or the cells of a notebook as Markdown."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    shown = {"markdown": "{}\n", "code": "```python\n{}\n```\n"}
+    cells = json.loads(text)["cells"]
+    return "\n".join(shown[cell["cell_type"]].format("".join(cell["source"])) for cell in cells)
 
 
 def rebased(text, source, page):

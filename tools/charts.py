@@ -1,0 +1,93 @@
+"""Draw the charts of `benchmarks/README.md` from the measurements in `benchmarks/`.
+
+python tools/charts.py [FOLDER]    # default: benchmarks/
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tables import BACKENDS, ROOT, read  # noqa: E402
+
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "", "axes.spines.top": False, "axes.grid": True,
+    "xtick.minor.size": 0, "ytick.minor.size": 0,
+    "axes.spines.right": False, "axes.axisbelow": True, "grid.alpha": 0.3,
+}  # fmt: skip
+TITLES = dict(zip(BACKENDS, ("JAX", "TensorFlow", "PyTorch"), strict=True))
+COLORS = dict(zip(BACKENDS, ("tab:blue", "tab:orange", "tab:red"), strict=True))
+# Of Keras' attention and of each mixer: how its line is drawn.
+LINES = {
+    "MultiHeadAttention": dict(color="black", linewidth=2.5),
+    "CSP": dict(color="tab:red", linewidth=2.5),
+    "SliceSort": dict(color="tab:orange"),
+    "SimpleAttention": dict(color="tab:blue"),
+    "ButterflyBlock": dict(color="tab:purple"),
+    "DampedEMA": dict(color="tab:green"),
+    "LinearAttention": dict(color="tab:cyan"),
+    "FourierMixer": dict(color="tab:gray"),
+}
+
+
+def step_times():
+    """Draw a group of bars per model, one per backend, which end in the ratio of step times."""
+    measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
+    groups = [rows for rows in zip(*measured, strict=True) if rows[0]["vs_attention_macs"] != "1.0"]
+    figure = Figure(figsize=(8, 11), layout="constrained")
+    axes = figure.subplots()
+    for number, backend in enumerate(BACKENDS):
+        places = [group + 0.27 * (number - 1) for group in range(len(groups))]
+        ratios = [float(rows[number]["vs_attention"]) for rows in groups]
+        style = dict(color=COLORS[backend], label=TITLES[backend])
+        axes.bar_label(axes.barh(places, ratios, 0.26, **style), fmt="%g×", padding=2, fontsize=7)
+    axes.axvline(1, color="black", linewidth=1)
+    labels = [f"{rows[0]['model']}\n{rows[0]['case']}" for rows in groups]
+    axes.set_yticks(range(len(groups)), labels)
+    axes.tick_params("y", labelsize=8, length=0)
+    axes.grid(axis="y", visible=False)
+    axes.margins(y=0.01)
+    axes.invert_yaxis()
+    axes.set_xlabel("speed of a training step (attention baseline = 1)")
+    axes.legend(loc="lower right")
+    return figure
+
+
+def cost_over_length():
+    """Draw time and memory per token over the number of tokens, a panel per backend."""
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    panels = figure.subplots(2, 3, sharex=True, sharey="row")
+    for backend, (time, memory) in zip(BACKENDS, panels.T, strict=True):
+        time.set_title(TITLES[backend])
+        memory.set_xlabel("tokens")
+        rows = read("xeon", f"layers_{backend}")
+        for layer, style in LINES.items():
+            own = [row for row in rows if row["layer"] == layer]
+            most = max(map(total, own))
+            own = {int(row["tokens"]): row for row in own if total(row) == most}
+            kilobytes = [1000 * float(row["peak_mb"]) / most for row in own.values()]
+            microseconds = [float(row["us_per_token"]) for row in own.values()]
+            for axes, values in ((time, microseconds), (memory, kilobytes)):
+                axes.loglog([*own], values, marker="o", markersize=3, **style)
+        time.set_xscale("log", base=2)
+    panels[0, 0].set_ylabel("µs per token")
+    panels[1, 0].set_ylabel("kB per token")
+    figure.legend(time.lines, LINES, loc="outside lower center", ncols=4)
+    return figure
+
+
+def total(row):
+    """Return the number of tokens in a measured batch."""
+    return int(row["tokens"]) * int(row["batch"])
+
+
+def main(folder):
+    with matplotlib.rc_context(STYLE):
+        for draw in (step_times, cost_over_length):
+            draw().savefig(folder / f"{draw.__name__}.svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "benchmarks")
