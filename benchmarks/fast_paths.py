@@ -89,13 +89,9 @@ def jax_paths():
                 "groups", alone_on_cpu=lambda: False, each=lambda f, *arrays: vmap(f)(*arrays)
             ), SORTS,
         ),
-        "gathers apart": (
-            lambda: both(*(instead(f, apart=lambda f, x: f(x)) for f in ("shift", "packing"))),
-            ("CSPViT", *MASKED),
-        ),
+        "gathers apart": (lambda: instead("shift", apart=lambda f, x: f(x)), ("CSPViT",)),
         "dense as one product": (lambda: without("dense"), (*VITS, "CSP, texts")),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
-        "EMA by channels": (lambda: instead("products", alone_on_cpu=lambda: False), ("CSPMEGA",)),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),
         "Sinkhorn in a loop": (lambda: without("sinkhorn"), ("Sinkhorn",)),
     }  # fmt: skip
@@ -108,9 +104,6 @@ def tensorflow_paths():
         tensors = (x,) if other is None else (x, other)
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
 
-    def plain(move, x, packing, on_cpu):
-        return move(x, packing, packing.steps)
-
     sort = network.sort
     return {
         "permutations": (lambda: without("csp", "slice_sort"), ("CSPViT", *SORTS, *MASKED)),
@@ -121,7 +114,6 @@ def tensorflow_paths():
             lambda: patch.object(network, "sort", lambda runs, _: sort(runs, False)), SORTS[3:],
         ),
         "one sample at a time": (lambda: instead("groups", _each=vectorized), SORTS),
-        "gathers apart": (lambda: instead("permute", _crossing=plain), ("CSPViT", *MASKED)),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),
         "Sinkhorn in a loop": (lambda: without("sinkhorn"), ("Sinkhorn",)),
@@ -129,50 +121,18 @@ def tensorflow_paths():
 
 
 def torch_paths():
-    import torch
-
-    shift, pairs = running.module("shift"), running.module("pairs")
-
-    def flat(x, places):
-        return x.flatten(1).index_select(1, places.flatten()).view(x.shape)
-
-    def by_where(x, marked):
-        whole = 2 * marked.shape[1]
-        both = x[:, :whole].unflatten(1, (-1, 2))
-        swapped = torch.where(marked.unsqueeze(2), both.flip(2), both).flatten(1, 2)
-        return torch.cat((swapped, x[:, whole:]), 1)
-
-    def gathered(x, plan, lengths, back):
-        lengths = torch.tensor(lengths)[:, None, None]
-        return x.gather(1, shift._sources(x, plan, lengths, back))
+    shift = running.module("shift")
 
     return {
         "permutations": (lambda: without("csp", "slice_sort"), ("CSPViT", *SORTS, *MASKED)),
         "NumPy's sort": (lambda: without("csp:numpy", "slice_sort:numpy"), SORTS),
-        "pairs as bits": (lambda: patch.object(pairs, "swap_", by_where), VITS[:1] + MASKED[:1]),
-        "bits in pieces": (lambda: instead("pairs", PIECE=1 << 40), VITS[:1] + MASKED[:1]),
-        "shift token by token": (lambda: instead("shift", _take=flat), VITS[:1]),
         "tables kept": (lambda: patch.object(
             shift.TABLES, "get", lambda make, *arguments: make(*arguments)
         ), VITS[:1] + MASKED),
-        "strips of masked tokens": (lambda: instead("shift", _shift_each=gathered), MASKED),
         "masks by NumPy": (lambda: instead("packing", at_hand=lambda x: False), MASKED),
-        "dense with bias": (lambda: without("dense"), (*VITS, "CSP, texts")),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
-        "EMA of copies": (
-            lambda: instead("products", _Transpose=type("T", (), {"apply": torch.permute})),
-            ("CSPMEGA",),
-        ),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),
     }  # fmt: skip
-
-
-@contextlib.contextmanager
-def both(*contexts):
-    with contextlib.ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield
 
 
 JITTED = (rows().permute, rows().max_exchange) if running.name() == "jax" else ()
@@ -181,7 +141,7 @@ TRACED = {function: function.__wrapped__ for function in JITTED}
 
 @contextlib.contextmanager
 def traced_anew():
-    """What is compiled for a model is traced for it, and not taken from that of another."""
+    """Trace what a model compiles, instead of taking it from that of another."""
     if running.name() == "tensorflow":
         running.module("permute")._permutation.cache_clear()
     every = [replace(r, function=TRACED.get(r.function, r.function)) for r in rows().ROWS]

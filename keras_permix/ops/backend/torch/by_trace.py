@@ -47,12 +47,11 @@ def _repeat(x, trace, mask, plan):
     """Permute as `trace` says."""
     packing = None if mask is None else read(mask, x)
     out = shift(to_front(x, packing), plan, packing and packing.lengths)
-    out = copy(out) if out is x else out
     if plan.orders_pairs():
-        out = pairs.swap_(out, trace)
+        out = pairs.swap(out, trace)
     elif trace is not None:
         out = out.gather(1, trace.long())
-    return to_places(out, packing)
+    return to_places(_copied(out, x), packing)
 
 
 def _undo(x, trace, mask, plan):
@@ -60,12 +59,13 @@ def _undo(x, trace, mask, plan):
     packing = None if mask is None else read(mask, x)
     out = to_front(x, packing)
     if plan.orders_pairs():
-        out = pairs.swap_(copy(out) if out is x else out, trace)
+        out = pairs.swap(out, trace)
     elif trace is not None:
         out = torch.empty_like(out).scatter_(1, trace.long(), out)
     out = shift(out, plan, packing and packing.lengths, back=True)
-    return to_places(copy(out) if out is x else out, packing)
+    return to_places(_copied(out, x), packing)
 
 
-def copy(x):
-    return x.clone(memory_format=torch.contiguous_format)
+def _copied(out, x):
+    """`out`, which may be changed: a copy of it where it is `x` itself."""
+    return x.clone(memory_format=torch.contiguous_format) if out is x else out

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
-from keras_permix.ops.backend.torch.by_trace import copy, permute_by_trace
+from keras_permix.ops.backend.torch.by_trace import permute_by_trace
 from keras_permix.ops.backend.torch.packing import read, to_front, to_places
 from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
 from keras_permix.ops.backend.torch.shift import shift
@@ -52,7 +52,7 @@ def _order(x, mask, plan, sort, traced):
     shifted = shift(front, plan, lengths)
     if plan.orders_pairs():
         trace = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
-        out = pairs.swap_(copy(shifted) if shifted is x else shifted, trace)
+        out = pairs.swap(shifted, trace)
     else:
         out, trace = sort(shifted, lengths, plan, traced)
     return to_places(out, packing), trace
