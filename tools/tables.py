@@ -281,6 +281,42 @@ def models():
         yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times)
 
 
+def paths():
+    """One row per fast path and model: how much longer a training step takes without it."""
+    yield ("backend", "path", "model", "with, ms", "without / with", "the same up to AVX2")
+    keys = ("backend", "path", "case")
+    limited = {tuple(map(row.get, keys)): in_range(row) for row in read("xeon", "paths_avx2")}
+    for backend in BACKENDS:
+        for row in sorted(read("xeon", f"paths_{backend}"), key=lambda row: row["path"]):
+            key = tuple(map(row.get, keys))
+            yield (*key, row["with_ms"], in_range(row), limited.get(key, "–"))
+
+
+def in_range(row):
+    """The median of a ratio, the smallest and the largest."""
+    return f"{row['ratio']} ({row['smallest']}–{row['largest']})"
+
+
+def peers():
+    """One row per case and model: first step, step, and memory to load, to answer and to train."""
+    columns = (f"{name}: first step s / step ms / load, answer, step MB" for name in BACKENDS)
+    yield ("case", "model", "parameters", *columns)
+    found = {
+        name: {(row["case"], row["model"]): row for row in read("xeon", f"peers_{name}")}
+        for name in BACKENDS
+    }
+    for key, facts in {**found["jax"], **found["torch"]}.items():
+        rows = [found[name].get(key) for name in BACKENDS]
+        cells = (
+            f"{row['first_step_s']} / {row['step_ms']} / "
+            f"{', '.join(row[f'{what}_mb'] for what in ('load', 'forward', 'step'))}"
+            if row
+            else "–"
+            for row in rows
+        )
+        yield (*key, facts["parameters"], *cells)
+
+
 def bundles():
     """One row per permutation: bundles that a TPU issues for the kernels, and for XLA's program."""
     found = {
@@ -483,8 +519,8 @@ def fill(table, match):
 
 def filled(pages):
     """Return the texts of the pages with updated tables."""
-    measured = (ops, masked, plain, layers, growth, models, lengths, memory, bundles)
-    measured += (gpu_layers, gpu_ops, published, efficiency, published_lra)
+    measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
+    measured += (bundles, gpu_layers, gpu_ops, published, efficiency, published_lra)
     tables = (summary, pretrained, presets, explorer, *measured, lra, exports, exported)
     named = {table.__name__: table for table in tables}
     named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}

@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.bench.timing import medians, peak_megabytes
+from keras_permix.bench.timing import medians, peak_megabytes, wall_seconds
 
 # The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
 VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
@@ -77,7 +80,7 @@ HEADS = 8  # of `ViT` and its peers
 OF_ACCELERATORS = ("imagenet, huge",)  # elsewhere if asked for
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
-    "vs_attention_macs", "forward_mb", "step_mb",
+    "vs_attention_macs", "first_step_s", "load_mb", "forward_mb", "step_mb",
 )  # fmt: skip
 
 
@@ -97,7 +100,9 @@ def measure(
     Yields:
         A dict with the keys `COLUMNS`. Times are medians in milliseconds. `vs_attention` is the
         step time of the baseline divided by that of the model, and `vs_attention_macs` the same
-        ratio of multiply-adds. Memory is the result of `peak_megabytes`.
+        ratio of multiply-adds. `first_step_s` is the time of the first training step, which
+        compiles, in seconds. Memory is the result of `peak_megabytes`; `load_mb` is that of making
+        the model from a file, the model included.
     """
     from keras_permix.analysis import count_macs
 
@@ -109,12 +114,16 @@ def measure(
         runs += [make_peer(peer, shared, batch, policy["dtype"]) for peer in against]
         names += [f"ViT of {peer}" for peer in against]
         macs += [macs[0]] * len(against)
-    calls = [call for run in runs for call in (run.answer, run.step)]
-    peaks = [peak_megabytes(call) for call in calls]
-    measured = iter(medians(calls, repeats))
+    first_steps = [wall_seconds(run.step) for run in runs]
+    with TemporaryDirectory() as folder:
+        loads = [run.stored(Path(folder, str(number))) for number, run in enumerate(runs)]
+        calls = [(load, run.answer, run.step) for load, run in zip(loads, runs, strict=True)]
+        peaks = [peak_megabytes(call) for call in chain(*calls)]
+    measured = iter(medians([call for _, *others in calls for call in others], repeats))
     times = list(zip(measured, measured, strict=True))
     memory = iter(None if peak is None else round(peak, 1) for peak in peaks)
-    for name, run, (forward, step), own in zip(names, runs, times, macs, strict=True):
+    columns = zip(names, runs, times, macs, first_steps, strict=True)
+    for name, run, (forward, step), own, first_step in columns:
         yield {
             "case": case,
             "model": name,
@@ -125,6 +134,8 @@ def measure(
             "step_ms": round(step, 1),
             "vs_attention": round(times[0][1] / step, 2),
             "vs_attention_macs": round(macs[0] / own, 2),
+            "first_step_s": round(first_step, 2),
+            "load_mb": next(memory),
             "forward_mb": next(memory),
             "step_mb": next(memory),
         }
@@ -159,13 +170,15 @@ class Contender(NamedTuple):
         model: The model, of Keras or PyTorch.
         tokens: The longest text that it takes, or how many tokens, nodes or pixels its blocks mix.
         answer: Function that answers a batch.
-        step: Function that learns it, for the loss of its task.
+        step: Function that learns it, for the loss of its task; the first call is the first step.
+        stored: Function that writes the model to a path, and returns one that makes it from there.
     """
 
     model: Model
     tokens: int
     answer: Callable[[], Any]
     step: Callable[[], Any]
+    stored: Callable[[Path], Callable[[], Any]]
 
 
 def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
@@ -185,6 +198,11 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
     model = zoo.MODELS[name](**arguments)
     model.compile("adamw", task_of(model).loss())
     inputs = keras.tree.map_structure(keras.ops.convert_to_tensor, model.make_inputs(0, batch))
+
+    def stored(path):
+        model.save_to_preset(path)
+        return lambda: type(model).from_preset(path)
+
     classes = model.output_shape[-1]  # One number to learn is one class, and always 1.
     targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
     mixed = math.prod(model.features(inputs)[0].shape[1:-1])
@@ -193,6 +211,7 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
         model.get_config().get("max_sequence_length", mixed),
         lambda: model.predict_on_batch(inputs),
         lambda: model.train_on_batch(inputs, targets),
+        stored,
     )
 
 
@@ -226,6 +245,11 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
     pooled = keras.layers.GlobalAveragePooling1D()(backbone.output)
     model = keras.Model(backbone.input, keras.layers.Dense(classes)(pooled))
     model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+
+    def stored(path):
+        backbone.save_to_preset(str(path))
+        return lambda: ViTBackbone.from_preset(str(path))
+
     rng = np.random.default_rng(0)
     images = keras.ops.convert_to_tensor(rng.random((batch, *shape), "float32"))
     targets = np.eye(classes, dtype="float32")[rng.integers(0, classes, batch)]
@@ -234,6 +258,7 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
         tokens,
         lambda: model.predict_on_batch(images),
         lambda: model.train_on_batch(images, targets),
+        stored,
     )
 
 

@@ -56,15 +56,14 @@ def directions(channels, weight, log_decay):
         yield weight[rows], log_decay[rows], bool(backward)
 
 
-def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
+def by_chunks(x, weight, log_decay, omega, truncation):
     """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
 
     The cost of a token does not depend on how many there are, and nothing is larger than `x`.
-    `transpose` is the backend's best way to have the tokens last.
     """
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
-    x = cut(transpose(x, (2, 0, 1)), size, 2)
+    x = cut(ops.transpose(x, (2, 0, 1)), size, 2)
     chunks = x.shape[2] or MANY
     full, partial = _reach(truncation, size, chunks - 1)
     itself = toeplitz(ops.cast(ops.arange(1 - size, size) == 0, x.dtype))
@@ -78,7 +77,7 @@ def by_chunks(x, weight, log_decay, omega, truncation, transpose=ops.transpose):
         if full:
             outputs = outputs + _carried(x, weight_, log_decay_, full, chunks, backward)
     outputs = join(outputs + _product(x, within), 2)
-    return transpose(outputs, (1, 2, 0))[:, :tokens]
+    return ops.transpose(outputs, (1, 2, 0))[:, :tokens]
 
 
 def _reach(truncation, size, last):

@@ -1,12 +1,10 @@
 """Real tokens packed to the front of their sample, in JAX: by tables made from sums, not sorts."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from keras_permix.ops.backend.jax.runtime import apart
 from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
@@ -24,7 +22,15 @@ class Real(NamedTuple):
 
 
 def find_real(mask, plan):
-    return apart(partial(_find_real, plan=plan), mask.astype(bool))
+    mask = mask.astype(bool)
+    token = jnp.arange(mask.shape[1], dtype="int32")
+    before = jnp.cumsum(mask, axis=1, dtype="int32")
+    lengths = before[:, -1]
+    places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
+    order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
+    steps = _steps(plan, lengths, mask.shape[1])
+    back = None if steps is None else jnp.where(steps > 0, lengths[:, None] - steps, 0)
+    return Real(mask, lengths, places, order, steps, back)
 
 
 def pack(x, real):
@@ -38,17 +44,6 @@ def unpack(x, real):
 
 def clear(x, real):
     return jnp.where(real.mask[..., None], x, jnp.zeros((), x.dtype))
-
-
-def _find_real(mask, plan):
-    token = jnp.arange(mask.shape[1], dtype="int32")
-    before = jnp.cumsum(mask, axis=1, dtype="int32")
-    lengths = before[:, -1]
-    places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
-    order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
-    steps = _steps(plan, lengths, mask.shape[1])
-    back = None if steps is None else jnp.where(steps > 0, lengths[:, None] - steps, 0)
-    return Real(mask, lengths, places, order, steps, back)
 
 
 def _steps(plan, lengths, most):

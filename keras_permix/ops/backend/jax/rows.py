@@ -5,7 +5,7 @@ from functools import partial
 from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.products import damped_ema, dense, limit_of_dense, sinkhorn
+from keras_permix.ops.backend.jax.products import dense, limit_of_dense, sinkhorn
 from keras_permix.ops.backend.jax.runtime import limit_of_gpu, limit_of_tpu
 from keras_permix.ops.backend.plan import PERMUTING, Row
 from keras_permix.ops.reference import ema
@@ -44,7 +44,7 @@ def permuting(op):
 
 ROWS = (
     *(row for op in PERMUTING for row in permuting(op)),
-    Row("damped_ema", "chunked", damped_ema, masks=True, exported=False),
+    Row("damped_ema", "chunked", ema.chunked, masks=True, exported=False),
     Row("damped_ema", "fft", ema.fft, masks=True, exported=False),
     Row("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
     Row("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),

@@ -38,7 +38,7 @@ def shift_to_front(x, real, plan):
     if real.steps is None:
         return pack(x, real)
     front = jnp.arange(x.shape[1], dtype="int32")[:, None]
-    return apart(lambda x: _look_up(front, pack(x, real), real, real.steps), x)
+    return _look_up(front, pack(x, real), real, real.steps)
 
 
 def unshift_from_front(x, real, plan):
@@ -47,7 +47,7 @@ def unshift_from_front(x, real, plan):
         return _shift_all(x, plan.steps, back=True)
     if real.steps is None:
         return unpack(x, real)
-    return apart(lambda x: _unpack(x, real, real.back), x)
+    return _unpack(x, real, real.back)
 
 
 def shift_sample(x, steps, length):
@@ -72,7 +72,7 @@ def _spread(x, real, steps):
     """Shift the real tokens where they stand; what is not real becomes 0."""
     if steps is None:
         return clear(x, real)
-    return apart(lambda x: _unpack(pack(x, real), real, steps), x)
+    return _unpack(pack(x, real), real, steps)
 
 
 def _unpack(x, real, steps):

@@ -53,15 +53,14 @@ def _arrangement(plan, on_cpu):
 @lru_cache(maxsize=256)
 def _permutation(plan, on_cpu):
     """The function of a batch and a mask that `plan` describes, with its gradient."""
-    make = _shift if plan.group_size == 1 else _arranged
-    return make(plan, on_cpu)
+    return _shift(plan) if plan.group_size == 1 else _arranged(_arrangement(plan, on_cpu), plan)
 
 
-def _shift(plan, on_cpu):
+def _shift(plan):
     @compiled
     def move(x, mask, back):
         packing = find_packing(x, mask, plan)
-        out = _crossing(partial(shift, back=back), x, packing, on_cpu)
+        out = shift(x, packing, packing.steps, back)
         return tf.ensure_shape(out, x.shape)
 
     def permute(x, mask):
@@ -70,33 +69,30 @@ def _shift(plan, on_cpu):
     return permute
 
 
-def _arranged(plan, on_cpu):
-    arrange = _arrangement(plan, on_cpu)
-    shifted = partial(_crossing, on_cpu=on_cpu)
-
+def _arranged(arrange, plan):
     @compiled
     def values(x, mask):
         packing = find_packing(x, mask, plan)
-        out = arrange.values(shifted(pack, x, packing), packing.length)
+        out = arrange.values(pack(x, packing, packing.steps), packing.length)
         return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
     def values_and_trace(x, mask):
         packing = find_packing(x, mask, plan)
-        out, trace = arrange.order(shifted(pack, x, packing), packing.length)
+        out, trace = arrange.order(pack(x, packing, packing.steps), packing.length)
         return tf.ensure_shape(unpack(out, packing), x.shape), trace
 
     @compiled
     def take(x, mask, trace):
         packing = find_packing(x, mask, plan)
-        out = arrange.take(shifted(pack, x, packing), trace)
+        out = arrange.take(pack(x, packing, packing.steps), trace)
         return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
     def put(grad, mask, trace):
         packing = find_packing(grad, mask, plan)
         out = tf.ensure_shape(arrange.put(pack(grad, packing), trace), grad.shape)
-        return tf.ensure_shape(shifted(unpack, out, packing), grad.shape)
+        return tf.ensure_shape(unpack(out, packing, packing.steps), grad.shape)
 
     def permute(x, mask):
         def inverse(grad, trace):
@@ -117,16 +113,3 @@ def _arranged(plan, on_cpu):
         return differentiable(x)
 
     return permute
-
-
-def _crossing(move, x, packing, on_cpu):
-    """Call `move`, but let XLA for CPUs not fuse its gather with what comes before or after.
-
-    It would gather again for each of the uses. A conditional is an edge that it keeps. Both
-    branches are the same.
-    """
-    move = partial(move, x, packing, packing.steps)
-    if packing.steps is None or not on_cpu:
-        return move()
-    first = x[:1, :1, :1]
-    return tf.cond(tf.reduce_any(first != tf.zeros_like(first)), move, move)

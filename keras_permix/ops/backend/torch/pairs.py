@@ -2,11 +2,6 @@
 
 import torch
 
-from keras_permix.ops.backend.torch.keys import BITS
-from keras_permix.ops.backend.torch.runtime import compiling
-
-PIECE = 1 << 18  # values
-
 
 def order(x, leader, lengths):
     """Mark the pairs to swap: those that descend, or that differ in this from the leader's.
@@ -30,25 +25,9 @@ def _descends(x):
     return x[:, 1:whole:2] < x[:, :whole:2]
 
 
-def swap_(x, marked):
-    """Change the places of the pairs that are marked: on a processor in `x` itself, but for graphs.
-
-    PyTorch does not vectorize `where`, but it does so for bits: a ^ (a ^ b) is b.
-    """
+def swap(x, marked):
+    """Change the places of the pairs that are marked."""
     whole = 2 * marked.shape[1]
     pairs = x[:, :whole].unflatten(1, (-1, 2))
-    if compiling() or not x.is_cpu:
-        swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
-        return torch.cat((swapped, x[:, whole:]), 1)
-    for bits, marks in _pieces(pairs.view(BITS[x.element_size()]), marked):
-        bits ^= (bits[:, 0] ^ bits[:, 1]).mul_(marks).unsqueeze(1)
-    return x
-
-
-def _pieces(pairs, marked):
-    """Yield views that are small enough for the cache of a processor."""
-    if pairs.stride(0) == pairs.shape[1] * pairs.stride(1):
-        pairs, marked = pairs.flatten(0, 1)[None], marked.flatten(0, 1)[None]
-    size = max(1, PIECE // (2 * pairs.shape[3]))
-    for sample, marks in zip(pairs, marked, strict=True):
-        yield from zip(sample.split(size), marks.split(size), strict=True)
+    swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
+    return torch.cat((swapped, x[:, whole:]), 1)

@@ -39,7 +39,10 @@ PEERS = {"timm": _timm, "torch_nn": _Plain}
 
 
 def make(peer, sizes, batch, dtype):
-    """A model, and what it has to do: a function that answers a batch, and one that learns it."""
+    """A model, and functions that answer a batch, learn it, and write the model to a path.
+
+    The last returns a function that makes the model from there.
+    """
     device, dtype = keras.ops.zeros(1).device, getattr(torch, dtype)
     module = PEERS[peer](**sizes).to(device)
     optimizer = torch.optim.AdamW(module.parameters())
@@ -63,4 +66,8 @@ def make(peer, sizes, batch, dtype):
         optimizer.step()
         return loss.item()
 
-    return module, answer, step
+    def stored(path):
+        torch.save(module.state_dict(), path)
+        return lambda: PEERS[peer](**sizes).load_state_dict(torch.load(path, weights_only=True))
+
+    return module, answer, step, stored

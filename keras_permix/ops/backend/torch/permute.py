@@ -46,7 +46,7 @@ def _order(x, mask, plan, sort, traced):
     shifted = shift(front, plan, lengths)
     if plan.orders_pairs():
         trace = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
-        out = pairs.swap_(copy(shifted) if shifted is x else shifted, trace)
+        out = pairs.swap(shifted, trace)
     else:
         out, trace = sort(shifted, lengths, plan, traced)
     return to_places(out, packing), trace
@@ -106,12 +106,11 @@ def _repeat(x, trace, mask, plan):
     """Permute as `trace` says."""
     packing = None if mask is None else read(mask, x)
     out = shift(to_front(x, packing), plan, packing and packing.lengths)
-    out = copy(out) if out is x else out
     if plan.orders_pairs():
-        out = pairs.swap_(out, trace)
+        out = pairs.swap(out, trace)
     elif trace is not None:
         out = out.gather(1, trace.long())
-    return to_places(out, packing)
+    return to_places(_copied(out, x), packing)
 
 
 def _undo(x, trace, mask, plan):
@@ -119,12 +118,13 @@ def _undo(x, trace, mask, plan):
     packing = None if mask is None else read(mask, x)
     out = to_front(x, packing)
     if plan.orders_pairs():
-        out = pairs.swap_(copy(out) if out is x else out, trace)
+        out = pairs.swap(out, trace)
     elif trace is not None:
         out = torch.empty_like(out).scatter_(1, trace.long(), out)
     out = shift(out, plan, packing and packing.lengths, back=True)
-    return to_places(copy(out) if out is x else out, packing)
+    return to_places(_copied(out, x), packing)
 
 
-def copy(x):
-    return x.clone(memory_format=torch.contiguous_format)
+def _copied(out, x):
+    """Return `out`, or a copy if it is `x` itself, so that it may be changed."""
+    return x.clone(memory_format=torch.contiguous_format) if out is x else out

@@ -6,7 +6,6 @@ from keras_permix.ops.backend.plan import SORTING, Row
 from keras_permix.ops.backend.torch import runtime
 from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy
-from keras_permix.ops.backend.torch.products import damped_ema, dense
 from keras_permix.ops.reference import ema
 
 TRITON = dict(
@@ -45,8 +44,7 @@ ROWS = (
     Row("channel_shift", "triton", permute_by_triton, **TRITON),
     Row("channel_shift", "native", permute, **ANY),
     *(row for op in SORTING for row in sorting(op)),
-    Row("damped_ema", "chunked", damped_ema, masks=True, dynamic=True),
+    Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("dense", "linear", dense, dtypes=("float16", "bfloat16", "float32"), dynamic=True),
     Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
 )
