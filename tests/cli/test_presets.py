@@ -151,7 +151,7 @@ def test_info_of_a_file(tmp_path, capsys):
     assert re.search("^task +image_classification$", capsys.readouterr().out, re.M)
     (tmp_path / "mine.keras").write_bytes(b"no file of Keras")
     for path, words, message in (
-        ("mine.keras", [], "A `.keras` file must hold a model"),
+        ("mine.keras", [], "A `.keras` file must contain a model"),
         ("other.keras", [], "The `.keras` file must exist"),
         ("mine.keras", ["--set", "hidden_dim=64"], "`--set` must go with a preset or a class"),
     ):

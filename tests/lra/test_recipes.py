@@ -143,8 +143,8 @@ def test_small_models_can_be_built(model):
         (("lists", "csp"), "`task` must be one of .*Received: task='lists'"),
         (("text", "cps"), "`model` must be one of .*Received: model='cps'"),
         (("text", "csp", "large"), "`scale` must be one of .*Received: scale='large'"),
-        (("pathx", "mega"), "at the scale of the papers.*Received: model='mega', scale='small'"),
-        (("pathx", "csp", "paper"), "`pathx` is a task of mega, .*Received: model='csp'"),
+        (("pathx", "mega"), "`scale='paper'`.*Received: model='mega', scale='small'"),
+        (("pathx", "csp", "paper"), "`pathx` requires.*mega.*Received: model='csp'"),
     ],
 )
 def test_errors(arguments, message):
