@@ -54,7 +54,7 @@ def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
     assert lines.index(next(line for line in lines if line.startswith("slice  "))) < lines.index(
         next(line for line in lines if line.startswith("Transformer + CSP"))
     )
-    assert "is the answer of about 15 %. The task is a reduction of the papers'" in again
+    assert "has about 15 %. The task is reduced (scale small)" in again
 
     # A result that was lost is read from the finished run.
     (tmp_path / "lra.csv").unlink()
