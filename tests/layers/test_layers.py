@@ -82,7 +82,7 @@ CORE = {
     "simple_attention causal with dropout": partial(
         SimpleAttention, 4, 3, dropout=0.3, scale="valid", causal=True
     ),
-    "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, 4),
+    "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, group_size=4),
     "damped_ema": partial(DampedEMA),
     "damped_ema of both directions": partial(DampedEMA, 4, bidirectional=True, truncation=5),
     "mega": partial(MEGA, attention={"max_sequence_length": 16}),

@@ -149,7 +149,7 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     ethanol.write_text("5")
     assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 1
     answer, error = capsys.readouterr()
-    assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (no JSON object)" in error
+    assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (not a JSON object)" in error
 
 
 @pytest.mark.once

@@ -71,7 +71,8 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
 
 def image_pixels(image: Image.Image, channels: int = 3) -> np.ndarray:
     """Return the pixels of a Pillow image as `read_image` does."""
-    stored = image.tile[0][3] if image.tile else ""
+    tiles = getattr(image, "tile", None)
+    stored = tiles[0][3] if tiles else ""
     stored = stored if isinstance(stored, str) else next(iter(stored or ("",)))
     white_is_zero = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0
     image.load()
