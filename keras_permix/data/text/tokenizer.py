@@ -63,22 +63,23 @@ class SubwordEncoder:
         """Whether a text, or one of a pair, is longer than what a call last gave."""
         several = isinstance(text, tuple) and not self.joined
         return any(
-            bool(self._tokenizer.encode(*part if isinstance(part, tuple) else (part,)).overflowing)
+            bool(self._encode(self._tokenizer.encode, *_parts(part)).overflowing)
             for part in (text if several else (text,))
         )
 
     def _ids(self, text):
         return self._encode(self._tokenizer.encode, text).ids
 
-    def _encode(self, method, texts):
+    def _encode(self, method, *texts):
         try:
-            return method(texts)
-        except Exception as error:  # which is all that the library raises
+            return method(*texts)
+        except BaseException as error:  # Panics of the library are no `Exception`.
+            _check_is_panic(error)
             known = sorted(self._tokenizer.get_vocab())
             listed = f" {' '.join(known)}" if len(known) <= FEW else f" {len(known)} tokens"
             raise ValueError(
                 f"Texts must be of what their `tokenizer` knows, which is{listed}. "
-                f"Received: {str(texts)[:60]!r} ({error})"
+                f"Received: {str(texts[0])[:60]!r} ({error})"
             ) from error
 
 
@@ -226,11 +227,22 @@ def _library() -> Any:
     return tokenizers
 
 
+def _parts(text):
+    return text if isinstance(text, tuple) else (text,)
+
+
+def _check_is_panic(error):
+    """Raise what neither is an `Exception` nor a panic of the library, such as an interrupt."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+
+
 def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # which is all that the library raises
+    except BaseException as error:  # Panics of the library are no `Exception`.
+        _check_is_panic(error)
         raise ValueError(
             "`tokenizer` must be a `tokenizer.json` that the library tokenizers reads. "
             f"Received: {text[:60]!r}… ({error})"
