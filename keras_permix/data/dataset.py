@@ -21,7 +21,7 @@ class Dataset:
         train: Tuple `(inputs, targets)`, the arguments of `Pipeline`. A source with custom targets
             is given as `(source, None)`.
         test: Tuple like `train`, for testing.
-        labels: Tuple of str, names of the classes or of the regression targets.
+        labels: Tuple of str, names of the classes, labels or regression targets.
         validation: Tuple like `train`, for model selection. `None`: training reports scores on
             `test`.
 
@@ -57,11 +57,11 @@ def some(part, count):
 
 
 def labels_of(part):
-    """Return the labels of a part as an int array, or `None` if they are stored in the samples."""
+    """Return the targets of a part as an array, or `None` if they are stored in the samples."""
     source, targets = part
     if targets is None:
         known = getattr(source, "known_labels", None)
-        targets = known() if known else getattr(source, "labels", None)
+        targets = known() if known else getattr(source, "labels", getattr(source, "targets", None))
     return None if targets is None else np.asarray(targets)
 
 

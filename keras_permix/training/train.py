@@ -17,8 +17,7 @@ from keras_permix.training.run import Recorder, Run, plan_run
 from keras_permix.training.run_folder import check_apart, check_installed, check_place
 from keras_permix.training.start import (
     check_data,
-    fit_head,
-    fit_scale,
+    fit_outputs,
     load_dataset,
     make_model,
     take_assets,
@@ -129,7 +128,7 @@ def train(
             take_assets(model, folder)
         dataset = load_dataset(task_of(model), values, data_dir, run.smoke)
         with distribution.scope():
-            model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
+            model = fit_outputs(model, values, dataset)
         task_of(model).check_labels(dataset)
         callbacks = list(callbacks)
         recorder = Recorder(folder, run, callbacks)

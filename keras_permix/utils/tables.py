@@ -13,6 +13,7 @@ PACKED = (".gz", ".xz")
 RATIO, FREE = 200, 2**22  # bytes unpacked per packed one, and beyond that, at most
 XZ_MEMORY = 2**28  # bytes
 LISTS = (".csv", ".tsv", ".jsonl")
+SEPARATORS = (";", "|")  # between labels of one sample
 
 
 class Row(dict[str, Any]):

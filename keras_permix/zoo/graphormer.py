@@ -1,7 +1,6 @@
 """Graphormer: a Transformer on graphs, with attention or sorting."""
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 import keras
@@ -15,15 +14,9 @@ from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.projections import make_dropout
-from keras_permix.utils.checks import (
-    check_choice,
-    check_floats,
-    check_integer,
-    check_named,
-    check_rate,
-)
+from keras_permix.utils.checks import check_choice, check_integer, check_named, check_rate
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs
-from keras_permix.zoo.heads import pool_tokens
+from keras_permix.zoo.heads import check_scale, pool_tokens
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.molecules import check_domain, check_units, warn_of_other_molecules
 from keras_permix.zoo.presets.config import collect_arguments
@@ -126,8 +119,7 @@ class Graphormer(ZooModel):
             "dropout": check_rate("dropout", dropout),
             "attention_dropout": check_rate("attention_dropout", attention_dropout),
             "input_dropout": check_rate("input_dropout", input_dropout),
-            "mean": _per_target("mean", mean, targets),
-            "std": _per_target("std", std, targets),
+            **check_scale({"mean": mean, "std": std}, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
@@ -272,12 +264,3 @@ def _check_mixer(mixer):
 def _check_config(config):
     for key in SIZES:
         check_integer(key, config[key])
-    if np.min(config["std"]) <= 0:
-        raise ValueError(f"`std` must be positive. Received: std={config['std']}")
-
-
-def _per_target(argument, value, targets):
-    """A float, or a list of one per target."""
-    one = isinstance(value, Real)
-    floats = check_floats(argument, [value] if one else value, 1 if one else targets, "target")
-    return floats[0] if one else floats

@@ -1,13 +1,16 @@
 """From tokens to logits: what models have at their end."""
 
+from numbers import Real
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix.layers.mixers import is_causal
 from keras_permix.layers.parts.masks import visible_keys
 from keras_permix.layers.parts.projections import FirstToken
+from keras_permix.utils.checks import check_floats
 
 
 def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
@@ -55,3 +58,27 @@ def logits_of(x: Any, num_classes: int, dtype: Any) -> Any:
     """Logits in float32, by a dense layer named "head"."""
     logits = keras.layers.Dense(num_classes, dtype=dtype, name="head")(x)
     return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+
+
+def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
+    """Check the mean and the standard deviation of targets, in this order.
+
+    Args:
+        scale: Dict of the two arguments. Each is one number, or one per target.
+        targets: Number of targets.
+
+    Returns:
+        The dict with floats, or lists of them.
+
+    Raises:
+        ValueError: for another number of values, or a standard deviation that is not positive.
+    """
+    checked: dict[str, Any] = {}
+    for name, value in scale.items():
+        one = isinstance(value, Real)
+        floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
+        checked[name] = floats[0] if one else floats
+    _, std = checked.items()
+    if np.min(std[1]) <= 0:
+        raise ValueError(f"`{std[0]}` must be positive. Received: {std[0]}={std[1]}")
+    return checked

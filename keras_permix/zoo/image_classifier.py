@@ -15,7 +15,11 @@ class ImageClassifier(Classifier):
     Its constructor takes `image_size`, `channels`, `mean` and `std`.
     """
 
-    task = "image_classification"
+    default_classes = 10
+
+    @classmethod
+    def input_kind(cls, config: dict[str, Any]) -> str:
+        return "image"
 
     def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)

@@ -53,6 +53,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     task: str | None = None
     asset_files: dict[str, str] = {}
+    head_arguments: tuple[str, ...] = ()  # further arguments, which a base class takes
     presets = _Presets()
     """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
 
@@ -220,7 +221,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             load_weights: Whether to load the weights; without them the model is fresh.
             labels: Names of the classes or outputs; they imply `num_classes`. `None`: the preset's,
                 where the model has as many outputs.
-            **overrides: Other arguments of the model to change, such as the `image_size` of a ViT,
+            **overrides: Other arguments of the model to change. `predicts="labels"` gives a new
+                head for several labels per sample, and `predicts="values"` one for numbers; see
+                `Classifier`. Another example is the `image_size` of a ViT,
                 whose position table and shift steps are resized (weights of other models for each
                 patch grow with a larger one), or the `name` of the model, which is new unless it is
                 given. A `mixer` of the preset's own name, or a dict without any, keeps those of its

@@ -49,19 +49,22 @@ class SequenceClassifier(Classifier):
         self._encoder = None
 
     @classmethod
-    def task_for(cls, config: dict[str, Any]) -> str:
+    def input_kind(cls, config: dict[str, Any]) -> str:
         if config.get("image_size"):
-            return "image_classification"
-        paired = config.get("pairs") or config.get("use_segments")
-        return "pair_classification" if paired else "text_classification"
+            return "image"
+        return "pair" if config.get("pairs") or config.get("use_segments") else "text"
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """The steps of the image size that the weights were trained with."""
-        return keep_steps(config, changes) if config.get("image_size") else {}
+        steps = keep_steps(config, changes) if config.get("image_size") else {}
+        return {**super().keep_arguments(config, changes), **steps}
+
+    def _takes(self, kind):
+        return self.input_kind(self._zoo_config) == kind
 
     def make_inputs(self, seed: int, batch: int) -> Any:
-        if self.task == "image_classification":
+        if self._takes("image"):
             return make_images(self, seed, batch)
         config, rng = self.get_config(), np.random.default_rng(seed)
         shape = (batch, *(2,) * config["pairs"], config["max_sequence_length"])
@@ -74,7 +77,7 @@ class SequenceClassifier(Classifier):
         return inputs
 
     def describe_input(self) -> dict[str, Any]:
-        if self.task == "image_classification":
+        if self._takes("image"):
             return describe_images(self)
         config = self.get_config()
         return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
@@ -115,7 +118,7 @@ class SequenceClassifier(Classifier):
         [98, 99, 0]
         """
         encoder = self.text_encoder()
-        texts = check_texts(texts, paired=self.task == "pair_classification")
+        texts = check_texts(texts, paired=self._takes("pair"))
         arrays = encoder(texts, self._zoo_config["max_sequence_length"])
         self._warn_of_cut(texts, arrays["mask"])
         return arrays
@@ -138,7 +141,7 @@ class SequenceClassifier(Classifier):
             )
 
     def check_inputs(self, x: Any) -> None:
-        if self.task == "image_classification":
+        if self._takes("image"):
             super().check_inputs(x)
         elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
             raise ValueError(

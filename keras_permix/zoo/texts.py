@@ -60,7 +60,7 @@ def make_encoder(model):
     "it."""
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
-    if model.task == "image_classification":
+    if config.get("image_size"):
         raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
     if tokenizer is None:
         if config["vocabulary_size"] != BYTE_TOKENS or joined:

@@ -6,6 +6,8 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from keras_permix.data.targets import as_targets
+
 # Separates the random numbers of crops from those of order and augmentation, for the same seed.
 STREAM = 2
 Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -18,7 +20,7 @@ class RecordSource:
 
     Args:
         records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
-            `"label"`, an int.
+            `"label"`, an int, or a tuple of floats.
         transform: Function `(image, rng) -> image` that resizes an image to the size of the batch,
             such as `ResizeCrop`. Default: `None`.
         seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.
@@ -72,11 +74,12 @@ class RecordSource:
             index: Int ≥ 0, index of the batch. Epoch and index determine the random crops.
 
         Returns:
-            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.
+            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)` or
+            float32 `(batch, targets)`.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
         records = [self.records[int(self.chosen[int(i)])] for i in indices]
         images = [record["image"] for record in records]
         if self.transform is not None:
             images = [self.transform(image, rng) for image in images]
-        return np.stack(images), np.array([record["label"] for record in records], "int32")
+        return np.stack(images), as_targets([record["label"] for record in records])

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from keras_permix.data.dataset import taken
+from keras_permix.data.targets import as_targets
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 BYTE_TOKENS = 257  # the 256 bytes, counted from 1, and 0 for padding
@@ -103,7 +104,7 @@ class TextSource:
 
     Args:
         texts: List of str, or of tuples of str for pairs.
-        labels: Int array `(texts,)`.
+        labels: Int array `(texts,)`, or float array `(texts, targets)`.
         max_sequence_length: Int, tokens of a padded sequence.
         encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
         pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
@@ -125,12 +126,12 @@ class TextSource:
     def __init__(
         self,
         texts: Sequence[str] | Sequence[tuple[str, ...]],
-        labels: Sequence[int] | np.ndarray,
+        labels: Any,
         max_sequence_length: int,
         encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
         pad_to: Sequence[int] = (),
     ) -> None:
-        self.texts, self.labels = texts, np.asarray(labels, "int32")
+        self.texts, self.labels = texts, as_targets(labels)
         self.max_sequence_length, self.encode = max_sequence_length, encode
         self.pad_to = check_lengths(pad_to, max_sequence_length)
         if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
@@ -147,7 +148,7 @@ class TextSource:
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return a batch: `(arrays from encode, int32 labels)`."""
+        """Return a batch: `(arrays from encode, labels)`."""
         texts = [self.texts[int(i)] for i in indices]
         labels = self.labels[np.asarray(indices, int)]
         inputs = self.encode(texts, self.max_sequence_length)

@@ -74,7 +74,7 @@ def arguments(cls: type[Any]) -> list[str]:
     """Names of the arguments that a model of the zoo takes."""
     names = inspect.signature(cls.__init__).parameters
     own = (name for name in names if name not in ("self", "kwargs"))
-    return [*own, "labels", "name", "trainable"]
+    return [*own, *cls.head_arguments, "labels", "name", "trainable"]
 
 
 def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
@@ -84,14 +84,21 @@ def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
         variables: The `locals()` of its first line.
 
     Returns:
-        A dict of the model's configuration, without `self`, `dtype` and `kwargs`.
+        A dict of the model's configuration, without `self`, `dtype` and `kwargs`. If `num_classes`
+        is `None`, it is the number of `labels`, or the default of the class.
 
     Raises:
         ValueError: for `kwargs` that the model does not take.
     """
-    check_arguments(type(variables["self"]), variables["kwargs"])
+    cls, given = type(variables["self"]), variables["kwargs"]
+    check_arguments(cls, given)
     others = ("self", "dtype", "kwargs", "__class__")
-    return {name: value for name, value in variables.items() if name not in others}
+    config = {name: value for name, value in variables.items() if name not in others}
+    if "num_classes" in config and config["num_classes"] is None:
+        default = 1 if given.get("predicts") == "values" else cls.default_classes
+        labels = given.get("labels")
+        config["num_classes"] = len(labels) if isinstance(labels, list | tuple) else default
+    return config
 
 
 def check_arguments(cls: type[Any], given: Iterable[str]) -> None:

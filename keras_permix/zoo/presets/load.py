@@ -20,7 +20,8 @@ HARMLESS = {"dtype", "name", "trainable"}
 # Those that a model fits its weights to, that only training knows, and that bring their meaning
 # with them; also within a `mixer`.
 FITTED = {
-    *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
+    *("num_classes", "predicts", "target_mean", "target_std", "targets"),
+    *("image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
@@ -60,6 +61,8 @@ def load_preset(
         )
     if labels is not None and "num_classes" in info.config:
         overrides.setdefault("num_classes", len(labels))
+    elif overrides.get("predicts") == "values" != info.config.get("predicts"):
+        overrides.setdefault("num_classes", 1)
     # Without its name: Keras makes new ones, so that several presets stand in one model.
     config = {key: value for key, value in info.config.items() if key != "name"}
     if info.files:
@@ -76,19 +79,24 @@ def load_preset(
         stored = _stored_model(info, found, config) if load_weights else None
         kept = found.keep_arguments(stored.get_config(), overrides) if stored else {}
         model = found.from_config({**config, **kept, **overrides})
+    new_head = overrides.get("predicts", _predicts(config)) != _predicts(config)
     if labels is not None:
         model.labels = labels
     if load_weights and info.files:
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:
-            transfer_weights(stored, model, changed)
+            transfer_weights(stored, model, changed, new_head)
             _warn_of_other_meaning(config, changed)
         if model.variable_dtype in HALF:
             check_finite_weights(model, "Pass another `dtype`, which holds them")
-    if labels is None:
+    if labels is None and not new_head:
         model.labels = _stored_labels(info, model, changed)
     return model
+
+
+def _predicts(config):
+    return config.get("predicts", "class")
 
 
 def _check_size(info, config):
