@@ -198,6 +198,14 @@ class MultiLabelTexts(TextTask, MultiLabel):
 
     Args:
         model: A `ZooModel` with `predicts="labels"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="labels")).name
+    'multilabel_text_classification'
     """
 
     name = "multilabel_text_classification"
@@ -208,6 +216,14 @@ class MultiLabelPairs(PairTask, MultiLabel):
 
     Args:
         model: A `ZooModel` with `predicts="labels"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="labels")).name
+    'multilabel_pair_classification'
     """
 
     name = "multilabel_pair_classification"
@@ -218,6 +234,14 @@ class TextRegression(TextTask, Regression):
 
     Args:
         model: A `ZooModel` with `predicts="values"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="values")).name
+    'text_regression'
     """
 
     name = "text_regression"
@@ -228,6 +252,14 @@ class PairRegression(PairTask, Regression):
 
     Args:
         model: A `ZooModel` with `predicts="values"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="values")).name
+    'pair_regression'
     """
 
     name = "pair_regression"
