@@ -348,7 +348,7 @@ def test_the_real_sst2():
 )
 def test_the_real_imdb():
     data = load_texts("imdb", 16)
-    counts = [(len(part[0]), int(part[0].labels.sum())) for part in (data.train, data.test)]
+    counts = [(len(part[0]), int(part[0].targets.sum())) for part in (data.train, data.test)]
     assert counts == [(25000, 12500)] * 2
 
 
