@@ -40,7 +40,7 @@ def test_listops(spec, sizes):
     [
         ({}, dict(source="web"), r"`source` must be one of .*source='web'"),
         (dict(vocabulary_size=15), {}, "`vocabulary_size` of at least 16.*=15"),
-        (dict(max_sequence_length=1000), {}, "which is the model's. Received: 501, 1999, 1000"),
+        (dict(max_sequence_length=1000), {}, "`max_sequence_length`. Received: 501, 1999, 1000"),
     ],
 )
 def test_listops_that_do_not_fit(model, spec, rule):
