@@ -83,9 +83,7 @@ class Task:
         """
         if not path.is_file():
             return None
-        return {
-            "name": path.stem, "train": str(path), "test": str(path), **read_alike(options)
-        }  # fmt: skip
+        return {"name": path.stem, "train": str(path), "test": str(path), **read_alike(options)}
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.

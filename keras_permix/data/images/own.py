@@ -143,14 +143,14 @@ def listed_images(
         _check_undivided(test_fraction, splits, (None, None), validation)
         lists = lists[:1]
     rows = [_rows(name, data_dir, *listed) for listed in lists]
-    names, read = None, _class_of
+    names, read, targets = None, _class_of, None
     if predicts != "class":
         names, read = target_reader(rows[0], predicts, labels, separator)
     pairs = [_pairs(part, folder / file, read) for part, (file, _) in zip(rows, lists, strict=True)]
-    targets = None if names is None else dict(pair for part in pairs for pair in part)
-    parts = [
-        _by_label(part if names is None else [(path, "") for path, _ in part]) for part in pairs
-    ]
+    if predicts != "class":  # one group of images
+        targets = dict(pair for part in pairs for pair in part)
+        pairs = [[(path, "") for path, _ in part] for part in pairs]
+    parts = list(map(_by_label, pairs))
     if test is None:
         parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
     else:
