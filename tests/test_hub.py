@@ -72,6 +72,7 @@ def test_handles_are_read(models, folder, handle, package, monkeypatch):
 
     hub = types.SimpleNamespace(
         hf_hub_download=lambda repo_id, filename, **kwargs: download(repo_id, filename),
+        try_to_load_from_cache=lambda repo_id, filename, **kwargs: str(Path(folder, filename)),
         model_info=lambda repo_id, **kwargs: types.SimpleNamespace(siblings=[]),
         snapshot_download=lambda repo_id, **kwargs: download(repo_id),
         model_download=download,

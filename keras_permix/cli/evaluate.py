@@ -1,8 +1,9 @@
 """Score a preset on a test set.
 
-For classification, the accuracy per class is printed, and for two classes also F1 and AUC.
-`--out FILE.json` writes the scores. `--out FILE.csv` writes the predictions, and the confusion
-matrix to `FILE_confusion.csv` and `FILE_confusion.png`.
+For classification, the accuracy per class is printed, and for two classes also F1 and AUC. For
+several labels per sample, F1 and AUC per label are printed. `--out FILE.json` writes the scores.
+`--out FILE.csv` writes the predictions, and for classes the confusion matrix to
+`FILE_confusion.csv` and `FILE_confusion.png`.
 """
 
 import csv
@@ -45,7 +46,7 @@ def add_arguments(parser):
     parser.add_argument("--batch-size", type=int, default=250, help="samples per batch")
     parser.add_argument(
         "--out", type=given_path, metavar="FILE",
-        help="write scores (.json), or predictions and confusion matrix (.csv)",
+        help="write scores (.json), or predictions and, for classes, the confusion matrix (.csv)",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
@@ -55,7 +56,6 @@ def run(arguments):
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.tasks import task_of
-    from keras_permix.tasks.classification import Classification
     from keras_permix.utils.checks import check_integer
     from keras_permix.utils.formatting import format_score
     from keras_permix.zoo.presets.load import load_preset
@@ -75,27 +75,21 @@ def run(arguments):
             raise
         raise FileNotFoundError(f"{error} (If the data have moved, pass `--data-path`.)") from error
     task.check_labels(dataset, arguments.by_order)
-    predictions = None
-    if isinstance(task, Classification):
-        predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)
-        measured = task.measure(*predictions)
-    elif out and out.suffix == ".csv":
-        raise ValueError(f"`--out` must end in .json for {task.name}. Received: {out}")
-    else:
-        measured = task.evaluate(dataset.test, arguments.batch_size, verbose="auto")
+    predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)
+    measured = task.measure(*predictions)
     if not _is_one_part(spec):
         measured |= task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}")
-    if predictions is not None:
-        for line in class_lines(dataset.labels, *predictions):
-            print(line)
+    lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
+    for line in lines(dataset.labels, *predictions) if lines else ():
+        print(line)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
-        if predictions is not None and out.suffix == ".csv":
-            write_predictions(out, dataset, *predictions)
+        if out.suffix == ".csv":
+            write_predictions(out, dataset, task.predicts, *predictions)
         else:
             out.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     return 0
@@ -115,11 +109,11 @@ def check_out(out):
             ) from error
 
 
-def class_lines(names, labels, logits):
+def class_lines(names, targets, logits):
     """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
     from keras_permix.tasks.classification import class_accuracies, confusion_matrix
 
-    confusion = confusion_matrix(labels, logits.argmax(-1), len(names))
+    confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
     accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
     order = list(range(len(names)))
     if len(names) > MOST_CLASSES:
@@ -133,23 +127,61 @@ def class_lines(names, labels, logits):
         yield f"  {names[number]:{width}}  {share}  of {counted(int(totals[number]), 'sample')}"
 
 
-def write_predictions(out, dataset, labels, logits):
-    """Write a row per sample, and the confusion matrix as CSV and PNG."""
+def label_lines(names, targets, logits):
+    """Yield lines with F1 and AUC per label, or of the labels with the lowest F1."""
+    import numpy as np
+
+    from keras_permix.tasks.classification import label_scores
+
+    f1, auc = label_scores(targets, logits)
+    order = list(range(len(names)))
+    if len(names) > MOST_CLASSES:
+        order = np.argsort(f1, kind="stable")[:MOST_CLASSES].tolist()
+        yield f"the {len(order)} labels with the lowest F1:"
+    else:
+        yield "F1 and AUC per label:"
+    width = max(len(names[number]) for number in order)
+    for number in order:
+        count = counted(int(targets[:, number].sum()), "sample")
+        yield f"  {names[number]:{width}}  {f1[number]:.4f}  {auc[number]:.4f}  {count}"
+
+
+def write_predictions(out, dataset, predicts, targets, outputs):
+    """Write a row per sample, and the confusion matrix of classes."""
     import keras
+
+    names, share, source = list(dataset.labels), keras.ops.softmax, dataset.test[0]
+    files = getattr(getattr(source, "records", None), "files", None)
+    samples = [files[i][0] for i in source.chosen] if files else range(len(targets))
+    if predicts == "values":
+        header = ["sample", *names, *(f"predicted {name}" for name in names)]
+        rows = [(s, *y, *x) for s, y, x in zip(samples, targets, outputs, strict=True)]
+        _write_rows(out, header, rows)
+        return
+    if predicts == "labels":
+        share, marked = keras.ops.sigmoid, (targets > 0.5, outputs > 0)
+        label, predicted = (
+            [";".join(name for name, is_set in zip(names, row, strict=True) if is_set) for row in y]
+            for y in marked
+        )
+    else:
+        label, predicted = ([names[n] for n in y.argmax(-1)] for y in (targets, outputs))
+    shares = keras.ops.convert_to_numpy(share(outputs))
+    rows = [
+        (sample, given, best, *(f"{part:.6f}" for part in row))
+        for sample, given, best, row in zip(samples, label, predicted, shares, strict=True)
+    ]
+    _write_rows(out, ["sample", "label", "predicted", *names], rows)
+    if predicts == "class":
+        _write_confusion(out, names, targets.argmax(-1), outputs.argmax(-1))
+
+
+def _write_confusion(out, names, labels, predicted):
+    """Write the confusion matrix as CSV and PNG."""
     from matplotlib.figure import Figure
 
     from keras_permix.tasks.classification import confusion_matrix
 
-    names, predicted = list(dataset.labels), logits.argmax(-1)
-    shares = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
-    source = dataset.test[0]
-    files = getattr(getattr(source, "records", None), "files", None)
-    samples = [files[i][0] for i in source.chosen] if files else range(len(labels))
-    rows = [
-        (sample, names[label], names[best], *(f"{share:.6f}" for share in row))
-        for sample, label, best, row in zip(samples, labels, predicted, shares, strict=True)
-    ]
-    _write_rows(out, ["sample", "label", "predicted", *names], rows)
     confusion = confusion_matrix(labels, predicted, len(names))
     table = [[name, *row] for name, row in zip(names, confusion.tolist(), strict=True)]
     _write_rows(out.with_name(f"{out.stem}_confusion.csv"), ["label", *names], table)

@@ -97,7 +97,7 @@ def read_inputs(task, words, source):
             raise ValueError(
                 f"`--from` must hold {size} per line. Received: {wrong[0]} in {source}"
             )
-    if task.name == "image_classification":
+    if task.own_sources:  # images
         groups = [
             [str(path)]
             for (word,) in groups

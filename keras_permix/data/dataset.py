@@ -22,7 +22,7 @@ class Dataset:
         train: Tuple `(inputs, targets)`, the arguments of `Pipeline`. A source with custom targets
             is given as `(source, None)`.
         test: Tuple like `train`, for testing.
-        labels: Tuple of str, names of the classes or of the regression targets.
+        labels: Tuple of str, names of the classes, labels or regression targets.
         validation: Tuple like `train`, for model selection. `None`: training reports scores on
             `test`.
 
@@ -51,11 +51,13 @@ class Source:
 
     Args:
         count: Int, number of samples.
-        targets: Array `(count, …)`, or `None` if targets are stored in the samples.
+        targets: Array `(count, …)`, or `None` if targets are stored in the samples. Integers are
+            stored as int32, other numbers as float32.
     """
 
     def __init__(self, count: int, targets: Any = None) -> None:
-        self.chosen, self._targets = np.arange(count), targets
+        self.chosen = np.arange(count)
+        self._targets: Any = None if targets is None else as_targets(targets)
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -74,6 +76,12 @@ class Source:
     def targets(self) -> np.ndarray | None:
         """Return the targets, or `None` if they are stored in the samples."""
         return None if self._targets is None else self._targets[self.chosen]
+
+
+def as_targets(values: Any) -> np.ndarray:
+    """Return integers, such as classes, as an int32 array, and other numbers as a float32 array."""
+    array = np.asarray(values)
+    return array.astype("int32" if array.dtype.kind in "biu" else "float32")
 
 
 def split_source(source, *counts):
@@ -105,7 +113,7 @@ def size_of(inputs):
 
 
 def labels_of(part):
-    """Return the labels of a part as an int array, or `None` if they are stored in the samples."""
+    """Return the targets of a part as an array, or `None` if they are stored in the samples."""
     source, targets = part
     targets = getattr(source, "targets", None) if targets is None else targets
     return None if targets is None else np.asarray(targets)

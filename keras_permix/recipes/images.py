@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from keras_permix.utils.tables import LISTS, parse_rows
+from keras_permix.utils.tables import LISTS, SEPARATORS, parse_rows
 
 IMAGE_SOURCES = ("csv", "folder")  # values of `data.source`
 TRAIN = ("train", "training")  # names of folders, or values of the column "split"; any case
@@ -27,18 +27,27 @@ def images_recipe(path: Path) -> dict[str, Any]:
     Args:
         path: Folder for `keras_permix.data.folder_images`, or file for `listed_images`.
 
+    The column "label" of a list holds classes, several labels ("cat;red", or a list), or decimal
+    numbers. Without it, all other columns are targets: numbers, or labels if they hold only 0 and 1
+    and there are at least two. The model then gets `predicts`.
+
     Returns:
         A dict of the recipe's values, without `init`.
 
     Raises:
         ValueError: for a folder with only one part, or an invalid column "split".
     """
-    name = path.resolve().name
+    name, model = path.resolve().name, {}
     if path.is_file():
-        data = dict(name=Path(name).stem, source="csv", train=path.as_posix(), **_list_split(path))
+        rows = parse_rows(path.read_bytes(), path)
+        predicts, columns = _targets(rows)
+        model = {} if predicts == "class" else {"predicts": predicts}
+        data = dict(name=Path(name).stem, source="csv", train=path.as_posix())
+        data |= {**_list_split(rows, path), **({"labels": columns} if columns else {})}
     else:
         data = dict(name=name, source="folder", path=path.as_posix(), **_folder_split(path))
     return dict(
+        model=model,
         data=data,
         augmentation=dict(flip=True),
         optimizer=dict(name="adamw", learning_rate=1e-3, weight_decay=0.01),
@@ -100,8 +109,35 @@ def _folder_split(folder):
     return parts or {"test_fraction": TEST_FRACTION}
 
 
-def _list_split(file):
-    rows = parse_rows(file.read_bytes(), file)
+def _targets(rows):
+    """Return what the rows of a list hold, and the columns of targets other than "label"."""
+    given = [row["label"] for row in rows if "label" in row]
+    if given:
+        if any(isinstance(label, list) or _has_separator(label) for label in given):
+            return "labels", []
+        numbers = [_number(label) for label in given]
+        decimal = None not in numbers and any(number % 1 for number in numbers)
+        return ("values" if decimal else "class"), []
+    columns = [name for name in (rows[0] if rows else ()) if name not in ("path", "split")]
+    numbers = [_number(row.get(name)) for row in rows for name in columns]
+    if not columns or numbers.count(None) == len(numbers):
+        return "class", []
+    flags = len(columns) > 1 and set(numbers) <= {0.0, 1.0}
+    return ("labels" if flags else "values"), columns
+
+
+def _has_separator(label):
+    return isinstance(label, str) and any(mark in label for mark in SEPARATORS)
+
+
+def _number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _list_split(rows, file):
     if not any("split" in row for row in rows):
         return {"test_fraction": TEST_FRACTION}
     said = {str(row.get("split")) for row in rows}

@@ -54,6 +54,8 @@ class DataOptions(DataTable, total=False):
     test: str | Count | None
     validation: str | Natural | None
     fields: Names
+    labels: Names | None
+    separator: str | None
     splits: Names
     test_fraction: Share | None
     split_seed: Natural

@@ -2,14 +2,30 @@
 
 from keras_permix._typing import Model
 from keras_permix.tasks.graph_regression import GraphRegression
-from keras_permix.tasks.image_classification import ImageClassification
+from keras_permix.tasks.image_classification import (
+    ImageClassification,
+    ImageRegression,
+    MultiLabelImages,
+)
 from keras_permix.tasks.task import Task
-from keras_permix.tasks.text_classification import PairClassification, TextClassification
+from keras_permix.tasks.text_classification import (
+    MultiLabelPairs,
+    MultiLabelTexts,
+    PairClassification,
+    PairRegression,
+    TextClassification,
+    TextRegression,
+)
 from keras_permix.utils.checks import check_choice
 
 TASKS = {
     task.name: task
-    for task in (ImageClassification, TextClassification, PairClassification, GraphRegression)
+    for task in (
+        *(ImageClassification, MultiLabelImages, ImageRegression),
+        *(TextClassification, MultiLabelTexts, TextRegression),
+        *(PairClassification, MultiLabelPairs, PairRegression),
+        GraphRegression,
+    )
 }
 
 
@@ -39,8 +55,14 @@ __all__ = [
     "TASKS",
     "GraphRegression",
     "ImageClassification",
+    "ImageRegression",
+    "MultiLabelImages",
+    "MultiLabelPairs",
+    "MultiLabelTexts",
     "PairClassification",
+    "PairRegression",
     "Task",
     "TextClassification",
+    "TextRegression",
     "task_of",
 ]

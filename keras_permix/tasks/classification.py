@@ -1,10 +1,12 @@
-"""Define the base class of classification tasks."""
+"""Define the base classes of classification tasks, with one class or several labels."""
 
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_permix.data import Dataset
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.task import Task
 
@@ -13,16 +15,11 @@ class Classification(Task):
     """Train and score models that output a logit per class."""
 
     @property
-    def num_classes(self) -> int:
+    def num_classes(self) -> Any:
         return self.config["num_classes"]
 
-    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
+    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         return OneHot(self.augment(augmentation, seed), self.num_classes)
-
-    def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """Return the function that augments a batch, or `None`."""
-        self.refuse_augmentation(augmentation)
-        return None
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         return keras.losses.CategoricalCrossentropy(
@@ -32,24 +29,9 @@ class Classification(Task):
     def metrics(self) -> list[Any]:
         return [keras.metrics.CategoricalAccuracy(name="accuracy")]
 
-    def predictions(
-        self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the integer labels of a part of a data set, and the model's logits."""
-        batches = self.batches(part, batch_size)
-        progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
-        labels, logits = [], []
-        for index in range(len(batches)):
-            inputs, targets = batches[index]
-            labels.append(np.argmax(targets, axis=-1))
-            logits.append(self.model.predict_on_batch(inputs))
-            progress.add(1)
-        return np.concatenate(labels), np.concatenate(logits)
-
-    def measure(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+    def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Return the scores of predictions, with F1 and AUC of the second of two classes."""
-        scores = {}
-        targets = np.eye(self.num_classes, dtype="float32")[labels]
+        scores, labels, logits = {}, targets.argmax(-1), outputs
         for metric in self.metrics():
             metric.update_state(targets, logits)
             scores[metric.name] = float(metric.result())
@@ -69,6 +51,78 @@ class Classification(Task):
         for rank, (label, probability) in enumerate(best, 1):
             row |= {f"label_{rank}": label, f"probability_{rank}": round(float(probability), 6)}
         return row
+
+
+class MultiLabel(Classification):
+    """Train and score models that output a logit per label, any number of which apply."""
+
+    predicts = "labels"
+
+    @property
+    def num_classes(self) -> None:
+        return None
+
+    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
+        return self.augment(augmentation, seed)
+
+    def of_classes(self, dataset: Dataset) -> Dataset:
+        one_hot = np.eye(len(dataset.labels), dtype="float32")
+        train, test = ((x, one_hot[classes]) for x, classes in (dataset.train, dataset.test))
+        return replace(dataset, train=train, test=test)
+
+    def loss(self, label_smoothing: float = 0.0) -> Any:
+        return keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=label_smoothing)
+
+    def metrics(self) -> list[Any]:
+        outputs = self.model.output_shape[-1]
+        auc = keras.metrics.AUC(multi_label=True, num_labels=outputs, from_logits=True, name="auc")
+        return [auc]
+
+    def evaluate(
+        self, part: tuple[Any, Any], batch_size: int, verbose: int | str = 0
+    ) -> dict[str, float]:
+        return self.measure(*self.predictions(part, batch_size, bool(verbose)))
+
+    def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
+        """Return the means over labels of F1 and AUC, and the fraction of exact predictions.
+
+        F1 counts labels with a probability above 0.5. AUC is of the labels that some samples have
+        and others have not.
+        """
+        f1, auc = label_scores(targets, outputs)
+        exact = ((outputs > 0) == (targets > 0.5)).all(axis=1)
+        known = auc[np.isfinite(auc)]
+        mean_auc = {"auc": float(known.mean())} if len(known) else {}
+        return {"f1": float(f1.mean()), **mean_auc, "exact": float(exact.mean())}
+
+    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
+        """Return the probability of every label."""
+        (every,) = self.model.decode_predictions(output[None], len(output))
+        chances = dict(every)
+        names = self.model.labels or [str(number) for number in range(len(output))]
+        return {label: round(chances[label], 6) for label in names}
+
+
+def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return F1 and AUC per label.
+
+    Args:
+        targets: 0 or 1, `(samples, labels)`.
+        logits: Numbers of the same shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> targets, logits = np.array([[1, 0], [0, 1]]), np.array([[2.0, 1.0], [-1.0, 3.0]])
+    >>> [scores.round(2).tolist() for scores in label_scores(targets, logits)]
+    [[1.0, 0.67], [1.0, 1.0]]
+    """
+    found = [
+        (f1_score(confusion_matrix(given, (values > 0).astype(int), 2)), auc_score(given, values))
+        for given, values in zip((targets > 0.5).astype(int).T, logits.T, strict=True)
+    ]
+    f1, auc = np.array(found).T
+    return f1, auc
 
 
 class OneHot:

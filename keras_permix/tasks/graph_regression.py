@@ -1,13 +1,11 @@
 """Predict numbers from graphs, such as properties of molecules."""
 
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_permix._typing import StrPath
@@ -18,10 +16,11 @@ from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER
 from keras_permix.data.pipeline import Augment
-from keras_permix.tasks.task import FILES, Task, check_options, check_set
+from keras_permix.tasks.regression import Regression
+from keras_permix.tasks.task import FILES, check_options, check_set
 
 
-class GraphRegression(Task):
+class GraphRegression(Regression):
     """Predict targets of shape `(batch, targets)` from graphs.
 
     The input of a model is a dict of "x" and other arrays of `keras_permix.data.pad_graphs`. The
@@ -41,6 +40,7 @@ class GraphRegression(Task):
     """
 
     name = "graph_regression"
+    scale_names = ("mean", "std")
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
@@ -74,23 +74,11 @@ class GraphRegression(Task):
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
         """Return mean and standard deviation of the training targets, rounded, and their units."""
-        targets = _targets(dataset.train)
-        stds = targets.std(axis=0, dtype="float64")
-        stds = np.where(stds > 0, stds, 1)
-        means = targets.mean(axis=0, dtype="float64")
-        columns = GRAPH_SETS.get(dataset.name, {})
-        scale: dict[str, list[Any]] = {
-            "mean": [_as_exact(mean, std) for mean, std in zip(means, stds, strict=True)],
-            "std": [_as_exact(std, std) for std in stds],
-            "target_units": [
-                columns[label][2] if label in columns else "" for label in dataset.labels
-            ],
-        }
-        return {
-            name: values[0] if len(values) == 1 else values
-            for name, values in scale.items()
-            if name in self.config
-        }
+        scale, columns = super().scale(dataset), GRAPH_SETS.get(dataset.name, {})
+        units = [columns[label][2] if label in columns else "" for label in dataset.labels]
+        if "target_units" in self.config:
+            scale["target_units"] = units[0] if len(units) == 1 else units
+        return scale
 
     def domain(self, dataset: Dataset) -> dict[str, Any]:
         """Return the elements and largest size of training molecules, including a preset's."""
@@ -102,21 +90,6 @@ class GraphRegression(Task):
         elements = {index + 1 for index in indices} | set(before["elements"])
         most = max(atoms, before["max_atoms"])
         return {"domain": {"elements": sorted(elements), "max_atoms": most}}
-
-    def loss(self, label_smoothing: float = 0.0) -> Any:
-        if label_smoothing:
-            raise ValueError(
-                f"`label_smoothing` must be 0 for {self.name}. Received: {label_smoothing}"
-            )
-        return keras.losses.MeanAbsoluteError()
-
-    def metrics(self) -> list[Any]:
-        return [keras.metrics.MeanAbsoluteError(name="mae")]
-
-    def baseline(self, dataset: Dataset) -> dict[str, float]:
-        """Return the mean absolute error of predicting the mean of the training targets."""
-        train, test = _targets(dataset.train), _targets(dataset.test)
-        return {"mae_of_mean": float(np.abs(test - np.mean(train, axis=0)).mean())}
 
     def read(self, arguments: Sequence[str]) -> Any:
         """Read a molecule as SMILES, or a JSON file of one graph in the format of `load_graphs`."""
@@ -148,27 +121,3 @@ class GraphRegression(Task):
         except ValueError as error:
             message = str(error).replace("`smiles`", "`INPUT`").replace("smiles[0]=", "")
             raise ValueError(message) from error
-
-    def answer(self, output: np.ndarray, top: int) -> list[str]:
-        labels = self.model.labels or [f"y{number}" for number in range(len(output))]
-        units = self.config.get("target_units", "")
-        units = [units] * len(output) if isinstance(units, str) else units
-        return [
-            f"{f'{value:.6g} {unit}'.rstrip()}  {label}"
-            for value, label, unit in zip(output, labels, units, strict=True)
-        ]
-
-    def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
-        labels = self.model.labels or [f"y{number}" for number in range(len(output))]
-        return {label: float(value) for label, value in zip(labels, output, strict=True)}
-
-
-def _as_exact(value, std):
-    """Round a number to the fourth digit of `std`."""
-    return round(float(value), 3 - math.floor(math.log10(std)))
-
-
-def _targets(part):
-    """Return the targets of a part of a data set."""
-    source, targets = part
-    return source.targets if targets is None else targets

@@ -1,4 +1,4 @@
-"""Classify images."""
+"""Classify images, assign several labels to them, or predict numbers from them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +12,9 @@ from keras_permix._typing import StrPath
 from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES, images_to_score, is_images
-from keras_permix.tasks.classification import Classification
-from keras_permix.tasks.task import check_options, check_set
+from keras_permix.tasks.classification import Classification, MultiLabel
+from keras_permix.tasks.regression import Regression
+from keras_permix.tasks.task import Task, check_options, check_set, read_alike
 from keras_permix.utils.checks import check_choice
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
@@ -27,25 +28,12 @@ LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] =
 }
 
 
-class ImageClassification(Classification):
-    """Classify images of shape `(batch, height, width, channels)` with values from 0 to 255.
+class ImageTask(Task):
+    """Read images of shape `(batch, height, width, channels)` with values from 0 to 255.
 
-    The configuration of the model defines `image_size` and `num_classes`.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.tasks import ImageClassification
-    >>> from keras_permix.zoo import CSPViT
-    >>> task = ImageClassification(CSPViT.from_preset("test"))
-    >>> task.answer(np.array([0.0, 9.0, -9.0], "float32"), top=2)
-    [' 99.99 %  green', '  0.01 %  red']
+    The configuration of the model defines `image_size`.
     """
 
-    name = "image_classification"
     own_sources = IMAGE_SOURCES
 
     @property
@@ -55,6 +43,11 @@ class ImageClassification(Classification):
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls.predicts != "class" and spec.get("source") != "csv":
+            raise ValueError(
+                "Several labels per image, and numbers, require a list of images: "
+                f'`source = "csv"`. Received: data={spec} for {cls.name}'
+            )
         if load := _of_the_arena(spec):
             check_options(spec, load, "source", given=())
             return
@@ -66,7 +59,9 @@ class ImageClassification(Classification):
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
-        return images_to_score(path) if is_images(path) else super().data_at(path, options)
+        if not is_images(path):
+            return super().data_at(path, options)
+        return {**images_to_score(path), **read_alike(options)}
 
     def load(
         self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0
@@ -98,13 +93,16 @@ class ImageClassification(Classification):
             return data.load_images(name, data_dir=data_dir, **spec)
         if source == "tfds":
             return data.tfds_images(name, size, data_dir, seed=seed, **spec)
-        load = data.folder_images if source == "folder" else data.listed_images
-        return load(name, size, data_dir, channels=self.channels, seed=seed, **spec)
+        how = {"channels": self.channels, "seed": seed, **spec}
+        if source == "folder":
+            return data.folder_images(name, size, data_dir, **how)
+        return data.listed_images(name, size, data_dir, predicts=self.predicts, **how)
 
     def generate(self, count: int, seed: int = 0) -> data.Dataset:
-        size = self.config["image_size"]
+        size, outputs = self.config["image_size"], self.model.output_shape[-1]
         shape = (size, size, self.channels)
-        return data.generated_images(shape, self.num_classes, count=count, seed=seed)
+        images = data.generated_images(shape, outputs, count=count, seed=seed)
+        return self.of_classes(images)
 
     def batches(self, part: tuple[Any, Any], *args: Any, **kwargs: Any) -> data.Pipeline:
         images, channels = part[0], self.channels
@@ -116,9 +114,42 @@ class ImageClassification(Classification):
         return super().batches(part, *args, **kwargs)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
+        mixed = sorted({"mixup", "cutmix"} & set(augmentation or ()))
+        if self.num_classes is None and mixed:
+            raise ValueError(
+                f"`augmentation` must not mix images for {self.name}, which has no classes. "
+                f"Received: {mixed}"
+            )
         if augmentation:
-            return data.make_augmentation(augmentation, seed, self.num_classes)
+            return data.make_augmentation(augmentation, seed, self.num_classes or 0)
         return None
+
+    def read(self, arguments: Sequence[str]) -> Any:
+        try:
+            return [data.read_image(arguments[0], self.channels)]
+        except (OSError, ValueError) as error:
+            raise ValueError(f"`INPUT` must be an image. {error}") from error
+
+
+class ImageClassification(ImageTask, Classification):
+    """Classify images of shape `(batch, height, width, channels)` with values from 0 to 255.
+
+    The configuration of the model defines `image_size` and `num_classes`.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.tasks import ImageClassification
+    >>> from keras_permix.zoo import CSPViT
+    >>> task = ImageClassification(CSPViT.from_preset("test"))
+    >>> task.answer(np.array([0.0, 9.0, -9.0], "float32"), top=2)
+    [' 99.99 %  green', '  0.01 %  red']
+    """
+
+    name = "image_classification"
 
     def metrics(self) -> list[Any]:
         """Make the metrics: top-1 accuracy, and top-5 accuracy with more than five classes."""
@@ -127,11 +158,43 @@ class ImageClassification(Classification):
             return [top1]
         return [top1, keras.metrics.TopKCategoricalAccuracy(5, name="top5")]
 
-    def read(self, arguments: Sequence[str]) -> Any:
-        try:
-            return [data.read_image(arguments[0], self.channels)]
-        except (OSError, ValueError) as error:
-            raise ValueError(f"`INPUT` must be an image. {error}") from error
+
+class MultiLabelImages(ImageTask, MultiLabel):
+    """Assign any number of labels to images.
+
+    Args:
+        model: A `ZooModel` with `predicts="labels"`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.tasks import MultiLabelImages
+    >>> from keras_permix.zoo import CSPViT
+    >>> task = MultiLabelImages(CSPViT.from_preset("test", predicts="labels", labels=["a", "b"]))
+    >>> task.answer(np.array([0.0, 2.0], "float32"), top=2)
+    [' 88.08 %  b', ' 50.00 %  a']
+    """
+
+    name = "multilabel_image_classification"
+
+
+class ImageRegression(ImageTask, Regression):
+    """Predict numbers from images.
+
+    Args:
+        model: A `ZooModel` with `predicts="values"`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.tasks import ImageRegression
+    >>> from keras_permix.zoo import CSPViT
+    >>> task = ImageRegression(CSPViT.from_preset("test", predicts="values", labels=["age"]))
+    >>> task.answer(np.array([41.5], "float32"), top=1)
+    ['41.5  age']
+    """
+
+    name = "image_regression"
 
 
 def _of_the_arena(spec):

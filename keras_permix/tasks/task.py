@@ -5,6 +5,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
@@ -30,6 +31,7 @@ class Task:
     """
 
     name: str
+    predicts = "class"  # or "labels", "values"
     arguments_per_input = 1  # on the command line
     # Values of `data.source` for folders and lists that need no recipe.
     own_sources: tuple[str, ...] = ()
@@ -44,7 +46,7 @@ class Task:
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes; `None` for a regression."""
+        """Number of classes; `None` for other targets than classes."""
         return None
 
     @classmethod
@@ -61,7 +63,7 @@ class Task:
         """
         if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.own_sources:
             raise ValueError(
-                "Folders and lists of images require a model that classifies images; a recipe "
+                "Folders and lists of images require a model of images; a recipe "
                 "names other data, as in `data = { name = 'mine', train = 'train.csv', "
                 "test = 'test.csv' }`, and for molecules the targets as `labels = ['logS']`. "
                 f"Received: data={spec} for {cls.name}"
@@ -81,8 +83,7 @@ class Task:
         """
         if not path.is_file():
             return None
-        read = {key: value for key, value in options.items() if key in ("labels", "fields")}
-        return {"name": path.stem, "train": str(path), "test": str(path), **read}
+        return {"name": path.stem, "train": str(path), "test": str(path), **read_alike(options)}
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
@@ -153,8 +154,16 @@ class Task:
             augmentation: `augmentation` of a recipe, or `None`.
             seed: Integer ≥ 0.
         """
+        return self.augment(augmentation, seed)
+
+    def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
+        """Return the function that augments a batch, or `None`."""
         self.refuse_augmentation(augmentation)
         return None
+
+    def of_classes(self, dataset: Dataset) -> Dataset:
+        """Return generated data with the targets of this task instead of classes."""
+        return dataset
 
     def scale(self, dataset: Dataset) -> dict[str, Any]:
         """Return model arguments that depend on the training data, such as the mean of targets."""
@@ -181,6 +190,30 @@ class Task:
         Returns:
             Input of the model, a batch of one sample.
         """
+        raise NotImplementedError
+
+    def predictions(
+        self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the targets of a part of a data set, and the outputs of the model.
+
+        Args:
+            part: `validation` or `test` of a `Dataset`.
+            batch_size: Samples per batch.
+            verbose: Whether to show a progress bar. Defaults to `False`.
+        """
+        batches = self.batches(part, batch_size)
+        progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
+        targets, outputs = [], []
+        for index in range(len(batches)):
+            inputs, expected = batches[index]
+            targets.append(expected)
+            outputs.append(self.model.predict_on_batch(inputs))
+            progress.add(1)
+        return np.concatenate(targets), np.concatenate(outputs)
+
+    def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
+        """Return the scores of `predictions`."""
         raise NotImplementedError
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
@@ -275,11 +308,16 @@ class Task:
 FILES = ("train", "test", "splits")  # keys of `data` for your files
 
 
+def read_alike(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of `data` that say how the rows of any file are read."""
+    return {key: options[key] for key in ("labels", "fields", "separator") if key in options}
+
+
 def check_options(
     spec: dict[str, Any],
     load: Callable[..., Any],
     *more: str,
-    given: tuple[str, ...] = ("seed", "encode"),
+    given: tuple[str, ...] = ("seed", "encode", "predicts"),
 ) -> None:
     """Check that the keys of `data` are keywords of its loader.
 
@@ -287,7 +325,7 @@ def check_options(
         spec: `data` of a recipe.
         load: Loader of the set.
         *more: Additional keys.
-        given: Keywords that the task sets itself. Defaults to `("seed", "encode")`.
+        given: Keywords that the task sets itself. Defaults to `("seed", "encode", "predicts")`.
 
     Raises:
         ValueError: for other keys.

@@ -1,4 +1,4 @@
-"""Classify texts, and pairs of texts."""
+"""Classify texts and pairs of texts, assign several labels, or predict numbers."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -20,38 +20,32 @@ from keras_permix.data import (
 )
 from keras_permix.data.text.sets import FILES as TEXT_SETS
 from keras_permix.data.text.tokenizer import train_tokenizer
-from keras_permix.tasks.classification import Classification
-from keras_permix.tasks.task import FILES, check_options, check_set
+from keras_permix.tasks.classification import Classification, MultiLabel
+from keras_permix.tasks.regression import Regression
+from keras_permix.tasks.task import FILES, Task, check_options, check_set
 from keras_permix.utils.checks import check_choice
 
 LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
 TOKENIZERS = (None, "bpe")
 
 
-class TextClassification(Classification):
-    """Classify texts.
+class TextTask(Task):
+    """Read texts.
 
     The input of a model is a dict of "tokens", int32 `(batch, max_sequence_length)`, and "mask",
     bool of the same shape, True at real tokens. The model's method `encode` converts texts to this
     dict, by the model's tokenizer or as UTF-8 bytes.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> from keras_permix.tasks import TextClassification
-    >>> from keras_permix.zoo import SimpleTRON
-    >>> task = TextClassification(SimpleTRON.from_preset("test"))
-    >>> task.read(["a text"])["tokens"].shape
-    (1, 16)
     """
 
-    name = "text_classification"
     fields: tuple[str, ...] = ("text",)  # of a row in a data file
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
+        if cls.predicts != "class" and not {"train", "test"} <= set(spec):
+            raise ValueError(
+                "Several labels per text, and numbers, require the files `train` and `test`. "
+                f"Received: data={spec} for {cls.name}"
+            )
         if cls._is_listops(spec):
             source = check_choice("data.source", spec.get("source", "generated"), tuple(LISTOPS))
             check_options(spec, LISTOPS[source], "source", given=())
@@ -87,7 +81,7 @@ class TextClassification(Classification):
         """
         if self._is_listops(spec):
             return self._load_listops(data_dir, **spec)
-        spec = {"fields": self.fields, **spec}
+        spec = {"fields": self.fields, "predicts": self.predicts, **spec}
         return self._load_texts(load_texts, data_dir, spec.pop("name"), **spec)
 
     def _load_listops(self, data_dir, name, source="generated", **numbers):
@@ -111,18 +105,19 @@ class TextClassification(Classification):
         return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Generate random tokens, divided by their mean into classes of equal size."""
+        """Generate random tokens, with classes of equal size by their mean, or with numbers."""
         total = count + max(1, count // 4)
         inputs = self.model.make_inputs(seed, total)
         axes = tuple(range(1, inputs["tokens"].ndim))
         sizes = np.mean(inputs["tokens"], axis=axes, where=inputs["mask"])
-        targets = (np.argsort(np.argsort(sizes)) * self.num_classes // total).astype("int32")
+        outputs = self.model.output_shape[-1]
+        targets = (np.argsort(np.argsort(sizes)) * outputs // total).astype("int32")
         train, test = (
             ({name: array[some] for name, array in inputs.items()}, targets[some])
             for some in (slice(count), slice(count, None))
         )
-        labels = tuple(f"class {number}" for number in range(self.num_classes))
-        return Dataset("generated", train, test, labels)
+        labels = tuple(f"class {number}" for number in range(outputs))
+        return self.of_classes(Dataset("generated", train, test, labels))
 
     def read(self, arguments: Sequence[str]) -> Any:
         """Read a text, or the whole file of `@FILE` as one text."""
@@ -130,27 +125,14 @@ class TextClassification(Classification):
         return self.model.encode([texts if len(self.fields) > 1 else texts[0]])
 
 
-class PairClassification(TextClassification):
-    """Classify pairs of texts, such as whether one cites the other.
+class PairTask(TextTask):
+    """Read pairs of texts, such as two of which one may cite the other.
 
     "tokens" and "mask" have shape `(batch, 2, tokens)`, or contain both texts in one sequence,
     depending on the model. A data file has the columns "text" and "text2", and the command line
     takes two texts per prediction.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> from keras_permix.tasks import PairClassification
-    >>> from keras_permix.zoo import MEGA
-    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
-    ...     num_layers=1))
-    >>> task.read(["one text", "another"])["tokens"].shape
-    (1, 2, 16)
     """
 
-    name = "pair_classification"
     fields = ("text", "text2")
     arguments_per_input = 2
 
@@ -172,6 +154,115 @@ class PairClassification(TextClassification):
             return super().load(spec, data_dir, seed)
         spec = {key: value for key, value in spec.items() if key != "name"}
         return self._load_texts(load_retrieval, data_dir, **spec)
+
+
+class TextClassification(TextTask, Classification):
+    """Classify texts.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
+
+    Example:
+
+    >>> from keras_permix.tasks import TextClassification
+    >>> from keras_permix.zoo import SimpleTRON
+    >>> task = TextClassification(SimpleTRON.from_preset("test"))
+    >>> task.read(["a text"])["tokens"].shape
+    (1, 16)
+    """
+
+    name = "text_classification"
+
+
+class PairClassification(PairTask, Classification):
+    """Classify pairs of texts.
+
+    Args:
+        model: A `ZooModel` that outputs logits.
+
+    Example:
+
+    >>> from keras_permix.tasks import PairClassification
+    >>> from keras_permix.zoo import MEGA
+    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
+    ...     num_layers=1))
+    >>> task.read(["one text", "another"])["tokens"].shape
+    (1, 2, 16)
+    """
+
+    name = "pair_classification"
+
+
+class MultiLabelTexts(TextTask, MultiLabel):
+    """Assign any number of labels to texts.
+
+    Args:
+        model: A `ZooModel` with `predicts="labels"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="labels")).name
+    'multilabel_text_classification'
+    """
+
+    name = "multilabel_text_classification"
+
+
+class MultiLabelPairs(PairTask, MultiLabel):
+    """Assign any number of labels to pairs of texts.
+
+    Args:
+        model: A `ZooModel` with `predicts="labels"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="labels")).name
+    'multilabel_pair_classification'
+    """
+
+    name = "multilabel_pair_classification"
+
+
+class TextRegression(TextTask, Regression):
+    """Predict numbers from texts.
+
+    Args:
+        model: A `ZooModel` with `predicts="values"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="values")).name
+    'text_regression'
+    """
+
+    name = "text_regression"
+
+
+class PairRegression(PairTask, Regression):
+    """Predict numbers from pairs of texts, such as their similarity.
+
+    Args:
+        model: A `ZooModel` with `predicts="values"`.
+
+    Example:
+
+    >>> from keras_permix.tasks import task_of
+    >>> from keras_permix.zoo import MEGA
+    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
+    ...     predicts="values")).name
+    'pair_regression'
+    """
+
+    name = "pair_regression"
 
 
 def _each(texts):

@@ -126,7 +126,7 @@ class StopWhereNotFinite(keras.callbacks.Callback):
             if not np.isfinite(float(value)):
                 self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
         for weight in self.model.weights:
-            if not np.isfinite(keras.ops.convert_to_numpy(weight).astype("float32")).all():
+            if not np.isfinite(keras.ops.convert_to_numpy(weight.value).astype("float32")).all():
                 self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")
 
     def _stop(self, problem):

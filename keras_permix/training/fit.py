@@ -36,7 +36,7 @@ def fit_recipe(
     The folder stays locked for this process afterwards; `utils.files.release_folder` releases it.
 
     Args:
-        model: The recipe's model, from `make_model` and `fit_head`.
+        model: The recipe's model, from `make_model` and `fit_outputs`.
         recipe: The `Recipe`.
         dataset: A `keras_permix.data.Dataset`.
         out: Folder of the run.
@@ -90,7 +90,7 @@ def fit_recipe(
     validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
     progress = _begin(out, recipe, dataset, distribution)
     if verbose:
-        print(described(dataset, size, recipe.steps_per_epoch, task.num_classes), flush=True)
+        print(described(dataset, size, recipe.steps_per_epoch, task.predicts), flush=True)
         epochs = counted(recipe.epochs, "epoch")
         done = f"resumes after epoch {progress.epoch} of" if progress.epoch else "trains for"
         print(
@@ -162,7 +162,7 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
 
 
 def described(
-    dataset: Dataset, batch_size: int, steps_per_epoch: int | None, num_classes: int | None
+    dataset: Dataset, batch_size: int, steps_per_epoch: int | None, predicts: str = "class"
 ) -> str:
     """Describe the data of a run in one line.
 
@@ -172,11 +172,12 @@ def described(
     >>> from keras_permix.data import Dataset
     >>> x, y = np.zeros((38, 8, 8, 3), "uint8"), np.arange(38) % 2
     >>> pets = Dataset("pets", (x, y), (x[:6], y[:6]), ("cat", "dog"))
-    >>> described(pets, 16, None, 2)
+    >>> described(pets, 16, None)
     'pets: 38 samples, 6 test samples, 2 classes; 2 steps of 16 per epoch, 6 samples unused'
     """
     count, size, steps = size_of(dataset.train[0]), batch_size, steps_per_epoch
-    names = f", {len(dataset.labels):,} classes" if num_classes else ""
+    kinds = len(dataset.labels)
+    names = counted(kinds, predicts.rstrip("s")) if predicts != "class" else f"{kinds:,} classes"
     watched = (
         "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} validation, "
     )
@@ -184,7 +185,7 @@ def described(
     more = f", {counted(left_out, 'sample')} unused" if left_out else ""
     tested = f"{watched}{counted(size_of(dataset.test[0]), 'test sample')}"
     return (
-        f"{dataset.name}: {counted(count, 'sample')}, {tested}{names}; "
+        f"{dataset.name}: {counted(count, 'sample')}, {tested}, {names}; "
         f"{counted(steps or count // size, 'step')} of {size:,} per epoch{more}"
     )
 

@@ -1,6 +1,6 @@
 """Make the model of a recipe, with its initial weights and frozen parts, and fit it to data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -100,34 +100,12 @@ def class_of(recipe: Recipe) -> Any:
     return zoo.MODELS[name]
 
 
-def fit_head(model: Model, recipe: Recipe, labels: Sequence[str]) -> Model:
-    """Fit the head of a model to the labels of its data, and set `model.labels`.
+def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
+    """Fit the outputs of a model to its data: the head, its labels, and the scale of targets.
 
-    A preset's head is kept if the labels are those of the preset. The head has one output per label
-    unless the recipe sets `num_classes`.
-
-    Args:
-        model: Model from `make_model`.
-        recipe: The `Recipe`.
-        labels: Names of the data's classes or targets.
-
-    Returns:
-        The model, or a copy with a new head initialized to zeros.
-    """
-    if isinstance(model, Classifier):
-        classes = recipe.model.get("num_classes") or len(labels)
-        others = recipe.init and tuple(labels) != model.labels
-        if others or classes != model.output_shape[-1]:
-            model = model.reset_classifier(classes)
-    if len(labels) == model.output_shape[-1]:
-        model.labels = list(labels)
-    return model
-
-
-def fit_scale(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
-    """Set the scale and domain of a model from its data (`Task.scale`, `Task.domain`).
-
-    Values of the recipe take precedence. A preset keeps its scale if the targets are the same.
+    The head has one output per label unless the recipe sets `num_classes`. A preset keeps its head
+    and scale if the labels are those of the preset. Values of the recipe take precedence over
+    `Task.scale` and `Task.domain`.
 
     Args:
         model: Model from `make_model`.
@@ -135,14 +113,19 @@ def fit_scale(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
         dataset: The `Dataset` to train on.
 
     Returns:
-        The model, or a copy with the same weights.
+        The model, or a copy, whose head is initialized to zeros if it is new.
     """
-    names = tuple(dataset.labels)
-    if len(names) != model.output_shape[-1]:
+    labels = tuple(dataset.labels)
+    same = recipe.init and labels == model.labels
+    if isinstance(model, Classifier):
+        classes = recipe.model.get("num_classes") or len(labels)
+        if recipe.init and not same or classes != model.output_shape[-1]:
+            model = model.reset_classifier(classes)
+    if len(labels) != model.output_shape[-1]:
         return model
-    task, same = task_of(model), recipe.init and names == model.labels
+    model.labels = list(labels)
+    task, config = task_of(model), model.get_config()
     found = {**task.domain(dataset), **({} if same else task.scale(dataset))}
-    config = model.get_config()
     found = {k: v for k, v in found.items() if k not in recipe.model and v != config[k]}
     if not found:
         return model

@@ -92,7 +92,7 @@ def plan_run(
     values = load_recipe(recipe, option, **changes)
     if smoke:
         # A smoke run starts from new weights if its recipe starts from another run.
-        fresh = {"init": None} if is_run(values.init) and values.model else {}
+        fresh = {"init": None} if is_run(values.init) and "class_name" in values.model else {}
         values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
     if "class_name" not in values.model:
         values = with_class(values)

@@ -12,7 +12,7 @@ from keras_permix.training.callbacks import Estimate
 from keras_permix.training.data import check_data, load_data
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.fit import fit_recipe
-from keras_permix.training.model import fit_head, fit_scale, make_model, take_assets
+from keras_permix.training.model import fit_outputs, make_model, take_assets
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.preset import write_preset
 from keras_permix.training.run import Recorder, Run, plan_run
@@ -121,7 +121,7 @@ def train(
             take_assets(model, folder)
         dataset = load_data(task, values, data_dir, run.smoke)
         with distribution.scope():
-            model = fit_head(fit_scale(model, values, dataset), values, dataset.labels)
+            model = fit_outputs(model, values, dataset)
         task_of(model).check_labels(dataset)
         callbacks = list(callbacks)
         recorder = Recorder(folder, run, callbacks)

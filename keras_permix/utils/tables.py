@@ -13,6 +13,7 @@ PACKED = (".gz", ".xz")
 RATIO, FREE = 200, 2**22  # most unpacked bytes: 200 per packed byte, plus 4 MiB
 XZ_MEMORY = 2**28  # bytes
 LISTS = (".csv", ".tsv", ".jsonl")
+SEPARATORS = (";", "|")  # between labels of one sample
 
 
 class Row(dict[str, Any]):

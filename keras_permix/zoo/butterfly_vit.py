@@ -43,7 +43,7 @@ class ButterflyViT(ImageClassifier):
     Args:
         image_size: Side of the square images in pixels.
         patch_size: Side of a patch in pixels. It must divide `image_size`.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 10.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of layers.
@@ -84,7 +84,7 @@ class ButterflyViT(ImageClassifier):
         self,
         image_size: int = 32,
         patch_size: int = 4,
-        num_classes: int = 10,
+        num_classes: int | None = None,
         channels: int = 3,
         hidden_dim: int = 128,
         num_layers: int = 4,
@@ -111,7 +111,7 @@ class ButterflyViT(ImageClassifier):
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Keep the shift steps of the image size that the weights were trained on."""
-        return keep_steps(config, changes)
+        return {**super().keep_arguments(config, changes), **keep_steps(config, changes)}
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""

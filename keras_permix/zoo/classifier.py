@@ -1,26 +1,107 @@
-"""Base classes of models that predict one of several classes, of any input or of images."""
+"""Base classes of models that predict a class, several labels or numbers, also of images."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 import numpy as np
 
-from keras_permix._typing import Labels, Tensor
+from keras_permix._typing import DType, Labels, Tensor
 from keras_permix.layers.embedding.images import RANGE
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_choice, check_integer
 from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.parts import check_scale
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
+# what a model predicts -> the name of its task, of images, texts or pairs
+TASK_NAMES = {
+    "class": "{}_classification",
+    "labels": "multilabel_{}_classification",
+    "values": "{}_regression",
+}
+UNSCALED = {"target_mean": 0.0, "target_std": 1.0}
+
 
 class Classifier(ZooModel):
-    """Build a `ZooModel` with one logit per class.
+    """Build a `ZooModel` with one logit per class or label, or one number per target.
 
-    A subclass takes `num_classes` and names its last layer with weights "head".
+    A subclass takes `num_classes`, names its last layer with weights "head", and defines
+    `input_kind`.
+
+    Args:
+        inputs, outputs, feature_maps, config, dtype, kwargs: As in `ZooModel`.
+        predicts: "class" (one of several, a softmax over logits), "labels" (any number of them, a
+            sigmoid per logit) or "values" (numbers).
+        target_mean, target_std: With "values", mean and standard deviation of the training
+            targets: one number, or one per target. The model predicts
+            `target_mean + target_std * output`, in the units of the targets.
+
+    Raises:
+        ValueError: for another `predicts`, a `target_std` that is not positive, or a scale without
+            "values".
     """
 
+    default_classes = 2
+    head_arguments = ("predicts", "target_mean", "target_std")
+
+    def __init__(
+        self,
+        inputs: Any,
+        outputs: Any,
+        feature_maps: list[Tensor],
+        config: dict[str, Any],
+        dtype: DType = None,
+        *,
+        predicts: str = "class",
+        target_mean: float | Sequence[float] = 0.0,
+        target_std: float | Sequence[float] = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        check_choice("predicts", predicts, TASK_NAMES)
+        scale = {"target_mean": target_mean, "target_std": target_std}
+        if predicts == "values":
+            scale = check_scale(scale, outputs.shape[-1])
+            outputs = keras.layers.Rescaling(
+                scale["target_std"], scale["target_mean"], dtype="float32", name="values"
+            )(outputs)
+        elif scale != UNSCALED:
+            raise ValueError(
+                f'`target_mean` and `target_std` require `predicts="values"`. Received: {scale}, '
+                f"predicts={predicts!r}"
+            )
+        if predicts != "class":
+            config = {**config, "predicts": predicts, **(scale if predicts == "values" else {})}
+        super().__init__(inputs, outputs, feature_maps, config, dtype, **kwargs)
+
+    @classmethod
+    def input_kind(cls, config: dict[str, Any]) -> str:
+        """Return the kind of inputs of a configuration: "image", "text" or "pair"."""
+        raise NotImplementedError(f"{cls.__name__} must define `input_kind`.")
+
+    @classmethod
+    def task_for(cls, config: dict[str, Any]) -> str:
+        return TASK_NAMES[config.get("predicts", "class")].format(cls.input_kind(config))
+
+    @classmethod
+    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Reset the scale of the targets for other targets."""
+        outputs = ("predicts", "num_classes")
+        same = all(changes.get(name, config.get(name)) == config.get(name) for name in outputs)
+        return {} if same else dict(UNSCALED)
+
+    @property
+    def predicts(self) -> str:
+        """Kind of the outputs: "class", "labels" or "values"."""
+        return self._zoo_config.get("predicts", "class")
+
+    def describe_output(self) -> dict[str, Any]:
+        if self.predicts == "values":
+            return {"outputs": "values", "targets": self.output_shape[-1]}
+        return super().describe_output()
+
     def classify(self, inputs: Any, top: int = 5) -> list[list[tuple[str, float]]]:
-        """Name the most probable classes.
+        """Name the most probable classes or labels.
 
         Args:
             inputs: A batch of inputs, or a list of images `(height, width, channels)` of any sizes.
@@ -30,8 +111,8 @@ class Classifier(ZooModel):
             As `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class, or inputs for which it gives NaN
-                or infinity.
+            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
+                NaN or infinite.
 
         Example:
 
@@ -56,11 +137,12 @@ class Classifier(ZooModel):
 
         Returns:
             For each sample a list of `(label, probability)`, the most probable first. A model
-            without labels names classes by their numbers.
+            without labels names classes by their numbers. The probabilities of a model that
+            predicts labels are independent.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class, or predictions of another shape
-                or with a NaN or an infinity (but for -inf beside larger ones).
+            ValueError: for a `top` below 1, a model of one class or of numbers, predictions of
+                another shape, or NaN or infinity in them (except -inf beside larger ones).
         """
         top = check_integer("top", top)
         self._check_several()
@@ -80,16 +162,24 @@ class Classifier(ZooModel):
                 f"{rows[0]}"
             )
         labels = self.labels or [str(number) for number in range(classes)]
-        shifted = np.exp(predictions - largest)
-        probabilities = shifted / shifted.sum(1, keepdims=True)
+        if self.predicts == "labels":
+            probabilities = np.exp(-np.logaddexp(0, -predictions))
+        else:
+            shifted = np.exp(predictions - largest)
+            probabilities = shifted / shifted.sum(1, keepdims=True)
         return [
             [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
             for row in probabilities
         ]
 
     def _check_several(self):
-        """Raise for one class, which would always be certain."""
-        if self.output_shape[-1] < 2:
+        """Raise for numbers, and for one class, which would always be certain."""
+        if self.predicts == "values":
+            raise ValueError(
+                "The model predicts numbers and no classes: call `predict`. "
+                f"Received: {self.name} with predicts={self.predicts!r}"
+            )
+        if self.predicts == "class" and self.output_shape[-1] < 2:
             raise ValueError(
                 "`num_classes` must be 2 or more for classes to be named: with a single output, "
                 "take the sigmoid of `predict`, or train one logit per class. "
@@ -97,7 +187,7 @@ class Classifier(ZooModel):
             )
 
     def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
-        """Return a copy of the model with a new head of zeros for other classes.
+        """Return a copy of the model with a new head of zeros for other classes or targets.
 
         Args:
             num_classes: Number of classes.
@@ -117,7 +207,7 @@ class Classifier(ZooModel):
         >>> model.output_shape, model.labels
         ((None, 2), ('cat', 'dog'))
         """
-        config = {**self.get_config(), "num_classes": num_classes, "labels": labels}
+        config = {**self.get_config(), "num_classes": num_classes, "labels": labels, **UNSCALED}
         config = {key: value for key, value in config.items() if key not in ("name", "trainable")}
         layers = self._flatten_layers()
         if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
@@ -138,7 +228,11 @@ class ImageClassifier(Classifier):
     The constructor takes `image_size`, `channels`, `mean` and `std`.
     """
 
-    task = "image_classification"
+    default_classes = 10
+
+    @classmethod
+    def input_kind(cls, config: dict[str, Any]) -> str:
+        return "image"
 
     def make_inputs(self, seed: int, batch: int) -> Any:
         return make_images(self, seed, batch)

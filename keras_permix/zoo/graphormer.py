@@ -1,7 +1,6 @@
 """Graphormer: a Transformer on graphs, with attention or sorting."""
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 import keras
@@ -15,7 +14,7 @@ from keras_permix.layers.graph.graph_mixers import make_dense
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.wrappers import make_dropout
-from keras_permix.utils.checks import check_choice, check_floats, check_named
+from keras_permix.utils.checks import check_choice, check_named
 from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.graph_inputs import (
     check_domain,
@@ -25,7 +24,7 @@ from keras_permix.zoo.graph_inputs import (
     warn_of_other_molecules,
 )
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.parts import collect_arguments, pool_tokens
+from keras_permix.zoo.parts import check_scale, collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 
 HOP_TABLES = 128  # that the released code holds
@@ -117,13 +116,10 @@ class Graphormer(ZooModel):
                 self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
             ),
             "edges": check_choice("edges", edges, tuple(EDGES)),
-            "mean": _per_target("mean", mean, targets),
-            "std": _per_target("std", std, targets),
+            **check_scale({"mean": mean, "std": std}, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
-        if np.min(config["std"]) <= 0:
-            raise ValueError(f"`std` must be positive. Received: std={config['std']}")
         graphs = graph_inputs(config)
         feature_maps = _encode(graphs, config, dtype)
         values = _read_out(feature_maps[-1], config, dtype)
@@ -259,10 +255,3 @@ def _random_graph(rng, config):
 
 def _check_mixer(mixer):
     return check_named("mixer", mixer, MIXERS)
-
-
-def _per_target(argument, value, targets):
-    """Return a float, or a list of one per target."""
-    one = isinstance(value, Real)
-    floats = check_floats(argument, [value] if one else value, 1 if one else targets, "target")
-    return floats[0] if one else floats

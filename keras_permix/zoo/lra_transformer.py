@@ -47,7 +47,7 @@ class LRATransformer(SequenceClassifier):
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
         max_sequence_length: Largest number of tokens of a text.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 2.
         pairs: Whether the model takes two texts at once.
         image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
             another size repeats rows and columns of learned positions, as for Path-X.
@@ -101,7 +101,7 @@ class LRATransformer(SequenceClassifier):
         self,
         vocabulary_size: int = 257,
         max_sequence_length: int = 4000,
-        num_classes: int = 2,
+        num_classes: int | None = None,
         pairs: bool = False,
         image_size: int | None = None,
         hidden_dim: int = 256,

@@ -39,7 +39,7 @@ class MEGA(SequenceClassifier):
         vocabulary_size: Number of token ids, including padding; 257 for bytes.
         max_sequence_length: Largest number of tokens of a text. For images it is the number of
             pixels.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 2.
         pairs: Whether inputs are pairs of texts.
         image_size: Side of the square images in pixels. `None`: the model takes texts. With another
             size, `from_preset` maps each distance to the nearest move by rows and columns.
@@ -102,7 +102,7 @@ class MEGA(SequenceClassifier):
         self,
         vocabulary_size: int = 257,
         max_sequence_length: int = 4096,
-        num_classes: int = 2,
+        num_classes: int | None = None,
         pairs: bool = False,
         image_size: int | None = None,
         mean: Sequence[float] = (0.5,),
@@ -216,7 +216,8 @@ class MEGA(SequenceClassifier):
         >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
         ((1, 16), (1, 2))
         """
-        return read_tokens(self, HEAD, tokens, state)
+        head = (*HEAD, "values") if self.predicts == "values" else HEAD
+        return read_tokens(self, head, tokens, state)
 
 
 @zoo_model

@@ -43,7 +43,7 @@ class MLPMixer(ImageClassifier):
     Args:
         image_size: Side of the square images in pixels.
         patch_size: Side of a patch in pixels. It must divide `image_size`.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 10.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
@@ -80,7 +80,7 @@ class MLPMixer(ImageClassifier):
         self,
         image_size: int = 32,
         patch_size: int = 4,
-        num_classes: int = 10,
+        num_classes: int | None = None,
         channels: int = 3,
         hidden_dim: int = 121,
         num_layers: int = 7,
@@ -190,7 +190,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
     Args:
         image_size: Side of the square images in pixels. Every patch size must divide it.
         patch_sizes: Sides of the patches in pixels, in order, pairwise co-prime.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 10.
         channels: Channels of an image.
         hidden_dim: Channels of the blocks. A dense layer projects the pixels if it differs from
             `channels`. `None`: `channels`.
@@ -222,7 +222,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
         self,
         image_size: int = 35,
         patch_sizes: Sequence[int] = (5, 7),
-        num_classes: int = 10,
+        num_classes: int | None = None,
         channels: int = 3,
         hidden_dim: int | None = None,
         num_layers: int = 7,

@@ -51,6 +51,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     task: str | None = None
     asset_files: dict[str, str] = {}
+    head_arguments: tuple[str, ...] = ()  # further arguments, which a base class takes
     presets = _Presets()
     """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
 
@@ -215,7 +216,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             labels: Names of the classes or outputs; they imply `num_classes`. `None`: the preset's,
                 where the model has as many outputs.
             **overrides: Other arguments of the model to change, such as `image_size`, for which the
-                model resizes positions, shift steps and weights per patch. A `mixer` of the same
+                model resizes positions, shift steps and weights per patch. Another `predicts`, see
+                `Classifier`, replaces the head: "labels" for several labels per sample, "values"
+                for numbers. A `mixer` of the same
                 name, or a dict without a name, keeps the preset's other arguments for it. The
                 `name` of the model is new unless it is given. `None`: as in the preset.
 

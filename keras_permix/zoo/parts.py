@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix.layers.embedding.grids import resize_delays, resize_steps
@@ -31,7 +33,7 @@ def arguments(cls: type[Any]) -> list[str]:
     """Return the names of the arguments that a model takes."""
     names = inspect.signature(cls.__init__).parameters
     own = (name for name in names if name not in ("self", "kwargs"))
-    return [*own, "labels", "name", "trainable"]
+    return [*own, *cls.head_arguments, "labels", "name", "trainable"]
 
 
 def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
@@ -60,16 +62,22 @@ def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
         variables: The `locals()` of the constructor's first line.
 
     Returns:
-        A dict of the model's configuration, without `self`, `dtype` and `kwargs`.
+        A dict of the model's configuration, without `self`, `dtype` and `kwargs`. Without
+        `num_classes`, it is the number of `labels`, or the default of the class.
 
     Raises:
         ValueError: for `kwargs` that the model does not take, or a number out of range.
     """
-    check_arguments(type(variables["self"]), variables["kwargs"])
+    cls, given = type(variables["self"]), variables["kwargs"]
+    check_arguments(cls, given)
     parameters = inspect.signature(variables["__class__"].__init__).parameters
     others = ("self", "dtype", "kwargs", "__class__")
     config = {name: value for name, value in variables.items() if name not in others}
     check_flags(config, parameters)
+    if config.get("num_classes", 0) is None:
+        default = 1 if given.get("predicts") == "values" else cls.default_classes
+        labels = given.get("labels")
+        config["num_classes"] = len(labels) if isinstance(labels, list | tuple) else default
     return {
         name: _check_number(name, value, parameters[name].annotation)
         for name, value in config.items()
@@ -173,6 +181,28 @@ def keep_steps(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any
 def steps_side(config: dict[str, Any]) -> int:
     """Return the patches along a side of the image that the steps are made for."""
     return (config["steps_image_size"] or config["image_size"]) // config["patch_size"]
+
+
+def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
+    """Check the mean and the standard deviation of targets.
+
+    Args:
+        scale: Dict of the two arguments, in this order. Each is one number, or one per target.
+        targets: Number of targets.
+
+    Returns:
+        The dict with floats, or lists of them.
+
+    Raises:
+        ValueError: for another number of values, or a standard deviation that is not positive.
+    """
+    for name, value in scale.items():
+        one = isinstance(value, Real)
+        floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
+        scale = {**scale, name: floats[0] if one else floats}
+    if np.min(scale[name]) <= 0:
+        raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
+    return scale
 
 
 def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:

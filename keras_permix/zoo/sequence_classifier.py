@@ -48,19 +48,22 @@ class SequenceClassifier(Classifier):
         self._encoder = None
 
     @classmethod
-    def task_for(cls, config: dict[str, Any]) -> str:
+    def input_kind(cls, config: dict[str, Any]) -> str:
         if config.get("image_size"):
-            return "image_classification"
-        paired = config.get("pairs") or config.get("use_segments")
-        return "pair_classification" if paired else "text_classification"
+            return "image"
+        return "pair" if config.get("pairs") or config.get("use_segments") else "text"
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         """Keep the shift steps of the image size that the weights were trained on."""
-        return keep_steps(config, changes) if config.get("image_size") else {}
+        steps = keep_steps(config, changes) if config.get("image_size") else {}
+        return {**super().keep_arguments(config, changes), **steps}
+
+    def _takes(self, kind):
+        return self.input_kind(self._zoo_config) == kind
 
     def make_inputs(self, seed: int, batch: int) -> Any:
-        if self.task == "image_classification":
+        if self._takes("image"):
             return make_images(self, seed, batch)
         config, rng = self.get_config(), np.random.default_rng(seed)
         shape = (batch, *(2,) * config["pairs"], config["max_sequence_length"])
@@ -73,7 +76,7 @@ class SequenceClassifier(Classifier):
         return inputs
 
     def describe_input(self) -> dict[str, Any]:
-        if self.task == "image_classification":
+        if self._takes("image"):
             return describe_images(self)
         config = self.get_config()
         return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
@@ -113,7 +116,7 @@ class SequenceClassifier(Classifier):
         [98, 99, 0]
         """
         encoder = self.text_encoder()
-        texts = check_texts(texts, paired=self.task == "pair_classification")
+        texts = check_texts(texts, paired=self._takes("pair"))
         arrays = encoder(texts, self._zoo_config["max_sequence_length"])
         self._warn_of_cut(texts, arrays["mask"])
         return arrays
@@ -136,7 +139,7 @@ class SequenceClassifier(Classifier):
             )
 
     def check_inputs(self, x: Any) -> None:
-        if self.task == "image_classification":
+        if self._takes("image"):
             super().check_inputs(x)
         elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
             raise ValueError(
@@ -168,7 +171,7 @@ def make_encoder(model):
     """Make a function from a list of texts and `max_sequence_length` to arrays for a model."""
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
-    if model.task == "image_classification":
+    if config.get("image_size"):
         raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
     if tokenizer is None:
         if config["vocabulary_size"] != BYTE_TOKENS or joined:

@@ -51,7 +51,7 @@ class SimpleTRON(SequenceClassifier):
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
         max_sequence_length: Largest number of tokens of a sequence, without the class token.
-        num_classes: Number of logits.
+        num_classes: Number of outputs. `None`: that of `labels`, or 2.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
@@ -100,7 +100,7 @@ class SimpleTRON(SequenceClassifier):
         self,
         vocabulary_size: int = 30522,
         max_sequence_length: int = 512,
-        num_classes: int = 2,
+        num_classes: int | None = None,
         hidden_dim: int = 768,
         num_layers: int = 12,
         num_heads: int = 12,
@@ -141,7 +141,7 @@ class SimpleTRON(SequenceClassifier):
     def from_bert(
         cls,
         folder: str | Path,
-        num_classes: int = 2,
+        num_classes: int | None = None,
         variant: str = "simple_resl",
         num_layers: int | None = None,
         max_sequence_length: int | None = None,
@@ -157,7 +157,7 @@ class SimpleTRON(SequenceClassifier):
             folder: Folder with `config.json`, `model.safetensors` (names as in PyTorch's BERT) and,
                 for texts, `tokenizer.json` or `vocab.txt`. The settings in `tokenizer_config.json`,
                 `special_tokens_map.json` and `added_tokens.json` are applied.
-            num_classes: Number of logits.
+            num_classes: Number of outputs. `None`: that of `labels`, or 2.
             variant: See the class.
             num_layers: Number of layers to keep, from the first. `None`: all.
             max_sequence_length: Largest number of tokens. `None`: all positions.

@@ -11,6 +11,7 @@ from keras_permix.zoo.arrays import are_arrays
 
 SPARSE = keras.losses.SparseCategoricalCrossentropy  # targets: class indices
 DENSE = keras.losses.CategoricalCrossentropy  # targets: a probability per class
+BINARY = keras.losses.BinaryCrossentropy  # targets: a probability per label
 NUMBERS = {  # targets: a number per output
     keras.losses.mean_absolute_error: keras.losses.MeanAbsoluteError,
     keras.losses.mean_absolute_percentage_error: keras.losses.MeanAbsolutePercentageError,
@@ -22,6 +23,7 @@ NUMBERS = {  # targets: a number per output
 FUNCTIONS = {
     keras.losses.sparse_categorical_crossentropy: SPARSE,
     keras.losses.categorical_crossentropy: DENSE,
+    keras.losses.binary_crossentropy: BINARY,
     **NUMBERS,
 }
 
@@ -56,7 +58,7 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
         loss = FUNCTIONS.get(found, type(found)) if callable(found) else None
         if loss in (SPARSE, DENSE):
             _check_classes(y, model, loss)
-        elif loss in NUMBERS.values():
+        elif loss is BINARY or loss in NUMBERS.values():
             _check_numbers(y, model, loss)
     if isinstance(sample_weight, np.ndarray | list):
         kind = getattr(sample_weight, "dtype", np.dtype(object)).kind
@@ -102,6 +104,13 @@ def _check_numbers(y, model, loss):
             f"with unknown targets. Received: NaN or infinity in {lost.sum()} of {len(lost)} "
             f"samples, first at index {lost.argmax()}"
         )
+    if loss is BINARY:
+        _warn_of_probabilities(model, loss)
+        if values.size and not 0 <= values.min() <= values.max() <= 1:
+            raise ValueError(
+                f"`y` must hold 0 or 1 per label for the loss {loss.__name__}. "
+                f"Received: y from {values.min()} to {values.max()}"
+            )
 
 
 def _check_classes(y, model, loss):

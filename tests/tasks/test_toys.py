@@ -263,7 +263,9 @@ def test_answer_reads_no_configuration(monkeypatch):
 
 def test_model_without_a_task():
     class Idle(zoo.CSPViT):
-        task = None
+        @classmethod
+        def task_for(cls, config):
+            return None
 
     with pytest.raises(ValueError, match="`Idle.task` must be one of .* Received: Idle.task=None"):
         task_of(Idle(image_size=8, patch_size=2, hidden_dim=8, num_layers=1, mlp_dim=8))

@@ -12,10 +12,11 @@ from PIL import Image
 
 from keras_permix.cli import main
 from keras_permix.cli.evaluate import data_of
+from keras_permix.data import Dataset
 from keras_permix.tasks import TASKS, task_of
 from keras_permix.training import load_recipe, make_model, train
 from keras_permix.training.fit import described
-from keras_permix.training.model import fit_head, freeze
+from keras_permix.training.model import fit_outputs, freeze
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import check_place
 from keras_permix.zoo import CSPViT, preset_info
@@ -131,11 +132,15 @@ def recipe(tmp_path, **changes):
     return replace(load_recipe(path, model={"class_name": "CSPViT"}), **changes)
 
 
+def of(*labels):
+    return Dataset("data", ([], []), ([], []), labels)
+
+
 def test_a_preset_s_own_labels_keep_its_head(tmp_path):
     values = recipe(tmp_path)
     model = make_model(values)
-    assert fit_head(model, values, ("red", "green", "blue")) is model
-    other = fit_head(model, values, ("a", "b", "c"))
+    assert fit_outputs(model, values, of("red", "green", "blue")) is model
+    other = fit_outputs(model, values, of("a", "b", "c"))
     assert other.labels == ("a", "b", "c")
     assert not np.array_equal(weights(other)["head/kernel"], weights(model)["head/kernel"])
 
@@ -145,7 +150,7 @@ def test_without_init_a_head_has_as_many_classes_as_the_data(tmp_path):
         class_name="CSPViT", image_size=8, patch_size=2, hidden_dim=8, num_layers=1, mlp_dim=8
     )
     values = recipe(tmp_path, init=None, model=small)
-    model = fit_head(make_model(values), values, tuple("abcd"))
+    model = fit_outputs(make_model(values), values, of(*"abcd"))
     assert model.output_shape == (None, 4) and model.labels == tuple("abcd")
 
 
@@ -282,7 +287,7 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
     for path in (tmp_path / "parted", tmp_path / "LIST.TSV"):
         data = load_recipe(path, init="cspvit/test").data
         dataset = task_of(CSPViT.from_preset("test")).load(data)
-        said = described(dataset, 2, None, 2)
+        said = described(dataset, 2, None)
         told = "4 validation, 4 test samples" if watched else "4 samples, 4 test samples"
         assert f"{told}, 2 classes" in said
         watch = dataset.validation
@@ -339,7 +344,7 @@ def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
-    assert "require a model that classifies images; a recipe names other data, as in" in said
+    assert "require a model of images; a recipe names other data, as in" in said
     assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from keras_permix.data import read_image
 from keras_permix.zoo import CSPViT, preset_info
+from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.weights import weights_content
+from keras_permix.zoo.registry import MODELS
 from tests.harness import ROOT, to_numpy
-from tests.zoo.models import edit_json, logits, tiny, weights
+from tests.zoo.models import TINY, edit_json, logits, tiny, weights
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), "uint8")
 NAMES = ("red", "green", "blue")
@@ -161,3 +163,62 @@ def test_one_logit_names_no_class():
     for call in (lambda: model.classify(IMAGES), lambda: model.decode_predictions([[0.5]])):
         with pytest.raises(ValueError, match="must be 2 or more for classes.*num_classes=1"):
             call()
+
+
+CLASSIFIERS = [name for name in TINY if issubclass(MODELS[name], Classifier)]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_imply_the_number_of_outputs(name):
+    config = {key: value for key, value in TINY[name].items() if key != "num_classes"}
+    cls = MODELS[name]
+    assert cls(**config, labels=["a", "b", "c", "d"]).get_config()["num_classes"] == 4
+    assert cls(**config).output_shape == (None, cls.default_classes)
+    with pytest.raises(ValueError, match="2 labels for 3 outputs"):
+        cls(**config, num_classes=3, labels=["a", "b"])
+    model = cls(
+        **config, predicts="values", target_mean=[1.0, -2.0], target_std=3.0, labels=["u", "v"]
+    )
+    assert model.task.endswith("_regression") and model.output_shape == (None, 2)
+    plain = cls(**config, labels=["u", "v"])
+    plain.set_weights(model.get_weights())
+    inputs = model.make_inputs(0, 2)
+    expected = to_numpy(plain(inputs, training=False)) * 3 + [1, -2]
+    np.testing.assert_allclose(
+        to_numpy(model(inputs, training=False)), expected, rtol=1e-5, atol=1e-5
+    )
+    assert cls.from_config(model.get_config()).get_config()["target_mean"] == [1.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (dict(predicts="tags"), "`predicts` must be one of .*'values'.*predicts='tags'"),
+        (dict(target_mean=1.0), '`target_mean` and `target_std` require `predicts="values"`'),
+        (
+            dict(predicts="values", target_std=0.0),
+            "`target_std` must be positive. .*target_std=0.0",
+        ),
+        (dict(predicts="values", target_mean=[1.0, 2.0]), "one value per target, .*targets=3"),
+    ],
+)
+def test_wrong_outputs(arguments, rule):
+    with pytest.raises(ValueError, match=rule):
+        tiny(**arguments)
+
+
+def test_other_outputs_get_a_new_head(tmp_path):
+    tiny(labels=NAMES).save_to_preset(tmp_path / "classes")
+    model = CSPViT.from_preset(tmp_path / "classes", predicts="labels")
+    assert model.labels is None and model.output_shape == (None, 3)
+    np.testing.assert_array_equal(to_numpy(model(IMAGES)), np.zeros((3, 3)))
+    assert CSPViT.from_preset(tmp_path / "classes", predicts="values").output_shape == (None, 1)
+    values = tiny(predicts="values", target_mean=[1.0, 2.0, 3.0], labels=NAMES)
+    values.save_to_preset(tmp_path / "values")
+    again = CSPViT.from_preset(tmp_path / "values")
+    np.testing.assert_array_equal(to_numpy(again(IMAGES)), to_numpy(values(IMAGES)))
+    other = CSPViT.from_preset(tmp_path / "values", labels=["age", "size"])
+    assert (other.task, other.get_config()["target_mean"]) == ("image_regression", 0.0)
+    back = CSPViT.from_preset(tmp_path / "values", predicts="class", labels=["a", "b"])
+    assert back.task == "image_classification" and "target_mean" not in back.get_config()

@@ -225,7 +225,7 @@ def test_objects_are_no_texts():
 def test_no_texts_at_all():
     with pytest.raises(ValueError, match=r"`texts` must be a list of str.*Received: texts='\[\]'"):
         make().encode([])
-    pixels = SimpleNamespace(task="image_classification", get_config=dict, name="pixels")
+    pixels = SimpleNamespace(get_config=lambda: {"image_size": 8}, name="pixels")
     with pytest.raises(ValueError, match="`image_size` reads no texts. Received: pixels"):
         make_encoder(pixels)
 

@@ -1,7 +1,6 @@
 """Load sets of graphs with targets, from SMILES or JSON lines."""
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import parse_smiles
+from keras_permix.data.targets import number_of
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
@@ -163,7 +163,8 @@ def load_graphs(
     is_split = own or name not in FILES
     rows = [*train, *test] if is_split else train
     graphs = _graphs(name, rows)
-    targets = [[_number(row, *columns.get(y, (y, 1.0))[:2]) for y in labels] for row in rows]
+    taken = [columns.get(y, (y, 1.0))[:2] for y in labels]
+    targets = [[factor * number_of(row, y) for y, factor in taken] for row in rows]
     nodes = max(len(graphs[index][0]) for index in range(len(graphs)))
     source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
     count = len(rows)
@@ -219,18 +220,5 @@ def _read_graph(row, edge_features):
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             "A graph must have `nodes` and `edges`, or every graph `smiles`. "
-            f"Received: {shown(row)} ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _number(row, column, factor):
-    try:
-        number = float(row[column])
-        if not math.isfinite(number):
-            raise ValueError(f"{number} is none")
-        return factor * number
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"Every row must have a number under {column!r}; `labels` of the data names others. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error

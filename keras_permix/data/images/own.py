@@ -3,15 +3,17 @@
 import hashlib
 import os
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.files import read_parts, read_rows
+from keras_permix.data.files import read_parts
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import RecordSource, ResizeCrop
+from keras_permix.data.targets import target_reader
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.tables import shown
 
@@ -90,11 +92,15 @@ def listed_images(
     validation: str | None = None,
     test_fraction: float | None = None,
     split_seed: int = 0,
+    predicts: str = "class",
+    labels: Sequence[str] | None = None,
+    separator: str | None = None,
     **how: Any,
 ) -> Dataset:
     """Load images from a list in a CSV, TSV or JSON lines file.
 
-    The column "path" holds the path of an image, relative to the list, and "label" its class.
+    The column "path" holds the path of an image, relative to the list, and "label" its class. With
+    `predicts`, a row holds several labels, or numbers.
 
     Args:
         name: Str, name of the set.
@@ -107,9 +113,14 @@ def listed_images(
         validation: Value in the column "split" of the first file for validation. Default: `None`,
             no validation part.
         test_fraction, split_seed, how: As in `folder_images`.
+        predicts: "class"; "labels", several per image; or "values", numbers.
+        labels: Columns of the targets, each a number, or with "labels" 0 or 1. Default: the column
+            "label", which holds the number, or the labels that apply: a list, or words between
+            separators.
+        separator: String between labels. Default: ";" or "|".
 
     Returns:
-        A `Dataset` of parts `(RecordSource, None)`. The labels are sorted.
+        A `Dataset` of parts `(RecordSource, None)`. The labels are sorted, or those of `labels`.
 
     Raises:
         FileNotFoundError: If a list or an image does not exist.
@@ -127,15 +138,24 @@ def listed_images(
             "A list of images must come with a `test` list or a `test_fraction`. "
             f"Received: test={test!r}, test_fraction={test_fraction}"
         )
+    lists = list(zip((train, test or train, train), _named(splits, validation), strict=False))
     if test is None:
         _check_undivided(test_fraction, splits, (None, None), validation)
-        files = _by_label(read_rows(folder / train), folder / train)
-        parts = _divided(files, (folder / train).parent, test_fraction, split_seed)
+        lists = lists[:1]
+    rows = [_rows(name, data_dir, *listed) for listed in lists]
+    names, read, targets = None, _class_of, None
+    if predicts != "class":
+        names, read = target_reader(rows[0], predicts, labels, separator)
+    pairs = [_pairs(part, folder / file, read) for part, (file, _) in zip(rows, lists, strict=True)]
+    if predicts != "class":  # one group of images
+        targets = dict(pair for part in pairs for pair in part)
+        pairs = [[(path, "") for path, _ in part] for part in pairs]
+    parts = list(map(_by_label, pairs))
+    if test is None:
+        parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
     else:
-        lists = list(zip((train, test, train), _named(splits, validation), strict=False))
-        parts = _listed(name, data_dir, lists)
         _check_apart(lists, parts)
-    return _dataset(name, parts, image_size, **how)
+    return _dataset(name, parts, image_size, names, targets, **how)
 
 
 class FileRecords:
@@ -157,6 +177,8 @@ def _dataset(
     name,
     parts,
     image_size,
+    names=None,
+    targets=None,
     channels=3,
     seed=0,
     random_crop=True,
@@ -164,17 +186,21 @@ def _dataset(
     skip_unreadable=False,
 ):
     labels = sorted(parts[0])
-    for part, aim in zip(parts[1:], ("test", "validate"), strict=False):
+    for part, aim in zip(parts[1:], ("test", "validate"), strict=False) if targets is None else ():
         check_classes(name, labels, part)
         warn_of_missing(name, labels, part, aim, stacklevel=3)
     parts = _readable(parts, channels, skip_unreadable)
     labels = sorted(parts[0])
     sources = (
-        RecordSource(_records(part, labels, channels), ResizeCrop(image_size, cut, keep), seed)
+        RecordSource(
+            FileRecords(_targeted(part, labels, targets), channels),
+            ResizeCrop(image_size, cut, keep),
+            seed,
+        )
         for part, cut in zip(parts, (random_crop, False, False), strict=False)
     )
     train, test, *watched = ((source, None) for source in sources)
-    return Dataset(name, train, test, tuple(labels), *watched)
+    return Dataset(name, train, test, names or tuple(labels), *watched)
 
 
 def _readable(parts, channels, skip):
@@ -207,10 +233,10 @@ def _readable(parts, channels, skip):
     return [{label: files for label, files in part.items() if files} for part in kept]
 
 
-def _records(files_by_class, labels, channels):
-    return FileRecords(
-        [(p, n) for n, label in enumerate(labels) for p in files_by_class.get(label, ())], channels
-    )
+def _targeted(files_by_class, labels, targets):
+    """Return pairs of a file and the number of its class, or its targets."""
+    pairs = [(p, n) for n, label in enumerate(labels) for p in files_by_class.get(label, ())]
+    return pairs if targets is None else [(path, targets[path]) for path, _ in pairs]
 
 
 def _files_by_class(folder):
@@ -260,13 +286,9 @@ def _named(splits, validation):
     return (*splits, *([] if validation is None else [validation]))
 
 
-def _listed(name, data_dir, lists):
-    """Return the files of each part by label; `lists` holds `(file, split)` per part."""
-    found = []
-    for file, split in lists:
-        rows, _ = read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))
-        found.append(_by_label(rows, Path(data_dir or ".") / file))
-    return found
+def _rows(name, data_dir, file, split):
+    """Return the rows of a list, or of one of its parts."""
+    return read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))[0]
 
 
 def _check_apart(lists, parts):
@@ -287,10 +309,15 @@ def _said(listed):
     return f"{file}" if split is None else f"{file} ({split})"
 
 
-def _by_label(rows, file):
-    found, labels = {}, {}
+def _class_of(row):
+    return "" if row.get("label") is None else str(row["label"]).strip()
+
+
+def _pairs(rows, file, read):
+    """Return a pair per row: its file, and the class or the targets that `read` returns."""
+    found, labels = [], {}
     for row in rows:
-        label = "" if row.get("label") is None else str(row["label"]).strip()
+        label = read(row)
         if not isinstance(row.get("path"), str) or not row["path"] or not label:
             raise ValueError(
                 "A list of images must have the columns `path` and `label`, named in its first "
@@ -307,6 +334,13 @@ def _by_label(rows, file):
                 "An image of a list must have one label. "
                 f"Received: {path} with {labels[os.path.normpath(path)]!r} and {label!r} in {file}"
             )
+        found.append((path, label))
+    return found
+
+
+def _by_label(pairs):
+    found = {}
+    for path, label in pairs:
         found.setdefault(label, []).append(path)
     return found
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image
 
-from keras_permix.data.dataset import Source
+from keras_permix.data.dataset import Source, as_targets
 
 # Separates the random numbers of crops from those of order and augmentation, for the same seed.
 STREAM = 2
@@ -23,7 +23,8 @@ class RecordSource(Source):
 
     Args:
         records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
-            `"label"`, an int. It may have an attribute `labels`, a list of all labels.
+            `"label"`, an int or a tuple of floats. It may have an attribute `labels`, a list of all
+            labels.
         transform: Function `(image, rng) -> image` that resizes an image to the size of the batch,
             such as `ResizeCrop`. Default: `None`.
         seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.
@@ -45,8 +46,7 @@ class RecordSource(Source):
         transform: Transform | None = None,
         seed: int = 0,
     ) -> None:
-        labels = getattr(records, "labels", None)
-        super().__init__(len(records), None if labels is None else np.asarray(labels))
+        super().__init__(len(records), getattr(records, "labels", None))
         self.records, self.transform, self.seed = records, transform, seed
 
     def read(
@@ -60,14 +60,15 @@ class RecordSource(Source):
             index: Int ≥ 0, index of the batch. Epoch and index determine the random crops.
 
         Returns:
-            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)`.
+            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)` or
+            float32 `(batch, targets)`.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
         records = [self.records[int(i)] for i in self.chosen[indices]]
         images = [record["image"] for record in records]
         if self.transform is not None:
             images = [self.transform(image, rng) for image in images]
-        return np.stack(images), np.array([record["label"] for record in records], "int32")
+        return np.stack(images), as_targets([record["label"] for record in records])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import Files, read_parts, read_rows
+from keras_permix.data.targets import target_reader
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts, is_whole
 from keras_permix.utils.tables import shown
@@ -28,6 +29,9 @@ def load_texts(
     validation: int = 0,
     split_seed: int = 0,
     pad_to: Sequence[int] = (),
+    predicts: str = "class",
+    labels: Sequence[str] | None = None,
+    separator: str | None = None,
     **files: Any,
 ) -> Dataset:
     r"""Load a set of labeled texts, by default encoded as bytes.
@@ -46,6 +50,11 @@ def load_texts(
             validation part, as in the Long Range Arena.
         split_seed: Int ≥ 0, seed of the validation part.
         pad_to: Lengths that batches are padded to, as in `TextSource`.
+        predicts: "class"; or, for custom sets, "labels" (several per text) or "values" (numbers).
+        labels: Columns of the targets, each a number, or with "labels" 0 or 1. `None`: the column
+            "label", which holds the number, or the labels that apply: a list, or words between
+            separators.
+        separator: String between labels. `None`: ";" or "|".
         **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
 
     Returns:
@@ -75,13 +84,32 @@ def load_texts(
     parts = read_parts(name, FILES, data_dir, **files)
     if files:
         for rows in parts:
-            _check_columns(rows[0], fields)
+            _check_columns(rows[0], fields, labels or ("label",))
     for row in (row for rows in parts for row in rows):
-        _check_row(row, fields)
-        row["label"] = str(row["label"]).strip()
-    given = [row["label"] for rows in parts for row in rows]
-    labels = LABELS.get(name) if not files else None
-    labels = labels or _label_names(given)
+        _check_row(row, fields, predicts == "class")
+    if predicts == "class":
+        names, read = _class_reader(name, parts, custom=bool(files))
+    else:
+        names, read = target_reader(parts[0], predicts, labels, separator)
+    rows, tests = parts
+    rows, held = _held_out(rows, validation, split_seed)
+    if predicts == "class":
+        classes = [{names[read(row)] for row in part} for part in (rows, tests)]
+        check_classes(name, *classes)
+        if files:
+            warn_of_missing(name, names, classes[0], "train", stacklevel=2)
+            warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
+    train, watched, test = (
+        (_source(part, read, fields, max_sequence_length, encode, pad_to), None)
+        for part in (rows, held, tests)
+    )
+    return Dataset(name, train, test, names, watched if held else None)
+
+
+def _class_reader(name, parts, custom):
+    """Return the names of the classes, and a function from a row to the number of its class."""
+    given = [str(row["label"]).strip() for rows in parts for row in rows]
+    labels = (None if custom else LABELS.get(name)) or _label_names(given)
     by_name = {label: number for number, label in enumerate(labels)}
     numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
     if unknown := sorted(set(given) - set(numbers)):
@@ -89,18 +117,7 @@ def load_texts(
             f"A label of {name} must be one of {', '.join(labels)}, or its number. "
             f"Received: {unknown[:10]}"
         )
-    rows, tests = parts
-    rows, held = _held_out(rows, validation, split_seed)
-    classes = [{labels[numbers[row["label"]]] for row in part} for part in (rows, tests)]
-    check_classes(name, *classes)
-    if files:
-        warn_of_missing(name, labels, classes[0], "train", stacklevel=2)
-        warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
-    train, watched, test = (
-        (_source(part, numbers, fields, max_sequence_length, encode, pad_to), None)
-        for part in (rows, held, tests)
-    )
-    return Dataset(name, train, test, tuple(labels), watched if held else None)
+    return labels, lambda row: numbers[str(row["label"]).strip()]
 
 
 def _held_out(rows, count, seed):
@@ -115,11 +132,10 @@ def _held_out(rows, count, seed):
     return kept, [rows[number] for number in sorted(drawn)]
 
 
-def _source(rows, numbers, fields, max_sequence_length, encode, pad_to):
+def _source(rows, read, fields, max_sequence_length, encode, pad_to):
     texts = [tuple(row[field] for field in fields) for row in rows]
     texts = [text[0] for text in texts] if len(fields) == 1 else texts
-    labels = [numbers[row["label"]] for row in rows]
-    return TextSource(texts, labels, max_sequence_length, encode, pad_to)
+    return TextSource(texts, list(map(read, rows)), max_sequence_length, encode, pad_to)
 
 
 def _label_names(given):
@@ -194,27 +210,28 @@ FILES = {
 }
 
 
-def _check_row(row, fields):
+def _check_row(row, fields, is_class):
     texts = [row.get(field) for field in fields]
     told = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
-    if not told or row.get("label") is None or not str(row["label"]).strip():
+    label = row.get("label")
+    if not told or is_class and (label is None or not str(label).strip()):
         raise ValueError(
             f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
             f"blank, and of whole characters. Received: {shown(row)}"
         )
 
 
-def _check_columns(row, fields):
+def _check_columns(row, fields, labels):
     """Check the names of a file's columns by its first row, and say what to change."""
-    missing = [name for name in (*fields, "label") if name not in row]
+    missing = [name for name in (*fields, *labels) if name not in row]
     if not missing:
         return
-    others = [name for name in row if name != "label"]
-    if "label" in missing:
+    others = [name for name in row if name not in labels]
+    if set(labels) & set(missing):
         hint = "The first line of a file must name its columns, such as `text,label`."
     else:
         hint = f"For other columns, set `fields` in the recipe's `data`, such as {others[:1]}."
     raise ValueError(
-        f"A file of texts must have the columns {', '.join((*fields, 'label'))}. {hint} "
+        f"A file of texts must have the columns {', '.join((*fields, *labels))}. {hint} "
         f"Received: {', '.join(map(repr, row))} in {getattr(row, 'path', 'the file')}"
     )

@@ -16,13 +16,13 @@ class SequenceSource(Source):
     """Pad labeled sequences to the shortest of several lengths; the base of two sources.
 
     Args:
-        labels: Int array `(sequences,)`.
+        labels: Int array `(sequences,)`, or float array `(sequences, targets)`.
         max_sequence_length: Int, tokens of a padded sequence.
         pad_to: Ascending lengths below `max_sequence_length`.
     """
 
     def __init__(self, labels: Any, max_sequence_length: int, pad_to: Sequence[int]) -> None:
-        super().__init__(len(labels), np.asarray(labels, "int32"))
+        super().__init__(len(labels), labels)
         integers = isinstance(pad_to, list | tuple) and all(isinstance(n, int) for n in pad_to)
         lengths = (*pad_to, max_sequence_length) if integers else (0,)
         if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
@@ -71,7 +71,7 @@ class TextSource(SequenceSource):
 
     Args:
         texts: List of str, or of tuples of str for pairs.
-        labels: Int array `(texts,)`.
+        labels: Int array `(texts,)`, or float array `(texts, targets)`.
         max_sequence_length: Int, tokens of a padded sequence.
         encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
             Default: `encode_texts`.
@@ -94,7 +94,7 @@ class TextSource(SequenceSource):
     def __init__(
         self,
         texts: Sequence[Any],
-        labels: Sequence[int] | np.ndarray,
+        labels: Any,
         max_sequence_length: int,
         encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
         pad_to: Sequence[int] = (),
@@ -113,7 +113,7 @@ class TextSource(SequenceSource):
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return a batch: `(arrays from encode, int32 labels)`."""
+        """Return a batch: `(arrays from encode, labels)`."""
         chosen = self.chosen[indices]
         inputs = self.encode([self._texts[i] for i in chosen], self.max_sequence_length)
         return self._trimmed(inputs), self._targets[chosen]

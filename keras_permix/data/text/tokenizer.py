@@ -61,24 +61,23 @@ class SubwordEncoder:
 
     def cuts(self, text: str | tuple[str, str]) -> bool:
         """Return whether the length of the last call truncates a text, or one text of a pair."""
-        several = isinstance(text, tuple) and not self.joined
-        return any(
-            bool(self._tokenizer.encode(*part if isinstance(part, tuple) else (part,)).overflowing)
-            for part in (text if several else (text,))
-        )
+        parts = text if isinstance(text, tuple) and not self.joined else (text,)
+        calls = [part if isinstance(part, tuple) else (part,) for part in parts]
+        return any(self._encode(self._tokenizer.encode, *call).overflowing for call in calls)
 
     def _ids(self, text):
         return self._encode(self._tokenizer.encode, text).ids
 
-    def _encode(self, method, texts):
+    def _encode(self, method, *texts):
         try:
-            return method(texts)
-        except Exception as error:  # The library raises only this type.
+            return method(*texts)
+        except BaseException as error:  # A panic of the library is not an `Exception`.
+            _check_is_panic(error)
             known = sorted(self._tokenizer.get_vocab())
             listed = " ".join(known) if len(known) <= LISTED else f"{len(known)} in all"
             raise ValueError(
                 f"Texts must consist of tokens of the `tokenizer` ({listed}). "
-                f"Received: {str(texts)[:60]!r} ({error})"
+                f"Received: {str(texts[0])[:60]!r} ({error})"
             ) from error
 
 
@@ -226,11 +225,18 @@ def _library() -> Any:
     return tokenizers
 
 
+def _check_is_panic(error):
+    """Raise an error, such as an interrupt, that is no `Exception` and no panic of the library."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+
+
 def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # The library raises only this type.
+    except BaseException as error:  # A panic of the library is not an `Exception`.
+        _check_is_panic(error)
         raise ValueError(
             "`tokenizer` must be a `tokenizer.json` that the library tokenizers can read. "
             f"Received: {text[:60]!r}… ({error})"

@@ -75,7 +75,8 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
             f"The file of timm decides on {', '.join(sorted(decided))}. Received: {arguments}"
         )
     if num_classes is None:
-        num_classes = timm.arguments["num_classes"]
+        labels = arguments.get("labels")
+        num_classes = timm.arguments["num_classes"] if labels is None else len(labels)
     if num_classes is None:
         raise ValueError(
             f"`num_classes` must say how many there are, since {timm.path} has no head. "

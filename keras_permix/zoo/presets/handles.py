@@ -111,10 +111,27 @@ def _open_hugging_face(handle, repository):
     with _reaching(handle):
         folder = Path(hub.hf_hub_download(repository, METADATA_FILE)).parent
     files = open_preset(folder, root=folder.parent.parent)
+    at = {"revision": folder.name}  # The folder is named for the commit.
+    cached = [hub.try_to_load_from_cache(repository, name, **at) for name in files.names]
+    if not all(isinstance(path, str) for path in cached):
+        with _reaching(handle):
+            found = hub.model_info(repository, files_metadata=True, **at).siblings
+        _check_sizes(handle, files, {file.rfilename: file.size for file in found})
     with _reaching(handle):
-        for name in files.names:  # The folder is named for the commit.
-            hub.hf_hub_download(repository, name, revision=folder.name)
+        for name in files.names:
+            hub.hf_hub_download(repository, name, **at)
     return files
+
+
+def _check_sizes(handle, files, sizes):
+    """Raise a ValueError, before a download, for a file of another size than the metadata lists."""
+    for name, entry in files.metadata["files"].items():
+        size = sizes.get(name)
+        if size is not None and size != entry["bytes"]:
+            raise ValueError(
+                f"`{name}` must hold {entry['bytes']:,} bytes, as `{METADATA_FILE}` lists. It was "
+                f"not fetched. Received: {size:,} bytes at {handle}"
+            )
 
 
 def _open_kaggle(handle, model):

@@ -19,7 +19,8 @@ HARMLESS = {"dtype", "name", "trainable"}
 # Arguments, also of a `mixer`, that do not change the meaning of the weights: the model resizes
 # weights for them, or only training uses them.
 FITTED = {
-    *("num_classes", "targets", "image_size", "max_sequence_length", "position_resizing"),
+    *("num_classes", "predicts", "target_mean", "target_std", "targets"),
+    *("image_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
@@ -50,6 +51,10 @@ def load_preset(
     model_class = MODELS[info.class_name]
     if labels is not None and "num_classes" in info.config:
         overrides.setdefault("num_classes", len(labels))
+    predicts = info.config.get("predicts", "class")
+    new_head = overrides.get("predicts", predicts) != predicts
+    if new_head and overrides["predicts"] == "values":
+        overrides.setdefault("num_classes", 1)
     config = _stored_config(info, model_class)
     check_arguments(model_class, overrides)
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
@@ -66,11 +71,11 @@ def load_preset(
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if stored is not model:
-            transfer_weights(stored, model, changed)
+            transfer_weights(stored, model, changed, new_head)
             _warn_of_other_meaning(config, changed)
         if model.variable_dtype in HALF:
             check_finite_weights(model, "Pass another `dtype`, which holds them")
-    if labels is None:
+    if labels is None and not new_head:
         model.labels = _stored_labels(info, model, changed)
     return model
 

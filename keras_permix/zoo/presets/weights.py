@@ -59,7 +59,7 @@ def check_finite_weights(model: Model, remedy: str = "Train again from before th
     """
     for weight in model.weights:
         if "float" in keras.backend.standardize_dtype(weight.dtype):
-            value = keras.ops.convert_to_numpy(weight).astype("float32")
+            value = keras.ops.convert_to_numpy(weight.value).astype("float32")
             if not np.isfinite(value).all():
                 raise ValueError(
                     f"The weights of a preset must be finite. {remedy}. "

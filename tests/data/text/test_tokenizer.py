@@ -26,6 +26,14 @@ def test_byte_pairs_are_merged_by_how_often_they_occur():
     assert train_tokenizer(iter(["Low low low lówer", "wer"]), 9) == text
 
 
+def test_a_panic_of_the_library_is_an_error():
+    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
+    text = json.loads(train_tokenizer(["a"], 9))
+    text["pre_tokenizer"] = {**pattern, "invert": False}
+    with pytest.raises(ValueError, match="consist of tokens of the `tokenizer`.*Received: .aaa"):
+        SubwordEncoder(json.dumps(text), 8)(["a" * 40 + "!"], 8)
+
+
 def test_vocabulary_must_hold_the_characters():
     with pytest.raises(
         ValueError, match="different characters.* Received: vocabulary_size=3, .* 5"

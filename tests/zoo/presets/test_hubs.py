@@ -100,6 +100,13 @@ def test_a_file_that_is_another(hub, handle):
         zoo.CSPViT.from_preset(handle)
 
 
+def test_a_file_of_another_size_is_not_fetched(hub):
+    hub.files["model.weights.h5"] += bytes(2**20)
+    with pytest.raises(ValueError, match=r"`model.weights.h5` must hold .* It was not fetched."):
+        zoo.CSPViT.from_preset(needing(HF))
+    assert hub.fetched == ["metadata.json"]
+
+
 def test_what_was_fetched_serves_without_a_connection(hub):
     hub.files[".gitattributes"] = b"of the hub"  # which is not fetched
     zoo.CSPViT.from_preset(needing(HF))

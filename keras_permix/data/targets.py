@@ -1,0 +1,110 @@
+"""Read the targets of rows: several labels, or numbers."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from keras_permix.utils.checks import check_choice
+from keras_permix.utils.tables import SEPARATORS, Rows, shown
+
+PREDICTS = ("class", "labels", "values")
+Target: TypeAlias = tuple[float, ...]
+
+
+def target_reader(
+    rows: Rows,
+    predicts: str,
+    labels: Sequence[str] | None = None,
+    separator: str | None = None,
+) -> tuple[tuple[str, ...], Callable[[dict[str, Any]], Target]]:
+    """Return the names of the targets, and a function from a row to its targets.
+
+    Args:
+        rows: Rows of the training part.
+        predicts: "values", for a number in each of the columns `labels`, or "labels", for 0 or 1 in
+            each of them. Without `labels`, the column "label" holds the number, or the labels that
+            apply: a list (in JSON lines), or words between separators.
+        labels: Names of columns. Defaults to `None`, the column "label".
+        separator: String between labels. Defaults to `None`: ";" or "|", whichever occurs first.
+
+    Returns:
+        Tuple `(names, read)`.
+
+    Raises:
+        ValueError: for another `predicts`, or rows without labels. `read` raises it for a row
+            without numbers, or with labels that no training row has.
+
+    Example:
+
+    >>> names, read = target_reader([{"label": "cat;red"}, {"label": "dog"}], "labels")
+    >>> names, read({"label": "red; dog"})
+    (('cat', 'dog', 'red'), (0.0, 1.0, 1.0))
+    """
+    check_choice("predicts", predicts, PREDICTS[1:])
+    if isinstance(labels, str):
+        raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
+    if predicts == "values" or labels:
+        columns = tuple(labels or ("label",))
+        read = number_of if predicts == "values" else _flag_of
+        return columns, lambda row: tuple(read(row, column) for column in columns)
+    found = (mark for mark in SEPARATORS for row in rows if mark in str(row.get("label")))
+    mark = separator or next(found, None)
+    names = tuple(sorted({label for row in rows for label in _labels_of(row, mark)}))
+    if not names:
+        raise ValueError(
+            "At least one row must have a label. "
+            f"Received: {len(rows)} rows, the first is {shown(rows[0])}"
+        )
+    return names, lambda row: _flags_of(row, mark, names)
+
+
+def number_of(row: dict[str, Any], column: str) -> float:
+    """Return the number in a column of a row.
+
+    Raises:
+        ValueError: for a missing value, text, NaN or infinity.
+    """
+    try:
+        number = float(row[column])
+        if not math.isfinite(number):
+            raise ValueError(f"{number} is none")
+        return number
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Every row must have a number under {column!r}; `labels` of the data names others. "
+            f"Received: {shown(row)} ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _flag_of(row, column):
+    number = number_of(row, column)
+    if number not in (0.0, 1.0):
+        raise ValueError(
+            f"Every row must have 0 or 1 under {column!r}, a column of `labels`. "
+            f"Received: {shown(row)}"
+        )
+    return number
+
+
+def _flags_of(row, separator, names):
+    given = _labels_of(row, separator)
+    if unknown := [label for label in given if label not in names]:
+        raise ValueError(
+            "A label must occur in the training part, too. "
+            f"Received: {unknown}, not of {list(names)[:10]}, in {shown(row)}"
+        )
+    return tuple(float(name in given) for name in names)
+
+
+def _labels_of(row, separator):
+    """Return the labels of a row; an empty value means that none applies."""
+    if "label" not in row or isinstance(row["label"], dict):
+        raise ValueError(
+            "Every row must have a `label`: words between separators, or a list. "
+            f"Received: {shown(row)}"
+        )
+    value = row["label"]
+    if not isinstance(value, list):
+        text = "" if value is None else str(value)
+        value = text.split(separator) if separator else [text]
+    return [str(label).strip() for label in value if str(label).strip()]
