@@ -56,10 +56,10 @@ def distill(
         The student.
 
     Raises:
-        ValueError: for a weight or temperature out of range, unknown layers, hidden states of
-            different shapes, models that share weights or differ in inputs or outputs, or labels
-            that are missing.
-        TypeError: for what is no Keras model.
+        ValueError: for a weight or temperature out of range, unknown layers, missing labels, or
+            hidden states of different shapes. Also for models that share weights or whose inputs
+            or outputs differ.
+        TypeError: for an argument that is not a Keras model.
 
     Example:
 

@@ -102,7 +102,10 @@ def test_the_papers_scale_runs(task, model, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["listops", "--model", "csp", "--set", "epoch=3"], "Did you mean `epochs`?"),
-        (["pathx", "--model", "csp"], "`pathx` requires `scale='paper'` and one of the models mega"),
+        (
+            ["pathx", "--model", "csp"],
+            "`pathx` requires `scale='paper'` and one",
+        ),
         (["listops", "--model", "csp", "--out", "/"], "`--out` must be a file that can be"),
     ],
 )
