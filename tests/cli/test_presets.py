@@ -153,7 +153,7 @@ def test_info_of_a_file(tmp_path, capsys):
     for path, words, message in (
         ("mine.keras", [], "A `.keras` file must contain a model"),
         ("other.keras", [], "The `.keras` file must exist"),
-        ("mine.keras", ["--set", "hidden_dim=64"], "`--set` must go with a preset or a class"),
+        ("mine.keras", ["--set", "hidden_dim=64"], "`--set` requires a preset or a class"),
     ):
         assert main(["info", str(tmp_path / path), *words]) == 2
         error = capsys.readouterr().err
