@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from keras_permix.utils.checks import check_choice
 from keras_permix.utils.tables import SEPARATORS, Rows, shown
 
-PREDICTS = ("class", "labels", "values")
+PREDICTS = ("labels", "values")
 Target: TypeAlias = tuple[float, ...]
 
 
@@ -24,8 +24,8 @@ def target_reader(
         predicts: "values", for a number in each of the columns `labels`, or "labels", for 0 or 1 in
             each of them. Without `labels`, the column "label" holds the number, or the labels that
             apply: a list (in JSON lines), or words between separators.
-        labels: Names of columns. Defaults to `None`, the column "label".
-        separator: String between labels. Defaults to `None`: ";" or "|", whichever occurs first.
+        labels: Names of columns. Default: the column "label".
+        separator: String between labels. Default: ";", or else "|", if it occurs.
 
     Returns:
         Tuple `(names, read)`.
@@ -40,7 +40,7 @@ def target_reader(
     >>> names, read({"label": "red; dog"})
     (('cat', 'dog', 'red'), (0.0, 1.0, 1.0))
     """
-    check_choice("predicts", predicts, PREDICTS[1:])
+    check_choice("predicts", predicts, PREDICTS)
     if isinstance(labels, str):
         raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
     if predicts == "values" or labels:
@@ -67,7 +67,7 @@ def number_of(row: dict[str, Any], column: str) -> float:
     try:
         number = float(row[column])
         if not math.isfinite(number):
-            raise ValueError(f"{number} is none")
+            raise ValueError(f"{number} is not finite")
         return number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
@@ -97,7 +97,7 @@ def _flags_of(row, separator, names):
 
 
 def _labels_of(row, separator):
-    """Return the labels of a row; an empty value means that none applies."""
+    """Return the labels of a row; an empty value means no labels."""
     if "label" not in row or isinstance(row["label"], dict):
         raise ValueError(
             "Every row must have a `label`: words between separators, or a list. "

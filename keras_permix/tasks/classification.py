@@ -86,8 +86,8 @@ class MultiLabel(Classification):
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Return the means over labels of F1 and AUC, and the fraction of exact predictions.
 
-        F1 counts labels with a probability above 0.5. AUC is of the labels that some samples have
-        and others have not.
+        F1 counts labels with a probability above 0.5. The mean AUC skips labels that occur in all
+        or no samples.
         """
         f1, auc = label_scores(targets, outputs)
         exact = ((outputs > 0) == (targets > 0.5)).all(axis=1)
