@@ -190,7 +190,7 @@ def test_every_method_takes_texts():
         (dict(vocabulary_size=257, tokenizer=None, use_segments=True), [("a", "b")],
          "pairs that are not joined: .* ids. Received: .*use_segments=True"),
         (dict(vocabulary_size=7), ["a"], "must be that of the `tokenizer` or larger.*=7.* of 8"),
-        (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers reads. Received"),
+        (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers can read. Received"),
     ],
 )  # fmt: skip
 def test_wrong_texts_and_models_without_texts(arguments, texts, message):
@@ -232,7 +232,7 @@ def test_no_texts_at_all():
 
 @pytest.mark.parametrize("given", ["nowhere.json", "[1]", '{"a": 1}', "{"])
 def test_wrong_tokenizer(given, tmp_path):
-    with pytest.raises(ValueError, match="`tokenizer` must be the path of a `tokenizer.json`"):
+    with pytest.raises(ValueError, match="`tokenizer` must be the path or the content of a `tokenizer.json`"):
         make(tokenizer=given)
     path = tmp_path / "a.json"
     path.write_text(given)

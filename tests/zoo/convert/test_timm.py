@@ -210,7 +210,7 @@ def test_other_models_are_refused(tensors, arguments, message, tmp_path):
 
 @pytest.mark.once
 def test_permuting_classes_say_what_to_do(tmp_path):
-    with pytest.raises(ValueError, match="have `swap_mixer` exchange the mixers.*CSPViT.from_timm"):
+    with pytest.raises(ValueError, match="with `swap_mixer`.*CSPViT.from_timm"):
         CSPViT.from_timm(write(tmp_path, vit()), num_heads=3)
     with pytest.raises(ValueError, match="MLP-Mixers are dense.*ButterflyMixer.from_timm"):
         ButterflyMixer.from_timm(write(tmp_path, mixer()))
