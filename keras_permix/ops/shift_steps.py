@@ -1,6 +1,7 @@
 """Compute the shift steps of Channel-wise Sample Permutation."""
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index
@@ -25,12 +26,13 @@ class ShiftSchedule:
 
     Ops accept a schedule instead of steps, so that the number of tokens may be unknown in advance.
     With a mask, every sample is shifted by the steps for its number of real tokens, as if it had no
-    padding. A power schedule requires a known number of tokens, including padding.
+    padding. A power schedule requires a known number of tokens, including padding. The schedule
+    "grid" requires a known number and no mask.
 
     Args:
         name: A name from the table of `shift_steps`.
         channels: Number of channels that are shifted.
-        layer_index: Index of the layer, from 0; only the power laws depend on it.
+        layer_index: Index of the layer, from 0, for "power", "power_code" and "random".
         num_layers: Number of layers.
         group_size: Tokens per group, for the two schedules that depend on it.
 
@@ -90,6 +92,11 @@ class ShiftSchedule:
             Python integers where steps do not depend on the number of tokens. Neither is reduced.
         """
         rule = SCHEDULES[self.name]
+        if self.name == "grid":
+            raise ValueError(
+                "The schedule 'grid' requires a known number of tokens and no mask. "
+                f"Received: {self}"
+            )
         if self.name in LINEAR:
             return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
         if self.name not in POWERS:
@@ -137,6 +144,26 @@ def _power_code(channel, tokens, schedule):
     return math.ceil(tokens ** (number / (schedule.num_layers * schedule.channels)))
 
 
+def _random(channel, tokens, schedule):
+    # Python keeps the numbers of a seed the same in all versions.
+    return random.Random(schedule.layer_index * schedule.channels + channel).getrandbits(30)
+
+
+def _grid(channel, tokens, schedule):
+    side = math.isqrt(tokens)
+    if side * side != tokens:
+        raise ValueError(
+            "The schedule 'grid' requires a square number of tokens, without a class token. For "
+            "other grids, pass a pair (rows, columns) per channel to a layer on maps. "
+            f"Received: {tokens} tokens"
+        )
+    coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)
+    stride = min(coprime, key=lambda number: abs(number - side / GOLDEN))
+    cycle, column = divmod(channel, side)
+    return (cycle + column * stride) % side * side + column
+
+
+GOLDEN = (1 + 5**0.5) / 2
 # The first two also take tensors of channels and of tokens.
 SCHEDULES = {
     "linear": lambda c, tokens, schedule: c * _stride(tokens, schedule.channels),
@@ -146,6 +173,9 @@ SCHEDULES = {
     "unit": lambda c, tokens, schedule: c,
     "power": _power,
     "power_code": _power_code,
+    "grid": _grid,
+    "random": _random,
+    "zero": lambda c, tokens, schedule: 0,
 }
 LINEAR = ("linear", "linear_paper")
 POWERS = ("power", "power_code")
@@ -174,16 +204,22 @@ def shift_steps(
     | `"unit"` | `c` |
     | `"power"` | `round(tokens ** (g / (M - 1))) - 1` |
     | `"power_code"` | `ceil(tokens ** (g / M))`, the authors' Path-X |
+    | `"grid"` | `(c // s + c % s * r) % s * s + c % s` |
+    | `"random"` | 30 random bits with the seed `g` |
+    | `"zero"` | 0 |
 
     Here, `g = layer_index * channels + c` is the index of the channel in the whole model, which
-    has `M = num_layers * channels` channels. All steps are computed in Python's integers and
+    has `M = num_layers * channels` channels. `"grid"` moves each channel by rows and columns of a
+    square of `s * s` tokens, where `r` is the number coprime to `s` that is nearest to `s` divided
+    by the golden ratio. Each block of `s` channels uses each row and each column once, and each
+    block of `s * s` channels each move once. All steps are computed in Python's integers and
     doubles, modulo `tokens`.
 
     Args:
         schedule: A name from the table, or one integer per channel, of any sign and size.
         tokens: Number of tokens.
         channels: Number of channels that are shifted.
-        layer_index: Index of the layer, from 0; only the power schedules depend on it.
+        layer_index: Index of the layer, from 0, for "power", "power_code" and "random".
         num_layers: Number of layers.
         group_size: Tokens per group, for the two schedules that depend on it.
 
@@ -191,8 +227,8 @@ def shift_steps(
         An int64 NumPy array of shape (channels,), with values in [0, tokens).
 
     Raises:
-        ValueError: for an unknown name, a size below 1, a layer outside the model, or a wrong
-            number of integers.
+        ValueError: for an unknown name, a size below 1, a layer outside the model, a wrong number
+            of integers, or "grid" with a number of tokens that is no square.
 
     Example:
 
@@ -202,7 +238,8 @@ def shift_steps(
 
     Reference:
         Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, section 3.2.2.
+        2024, arXiv:2410.10914, section 3.2.2. The last three schedules are extensions of this
+        package.
     """
     tokens = check_integer("tokens", tokens)
     options = {"layer_index": layer_index, "num_layers": num_layers, "group_size": group_size}

@@ -50,6 +50,12 @@ ERRORS = {
     "schedule": (ValueError, lambda: ops.shift_steps("curved", 8, 4), "`schedule`.*'curved'"),
     "explicit": (ValueError, lambda: ops.shift_steps([1, 2], 8, 4), "=2, channels=4"),
     "tokens": (ValueError, lambda: ops.shift_steps("linear", 0, 4), "tokens=0"),
+    "grid": (ValueError, lambda: ops.shift_steps("grid", 8, 4), "square.*Received: 8 tokens"),
+    "grid with a mask": (
+        ValueError,
+        lambda: ops.channel_shift(X, ops.ShiftSchedule("grid", 4), mask=X[:, :, 0] > 0),
+        "'grid' requires.*no mask",
+    ),
     "layer": (
         ValueError,
         lambda: ops.shift_steps("power", 8, 4, layer_index=2, num_layers=2),
@@ -77,6 +83,16 @@ ERRORS = {
     ),
     "explain": (ValueError, lambda: ops.explain("shift_steps", X), "`op` must be one of"),
 }
+
+
+@pytest.mark.parametrize("side", [1, 4, 7, 8, 14])
+def test_grid_steps_cover_both_axes_evenly(side):
+    moves = np.stack(np.divmod(ops.shift_steps("grid", side**2, 3 * side**2), side))
+    for start in range(0, moves.shape[1], side):
+        block = np.sort(moves[:, start : start + side])
+        np.testing.assert_array_equal(block, [np.arange(side)] * 2)
+    assert len(set(zip(*moves[:, : side**2], strict=True))) == side**2
+    assert moves[:, 0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -38,6 +38,8 @@ SCHEDULES = {
     "unit": ShiftSchedule("unit", 7),
     "power": ShiftSchedule("power", 7, layer_index=1, num_layers=3),
     "power_code": ShiftSchedule("power_code", 7),
+    "random": ShiftSchedule("random", 7, layer_index=1, num_layers=2),
+    "zero": ShiftSchedule("zero", 7),
 }
 
 # A case is an op, its arguments, and its named arguments.

@@ -6,6 +6,7 @@ Steps are integers, or a function that makes them of the number of real tokens.
 """
 
 import math
+import random
 
 import numpy as np
 
@@ -38,6 +39,8 @@ def schedule(name, channels, layer_index=0, num_layers=1, group_size=2):
             "unit": list(range(channels)),
             "power": [round(tokens ** (g / max(every - 1, 1))) - 1 for g in numbers],
             "power_code": [math.ceil(tokens ** (g / every)) for g in numbers],
+            "random": [random.Random(g).getrandbits(30) for g in numbers],
+            "zero": [0] * channels,
         }[name]
 
     return steps

@@ -232,7 +232,9 @@ def test_no_texts_at_all():
 
 @pytest.mark.parametrize("given", ["nowhere.json", "[1]", '{"a": 1}', "{"])
 def test_wrong_tokenizer(given, tmp_path):
-    with pytest.raises(ValueError, match="`tokenizer` must be the path or the content of a `tokenizer.json`"):
+    with pytest.raises(
+        ValueError, match="`tokenizer` must be the path or the content of a `tokenizer.json`"
+    ):
         make(tokenizer=given)
     path = tmp_path / "a.json"
     path.write_text(given)

@@ -34,11 +34,12 @@ class CSP(TokenMixer):
         group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
             must be a multiple of it, or `ragged` be set.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
-            "unit", "power", "power_code") or one integer step per inner channel; see
-            `keras_permix.ops.shift_steps`. For maps it may also be a pair (rows, columns) per inner
-            channel, which moves tokens down and to the right. On a map of `width` columns it is a
-            step of `rows * width + columns`, so tokens that leave a row continue in the next. The
-            layer must be built for maps of this width, and takes such maps or their tokens.
+            "unit", "power", "power_code", "grid", "random", "zero") or one integer step per inner
+            channel; see `keras_permix.ops.shift_steps`. For maps it may also be a pair (rows,
+            columns) per inner channel, which moves tokens down and to the right. On a map of
+            `width` columns it is a step of `rows * width + columns`, so tokens that leave a row
+            continue in the next. The layer must be built for maps of this width, and takes such
+            maps or their tokens.
         align: "independent" sorts every channel; "reference" keeps the first channel as it is and
             gives every other channel its ranks.
         inner_dim: Width of the values. `None`: that of the input.
