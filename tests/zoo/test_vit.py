@@ -1,5 +1,7 @@
 """The ViT family: the papers' numbers, and everything that Keras offers a model."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -240,7 +242,10 @@ def test_ragged_groups_take_odd_numbers_of_tokens(size):
 def test_images_of_other_channels_are_refused(shape):
     model = tiny(num_layers=1)
     model.compile("sgd", "mse")
-    message = r"`images` must have the shape \(batch, height, width, 3\).*Received: images.shape="
+    message = (
+        r"`images` must have the shape \(batch, height, width, 3\).*Received: images.shape=|"
+        rf"'images' .*found shape={re.escape(str((None, *shape[1:])))}"  # Keras', of symbolic ones
+    )
     images = np.zeros(shape, "float32")
     calls = [
         lambda: model(images),

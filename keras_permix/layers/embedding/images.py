@@ -156,7 +156,8 @@ class ImagePreprocessor(keras.layers.Layer):
         return ops.cast((images - mean) * scale, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (input_shape[0], self.image_size, self.image_size, input_shape[-1])
+        check_images(keras.KerasTensor(input_shape), len(self.mean))
+        return (input_shape[0], self.image_size, self.image_size, len(self.mean))
 
     def get_config(self) -> dict[str, Any]:
         return {
