@@ -68,7 +68,7 @@ def distill(
     >>> teacher = ViT.from_preset("test")
     >>> images = teacher.make_inputs(seed=0, batch=8)
     >>> student = distill(swap_mixer(teacher, "csp"), teacher, images, epochs=2, verbose=0)
-    >>> student.get_config()["mixer"][0]["name"]
+    >>> student.get_config()["mixer"]["name"]
     'csp'
 
     Reference: Hinton, Vinyals, Dean, "Distilling the Knowledge in a Neural Network", 2015,

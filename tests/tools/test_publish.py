@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from keras_permix.training.run import KEYS
 from tests.harness import ROOT
 from tests.zoo.models import tiny
 
@@ -21,6 +22,7 @@ RECORD = {
     "command": "permix train cspvit/mine",
     "smoke": False,
     "commits": [],
+    **dict.fromkeys(KEYS - {"name", "recipe", "command", "smoke", "commits"}, []),
 }
 
 
@@ -101,7 +103,7 @@ def damage(run, how):
         ("curves.png", FileNotFoundError, "curves.png"),
         ("README.md", FileNotFoundError, "README.md"),
         ("weights", ValueError, "model.weights.h5` must hold"),
-        ("run.json", ValueError, "`run.json` must lie in the folder of a run"),
+        ("run.json", ValueError, "must contain `run.json`"),
         ("recipe", ValueError, "must have its recipe in the repository.*Received: /home/me"),
         ("smoke", ValueError, "A smoke run is not published"),
     ],
