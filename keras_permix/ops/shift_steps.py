@@ -210,8 +210,8 @@ def shift_steps(
 
     Here, `g = layer_index * channels + c` is the index of the channel in the whole model, which
     has `M = num_layers * channels` channels. `"grid"` moves each channel by rows and columns of a
-    square of `s * s` tokens, where `r` is the number coprime to `s` that is nearest to `s` divided
-    by the golden ratio. Each block of `s` channels uses each row and each column once, and each
+    square of `s * s` tokens. `r` is the number coprime to `s` that is nearest to `s` divided by the
+    golden ratio. Each block of `s` channels uses each row and each column once, and each
     block of `s * s` channels each move once. All steps are computed in Python's integers and
     doubles, modulo `tokens`.
 
