@@ -6,6 +6,7 @@ leaves them behind.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -95,30 +96,18 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
     _recover(folder)
-    partial, old = _hidden(folder, "new"), _hidden(folder, "old")
+    partial = _hidden(folder, "new")
     partial.mkdir()
     try:
         yield partial
         for path, _, _ in os.walk(partial):
             _flush_folder(path)
         _replace_mode(partial, folder)
-        while partial.exists():
-            with contextlib.suppress(FileNotFoundError):
-                if folder.is_dir():
-                    os.rename(folder, old)
-            try:
-                os.rename(partial, folder)
-            except OSError:
-                if old.is_dir() and not folder.exists():
-                    os.rename(old, folder)
-                    raise
-                if not folder.is_dir():
-                    raise
-                shutil.rmtree(old, ignore_errors=True)  # Another process was faster.
+        while not _put_in_place(partial, folder):
+            pass
         _flush_folder(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def sweep(folder: StrPath, age: float = 0.0) -> None:
@@ -206,6 +195,25 @@ def read_with_sha256(
             f"{remedy}Received: {digest} ({len(content):,} bytes)"
         )
     return content
+
+
+def _put_in_place(partial, folder):
+    """Rename `partial` to `folder`, or return `False` if another process put its own there."""
+    old = _hidden(folder, "old")
+    if folder.is_dir():
+        with contextlib.suppress(FileNotFoundError):  # Another process was faster.
+            os.rename(folder, old)
+    try:
+        os.rename(partial, folder)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return False
+        if old.is_dir() and not folder.exists():
+            os.rename(old, folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+    return True
 
 
 def _hidden(path, state):
