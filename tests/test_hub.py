@@ -94,7 +94,7 @@ def test_new_classes_keep_the_backbone(models, folder):
     np.testing.assert_array_equal(to_numpy(classifier.backbone(images)), expected)
     assert classifier.predict(images, verbose=0).shape == (2, 5)
     before = [to_numpy(weight) for weight in classifier.trainable_weights]
-    classifier.fit(images, np.arange(2), shuffle=False, verbose=0)
+    classifier.fit(images, np.arange(2, dtype="int32"), shuffle=False, verbose=0)
     assert not np.array_equal(before[-2], to_numpy(classifier.trainable_weights[-2]))
 
 
@@ -108,7 +108,7 @@ def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
         kinds = [w.path.rpartition("/")[2] for w in classifier.backbone.trainable_weights]
         assert Counter(kinds) == {"lora_kernel_a": 4, "lora_kernel_b": 4, "bias": 2}
         classifier.compile(keras.optimizers.SGD(1.0))
-        classifier.fit(images, np.arange(4) % 3, shuffle=False, verbose=0, epochs=2)
+        classifier.fit(images, np.arange(4, dtype="int32") % 3, shuffle=False, verbose=0, epochs=2)
         assert not np.allclose(to_numpy(classifier(images)), to_numpy(tiny()(images)), atol=1e-4)
     classifier.save_to_preset(str(tmp_path / "saved"))
     again = models.ImageClassifier.from_preset(str(tmp_path / "saved"))

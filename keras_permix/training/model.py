@@ -130,7 +130,8 @@ def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
     if not found:
         return model
     scaled = type(model).from_config({**config, **found})
-    scaled.set_weights(model.get_weights())
+    for weight, known in zip(scaled.weights, model.weights, strict=True):
+        weight.assign(known)
     transfer_trainable(model, scaled, new_head=False)
     return scaled
 

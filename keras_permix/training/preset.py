@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
@@ -56,7 +57,7 @@ def write_preset(
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
-    weights = [_in_float32(weight) for weight in model.get_weights()]
+    weights = [_in_float32(ops.convert_to_numpy(weight.value)) for weight in model.weights]
     fits = run.recipe.store == "float16" and all(map(_fits_float16, weights))
     dtype = "float16" if fits else None
     stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)

@@ -5,6 +5,7 @@ Made on the disk, an HDF5 file meets a full one inside the HDF5 library, which m
 
 import collections
 import io
+import warnings
 
 import h5py
 import keras
@@ -27,7 +28,10 @@ class _WeightsFile(io.BytesIO):
 def weights_content(model: Model) -> bytes:
     """Return the bytes of a `.weights.h5` file of a model, with its optimizer's state."""
     file = _WeightsFile()
-    model.save_weights(file)
+    with warnings.catch_warnings():
+        # Keras 3.15 converts its variables as NumPy 2.5 advises against.
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        model.save_weights(file)
     return file.getvalue()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from keras_permix import ops
 from keras_permix.ops.dispatch.dispatch import EXPLAIN
+from tests.export.ways import skip_if_tensorflow_cannot_read_jax
 from tests.harness import ROOT, assert_close
 from tests.harness.processes import environment
 from tests.oracle import mega
@@ -39,6 +40,7 @@ def test_a_divided_batch_stays_divided():
 def test_export_for_any_batch(tmp_path, group_size):
     """As a program of TensorFlow, whose batch is unknown."""
     tf = pytest.importorskip("tensorflow")
+    skip_if_tensorflow_cannot_read_jax()
     steps, inputs = (3, -1, 0), keras.Input((8, 3))
     model = keras.Model(inputs, ops.csp(inputs, steps, group_size))
     model.export(str(tmp_path / "model"), format="tf_saved_model", verbose=False)
