@@ -113,8 +113,13 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """Return the error message for a preset without weights."""
-    return f"The preset {info.name} has no weights yet. Train it with `permix train {info.name}`"
+    """Return the error message for a preset without weights, which names those of its class."""
+    start = info.name.split("/")[0] + "/"
+    trained = [name for name, folder in _known().items() if folder and name.startswith(start)]
+    return (
+        f"The preset {info.name} has no weights yet. Use one that has ({', '.join(trained)}), or "
+        f"train it with `permix train {info.name}`"
+    )
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
