@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_permix.data.graphs.preprocess import batch_graphs
+from keras_permix.utils.checks import import_extra
 
 FLAT = ("nodes", "edges", "sizes")  # the arrays of `FlatGraphs`
 AT_ONCE = 10_000  # molecules
@@ -213,11 +214,7 @@ def rdkit_version() -> str:
 
 def _rdkit():
     """Return the modules `Chem` and `rdBase` of RDKit."""
-    try:
-        from rdkit import Chem, rdBase
-    except ImportError as error:
-        raise ImportError(
-            'SMILES require the package rdkit: pip install "keras_permix[graph]". '
-            "Received: an environment without it"
-        ) from error
+    import_extra("rdkit", "graph", "SMILES")
+    from rdkit import Chem, rdBase
+
     return Chem, rdBase
