@@ -129,6 +129,3 @@ class MixerBlock(Composite):
     def _mlp(self, tokens):
         hidden = self.drop_hidden(self.mlp_in(tokens))
         return self.drop_outputs(self.mlp_out(hidden))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)

@@ -124,6 +124,3 @@ class MLPMixerBlock(Composite):
         for layer in self.channel_mlp:
             mixed = layer(mixed)
         return tokens + mixed
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
