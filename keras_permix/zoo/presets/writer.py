@@ -80,7 +80,7 @@ def save_preset(
             "files": files,
             "input": model.describe_input(),
             **{key: metadata.get(key) for key in METADATA_KEYS},
-            "probe": make_probe(stored, atol=atol),
+            "probe": make_probe(stored, atol),
         },
         METADATA_FILE,
     )
