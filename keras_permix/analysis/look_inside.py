@@ -8,6 +8,7 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps, plot_influence_map
 from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
+from keras_permix.utils.checks import import_extra
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.model import ZooModel
 
@@ -80,13 +81,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             f"Received: {type(model).__name__}"
         )
     if picture is not None:
-        try:
-            from matplotlib.figure import Figure  # before all the work
-        except ImportError as error:
-            raise ImportError(
-                'Pictures need Matplotlib: pip install "keras_permix[train]". '
-                f"Received: picture={picture!r}, and an environment without it"
-            ) from error
+        pyplot = import_extra("matplotlib.figure", "train", f"picture={picture!r}")
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
@@ -104,7 +99,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
         _missing(model, maps),
     )
     if picture is not None:
-        figure = Figure(figsize=(12, 5), layout="constrained")
+        figure = pyplot.Figure(figsize=(12, 5), layout="constrained")
         plot_inside(figure, inside)
         figure.savefig(picture, dpi=80)
     return inside
@@ -184,9 +179,6 @@ def plot_inside(figure: Any, inside: Inside) -> None:
         figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
         inside: Results of `look_inside`.
 
-    Raises:
-        TypeError: for arguments in another order.
-
     Example:
 
     >>> from keras_permix.analysis import look_inside, plot_inside
@@ -197,11 +189,6 @@ def plot_inside(figure: Any, inside: Inside) -> None:
     >>> [ax.get_title() for ax in figure.axes[:3]]
     ['block_0/mixer', 'block_1/mixer', 'rollout']
     """
-    if not hasattr(figure, "subfigures") or not isinstance(inside, Inside):
-        raise TypeError(
-            "`figure` must be a Matplotlib figure, and `inside` what `look_inside` gives. "
-            f"Received: figure={type(figure).__name__}, inside={type(inside).__name__}"
-        )
     above, below = figure.subfigures(2, 1, height_ratios=(2, 3))
     count = len(inside.maps)
     shown = np.linspace(0, count - 1, min(count, SHOWN)).astype(int)

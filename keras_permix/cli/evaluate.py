@@ -101,12 +101,9 @@ def check_out(out):
         raise ValueError(f"`--out` must end in .json or .csv. Received: {out}")
     check_output("--out", out)
     if out.suffix == ".csv":
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                'The confusion matrix requires matplotlib: pip install "keras_permix[train]".'
-            ) from error
+        from keras_permix.utils.checks import import_extra
+
+        import_extra("matplotlib", "train", f"--out {out}")
 
 
 def class_lines(names, targets, logits):

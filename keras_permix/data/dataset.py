@@ -88,14 +88,14 @@ def split_source(source, *counts):
     """Return consecutive parts of a source, or of a tuple of arrays, as parts of a `Dataset`.
 
     Args:
-        source: A `Source`, or a tuple `(inputs, targets)` of arrays.
+        source: A `Source`, or a tuple `(inputs, targets)` of arrays or dicts of arrays.
         *counts: Sizes of the parts.
     """
     ends = np.cumsum(counts)
     slices = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
     if isinstance(source, Source):
         return [(source[part], None) for part in slices]
-    return [tuple(array[part] for array in source) for part in slices]
+    return [tuple(_take(values, part) for values in source) for part in slices]
 
 
 def some(part, count):

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens, check_truncation
+from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.ema import (
     CHUNK,
@@ -14,6 +14,7 @@ from keras_permix.ops.reference.ema import (
     powers,
 )
 from keras_permix.ops.reference.packing import cut, join
+from keras_permix.utils.checks import check_positive_or_none
 
 
 @op
@@ -80,7 +81,7 @@ def damped_ema(
         *check_ema(x, delta=delta, alpha=alpha, beta=beta, gamma=gamma, omega=omega),
         mask=check_mask(mask, x),
         implementation=implementation,
-        truncation=check_truncation(truncation),
+        truncation=check_positive_or_none("truncation", truncation),
     )
 
 

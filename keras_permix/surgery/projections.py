@@ -21,31 +21,19 @@ def projections(layer):
         `(kernel, bias)`: `(channels, inner)`, or `(inner, channels)` for "output", with the heads
         contiguous; and `(inner,)`, or `None`.
     """
-    if isinstance(layer, keras.layers.MultiHeadAttention):
-        return _of_keras(layer)
-    parts = {}
+    parts = {name: (dense.kernel, dense.bias) for name, dense in _denses(layer).items()}
     if isinstance(layer, SelfAttention):
         kernels = ops.split(layer.qkv_dense.kernel, 3, axis=-1)
         bias = layer.qkv_dense.bias
         biases = [None] * 3 if bias is None else ops.split(bias, 3)
-        parts = dict(zip(NAMES, zip(kernels, biases, strict=True), strict=True))
-    if isinstance(layer, TokenMixer) and layer.use_value_projection:
-        parts["value"] = (layer.value_dense.kernel, layer.value_dense.bias)
-    if getattr(layer, "use_output_projection", False):
-        parts["output"] = (layer.output_dense.kernel, layer.output_dense.bias)
-    return parts
+        parts |= dict(zip(NAMES, zip(kernels, biases, strict=True), strict=True))
+    return {name: _flat(name, *part) for name, part in parts.items()}
 
 
-def _of_keras(layer):
-    config = {"query": "_query_dense", "key": "_key_dense", "value": "_value_dense"}
-    parts = {}
-    for name, attribute in config.items():
-        dense = getattr(layer, attribute)
-        kernel = ops.reshape(dense.kernel, (dense.kernel.shape[0], -1))
-        parts[name] = (kernel, None if dense.bias is None else ops.reshape(dense.bias, (-1,)))
-    dense = layer._output_dense
-    kernel = ops.reshape(dense.kernel, (-1, dense.kernel.shape[-1]))
-    return {**parts, "output": (kernel, dense.bias)}
+def _flat(name, kernel, bias):
+    """Join the axes of heads and of their channels, which Keras' attention keeps apart."""
+    shape = (-1, kernel.shape[-1]) if name == "output" else (kernel.shape[0], -1)
+    return ops.reshape(kernel, shape), None if bias is None else ops.reshape(bias, (-1,))
 
 
 def freeze_projections(layer, other):

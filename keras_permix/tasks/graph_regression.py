@@ -10,11 +10,11 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, load_graphs
-from keras_permix.data.graphs.flat import FlatGraphs
+from keras_permix.data.dataset import split_source
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
-from keras_permix.data.graphs.smiles import ATOMIC_NUMBER
+from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, FlatGraphs
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.regression import Regression
 from keras_permix.tasks.task import FILES, check_options, check_set
@@ -59,10 +59,7 @@ class GraphRegression(Regression):
         mean = ((degree - 1) * (degree > 0)).sum(1) / np.maximum((degree > 0).sum(1), 1)
         outputs = self.model.output_shape[-1]
         targets = np.repeat(mean[:, None], outputs, axis=1).astype("float32")
-        train, test = (
-            ({name: array[some] for name, array in inputs.items()}, targets[some])
-            for some in (slice(count), slice(count, None))
-        )
+        train, test = split_source((inputs, targets), count, len(targets) - count)
         return Dataset("generated", train, test, tuple(f"y{number}" for number in range(outputs)))
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:

@@ -18,6 +18,7 @@ from keras_permix.data import (
     load_retrieval,
     load_texts,
 )
+from keras_permix.data.dataset import split_source
 from keras_permix.data.text.sets import FILES as TEXT_SETS
 from keras_permix.data.text.tokenizer import train_tokenizer
 from keras_permix.tasks.classification import Classification, MultiLabel
@@ -112,10 +113,7 @@ class TextTask(Task):
         sizes = np.mean(inputs["tokens"], axis=axes, where=inputs["mask"])
         outputs = self.model.output_shape[-1]
         targets = (np.argsort(np.argsort(sizes)) * outputs // total).astype("int32")
-        train, test = (
-            ({name: array[some] for name, array in inputs.items()}, targets[some])
-            for some in (slice(count), slice(count, None))
-        )
+        train, test = split_source((inputs, targets), count, len(targets) - count)
         labels = tuple(f"class {number}" for number in range(outputs))
         return self.of_classes(Dataset("generated", train, test, labels))
 

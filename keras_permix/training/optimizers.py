@@ -135,15 +135,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return 1.0 - done if self.name == "linear" else 0.5 * (1.0 + ops.cos(math.pi * done))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "peak": self.peak,
-            "warmup_steps": self.warmup_steps,
-            "total_steps": self.total_steps,
-            "steps_per_epoch": self.steps_per_epoch,
-            "warmup_start": self.warmup_start,
-            "warmup_power": self.warmup_power,
-        }
+        return dict(vars(self))
 
 
 def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:

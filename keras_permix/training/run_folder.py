@@ -1,6 +1,5 @@
 """Store a run: checkpoints, log, curves, TensorBoard events."""
 
-import csv
 import dataclasses
 import io
 import json
@@ -28,6 +27,7 @@ from keras_permix.utils.files import (
     write_bytes,
     write_text,
 )
+from keras_permix.utils.tables import format_csv
 from keras_permix.zoo.presets.weights import load_weights_content
 
 PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
@@ -100,7 +100,7 @@ class RunFolder(Progress):
         """Write events, curves and log; the log is last and marks them as complete."""
         write_events(self.path / "tensorboard", self.rows)
         draw_curves(self.rows, self.path / "curves.png")
-        write_text(self.path / "log.csv", format_log(self.rows))
+        write_text(self.path / "log.csv", format_csv(self.rows))
 
     def check_data(self, data: dict[str, Any] | None) -> None:
         """Compare data with those that the run started with, unless either is unknown.
@@ -137,7 +137,7 @@ class RunFolder(Progress):
         self.rows, self.data = state["rows"], state.get("data") or self.data
         self.check_data(data)
         log = self.path / "log.csv"
-        if not log.is_file() or log.read_text(encoding="utf-8") != format_log(self.rows):
+        if not log.is_file() or log.read_text(encoding="utf-8") != format_csv(self.rows):
             self._write()  # The process was killed before it did.
 
 
@@ -201,16 +201,6 @@ def _comparable(recipe):
 def _plain(value):
     """Return a value as JSON reads it back."""
     return json.loads(json.dumps(value))
-
-
-def format_log(rows: list[dict[str, Any]]) -> str:
-    """Format the rows of a log as CSV."""
-    text = io.StringIO()
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(text, keys, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:

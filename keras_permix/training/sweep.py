@@ -20,10 +20,11 @@ from keras_permix.recipes.recipe import merge
 from keras_permix.training.data import check_data
 from keras_permix.training.preset import finished_scores
 from keras_permix.training.run import plan_run
-from keras_permix.training.run_folder import format_log, save_figure
+from keras_permix.training.run_folder import save_figure
 from keras_permix.training.train import train
 from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import write_text
+from keras_permix.utils.tables import format_csv
 
 
 def sweep(
@@ -106,7 +107,7 @@ def sweep(
                 "seconds_per_step": f"{seconds:.3g}",
             }
         rows.append(known[name])
-        write_text(table, format_log(rows))
+        write_text(table, format_csv(rows))
         draw_sweep(rows, list(grid), Path(out, "sweep.png"))
     return rows
 

@@ -4,12 +4,24 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable
+from importlib import import_module
 from operator import index
 from typing import Any
 
 import numpy as np
 
 ALIGNMENTS = ("independent", "reference")
+
+
+def import_extra(module: str, extra: str, received: object) -> Any:
+    """Import a module of a package that an extra installs; `received` is what needs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"This needs the package {module.partition('.')[0]}: pip install "
+            f'"keras_permix[{extra}]". Received: {received}'
+        ) from error
 
 
 def check_choice(name, value, choices):

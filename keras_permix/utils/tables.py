@@ -1,4 +1,4 @@
-"""Parse JSON lines, CSV and TSV files into dicts, one per line."""
+"""Read JSON lines, CSV and TSV files as dicts, one per line, and write CSV."""
 
 import csv
 import gzip
@@ -43,7 +43,7 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     Args:
         blob: The content of the file, bytes.
         path: The path of the file; its endings select the format.
-        columns: Column names of a `.csv` file without a header.
+        columns: Column names of a `.csv` or `.tsv` file without a header.
 
     Raises:
         ValueError: If the file is damaged, or a line has more values than the first.
@@ -65,6 +65,16 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
             "values under a header, separated by tabs (.tsv) or commas (.csv). "
             f"Received: {path} ({error})"
         ) from error
+
+
+def format_csv(rows: Rows) -> str:
+    """Format rows as CSV, with a column for each key."""
+    text = io.StringIO()
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def unpack(blob: bytes, suffix: str) -> bytes:
@@ -112,8 +122,9 @@ def _comma_rows(text, columns):
 
 
 def _tab_rows(text, columns):
-    header, *lines = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
-    for number, values in enumerate(lines, start=2):
+    lines = (line.removesuffix("\r").split("\t") for line in text.split("\n"))
+    header = columns or next(lines)
+    for number, values in enumerate(lines, start=1 if columns else 2):
         if values != [""]:
             _check_count(len(values), len(header), number)
             yield number, zip(header, values, strict=False)

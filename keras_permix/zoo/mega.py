@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
@@ -13,12 +14,12 @@ from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.zoo.mega_stream import first_state, read_tokens
 from keras_permix.zoo.parts import collect_arguments, mixer_on_pixels, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import (
     SequenceClassifier,
     check_sequence_config,
+    check_tokens,
     join_pairs,
     sequence_inputs,
 )
@@ -171,7 +172,15 @@ class MEGA(SequenceClassifier):
             ValueError: for a model of pairs or images, a model that is not causal, or one with
                 `truncation`.
         """
-        return first_state(self, batch_size)
+        config = self.get_config()
+        if config["pairs"] or config["image_size"]:
+            raise ValueError(
+                "`initial_state` requires a model of single texts. "
+                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
+            )
+        blocks = [block.initial_state(batch_size) for block in self._blocks()]
+        total = ops.zeros((batch_size, config["hidden_dim"]), full_precision(self.compute_dtype))
+        return {"blocks": blocks, "total": total, "position": np.int32(0)}
 
     def step(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read one token of each text, as `chunk` does.
@@ -216,8 +225,25 @@ class MEGA(SequenceClassifier):
         >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
         ((1, 16), (1, 2))
         """
-        head = (*HEAD, "values") if self.predicts == "values" else HEAD
-        return read_tokens(self, head, tokens, state)
+        if not ops.is_tensor(tokens):
+            tokens = np.asarray(tokens)
+            config = {**self.get_config(), "max_sequence_length": np.inf}
+            check_tokens(tokens, np.ones(np.shape(tokens)), config)
+        x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
+        for block, before in zip(self._blocks(), state["blocks"], strict=True):
+            x, after = block.chunk(x, before)
+            states.append(after)
+        normed = self.get_layer("norm")(x) if self.get_config()["norm_first"] else x
+        total = state["total"] + ops.sum(ops.cast(normed, full_precision(normed.dtype)), axis=1)
+        position = state["position"] + tokens.shape[1]
+        logits = total / ops.cast(position, total.dtype)
+        for name in (*HEAD, "values") if self.predicts == "values" else HEAD:
+            logits = self.get_layer(name)(logits)
+        state = {"blocks": states, "total": ops.stop_gradient(total), "position": position}
+        return {"features": x, "logits": logits}, state
+
+    def _blocks(self):
+        return [self.get_layer(f"block_{i}") for i in range(self.get_config()["num_layers"])]
 
 
 @zoo_model

@@ -9,7 +9,6 @@ import pytest
 
 from keras_permix import layers
 from keras_permix.analysis import (
-    Inside,
     look_inside,
     mixing_maps,
     permutation_maps,
@@ -211,13 +210,6 @@ def test_a_sample_of_padding_is_refused():
 def test_other_models_are_refused():
     with pytest.raises(TypeError, match="`model` must be one of the zoo.*Received: Sequential"):
         look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))
-
-
-def test_arguments_of_a_plot_in_another_order():
-    from matplotlib.figure import Figure
-
-    with pytest.raises(TypeError, match="Received: figure=Inside, inside=Figure"):
-        plot_inside(Inside([], None, [], [], []), Figure())
 
 
 def test_a_picture_without_matplotlib_names_the_extra(monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.files import find_form, read_rows
+from keras_permix.utils.checks import import_extra
 
 # Set -> folder of the unpacked archive.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
@@ -42,12 +43,7 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
 
 def _split(path: Path, count: int) -> list[list[int]]:
     """Read the indices of the training and the validation rows, a file of `torch.save`."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            f"The split of PCQM4M needs PyTorch: pip install torch. Received: {path}"
-        ) from error
+    torch = import_extra("torch", "torch", path)
     reconstruct = np.zeros(0).__reduce__()[0]
     allowed: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
     allowed += [(reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
+from keras_permix.utils.checks import import_extra
 
 # Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
@@ -162,13 +163,7 @@ def _make_layer(spec):
     """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
     name = spec.get("registered_name") or spec.get("class_name", "")
     if name.startswith("keras_cv>"):
-        try:
-            import keras_cv  # noqa: F401  (registers its layers)
-        except ImportError as error:
-            raise ImportError(
-                f'`{name}` requires keras-cv and TensorFlow: pip install "keras_permix[cv]". '
-                f"Received: layers={spec}"
-            ) from error
+        import_extra("keras_cv", "cv", f"layers={spec}")  # It registers its layers.
     cls = keras.saving.get_registered_object(name) or getattr(keras.layers, name, None)
     mixes = (keras.layers.MixUp, keras.layers.CutMix)
     if not isinstance(cls, type) or not issubclass(cls, keras.layers.Layer) or cls in mixes:

@@ -172,11 +172,6 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
     """
     path = Path(path)
-    for file in (path, path.with_suffix(".json")):
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"A contact sheet requires a PNG and a JSON file. Received: no file {file}"
-            )
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     tile, y = about["tile"], np.array(about["targets"], "int32")
     sheet = read_image(path)

@@ -5,6 +5,7 @@ from pathlib import Path
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.records import RecordSource, ResizeCrop, Transform
+from keras_permix.utils.checks import import_extra
 
 DEFAULT_DIR = "~/tensorflow_datasets"  # as in TFDS, to name it in an error
 
@@ -43,13 +44,8 @@ def tfds_source(
     >>> train = tfds_source("imagenet2012", "train", transform=crop)  # doctest: +SKIP
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise ImportError(
-            "TFDS sets require tensorflow-datasets: run `pip install tensorflow-datasets`. "
-            "Received: an environment without it"
-        ) from error
+    tfds = import_extra("tensorflow_datasets", "train", name)
+
     folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
     try:
         builder = tfds.builder(name, data_dir=folder, file_format="array_record")
@@ -66,16 +62,11 @@ def tfds_source(
             "and TensorFlow once; TFDS' catalog lists sets that must be downloaded by hand. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
-    features, splits = builder.info.features, builder.info.splits
+    features = builder.info.features
     if not {"image", "label"} <= set(features):
         raise ValueError(
             "`name` must be a set with the features image and label. "
             f"Received: {name!r} with {', '.join(features)}"
-        )
-    if split.split("[")[0] not in splits:
-        raise ValueError(
-            f"`split` must be one of {', '.join(splits)}, or a part of one. "
-            f"Received: split={split!r}"
         )
     source = RecordSource(builder.as_data_source(split), transform, seed)
     source.labels = tuple(features["label"].names)

@@ -7,6 +7,7 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.text.tokens import encode_texts, pad_tokens
+from keras_permix.utils.checks import import_extra
 
 TOKENIZER_FILE = "tokenizer.json"
 ADDED = ("special", "normalized", "single_word", "lstrip", "rstrip")  # options of a token
@@ -215,14 +216,7 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
 
 
 def _library() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            'Sub-words require the package tokenizers: pip install "keras_permix[text]". '
-            "Received: an environment without it"
-        ) from error
-    return tokenizers
+    return import_extra("tokenizers", "text", "an environment without it")
 
 
 def _check_is_panic(error):

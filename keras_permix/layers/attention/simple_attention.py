@@ -68,12 +68,7 @@ class SimpleAttention(Streaming, SelfAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            num_heads=num_heads,
-            head_dim=head_dim,
-            use_qkv_bias=use_qkv_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            **kwargs,
+            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
         )
         self.scale = check_choice("scale", scale, SCALES)
         self.causal = causal

@@ -79,12 +79,7 @@ class SoftmaxAttention(SelfAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            num_heads=num_heads,
-            head_dim=head_dim,
-            use_qkv_bias=use_qkv_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            **kwargs,
+            num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
         )
         self.fused = fused
 

@@ -13,7 +13,6 @@ from keras_permix.layers.parts.wrappers import (
     check_inner,
     input_arguments,
     make_dropout,
-    serialize_unbuilt,
     tokens_shape,
 )
 from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
@@ -130,20 +129,3 @@ class MixerBlock(Composite):
     def _mlp(self, tokens):
         hidden = self.drop_hidden(self.mlp_in(tokens))
         return self.drop_outputs(self.mlp_out(hidden))
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "mixer": serialize_unbuilt(self.mixer),
-            "mlp_dim": self.mlp_dim,
-            "norm_first": self.norm_first,
-            "extra_skip": self.extra_skip,
-            "dropout": self.dropout,
-            "hidden_dropout": self.hidden_dropout,
-            "mixer_dropout": self.mixer_dropout,
-            "epsilon": self.epsilon,
-            "activation": self.activation,
-        }

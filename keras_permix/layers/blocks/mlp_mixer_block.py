@@ -124,16 +124,3 @@ class MLPMixerBlock(Composite):
         for layer in self.channel_mlp:
             mixed = layer(mixed)
         return tokens + mixed
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict:
-        return {
-            **super().get_config(),
-            "mlp": self.mlp,
-            "expansion": self.expansion,
-            "tokens_mlp_dim": self.tokens_mlp_dim,
-            "channels_mlp_dim": self.channels_mlp_dim,
-            "epsilon": self.epsilon,
-        }

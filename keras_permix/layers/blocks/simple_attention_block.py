@@ -6,7 +6,6 @@ import keras
 
 from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.utils.checks import check_choice
 
 # From names to (use_output_projection, whether there is the extra skip).
@@ -74,11 +73,6 @@ class SimpleAttentionBlock(MixerBlock):
     ) -> None:
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         check_choice("extra_skip", extra_skip, ("block", "attention"))
-        if fixed := sorted({"mixer", "mixer_dropout", "norm_first"} & kwargs.keys()):
-            raise ValueError(
-                "SimpleAttentionBlock makes its mixer, whose dropout is `dropout`, and norms come "
-                f"after it: `MixerBlock` takes others. Received: {fixed}"
-            )
         super().__init__(
             mixer=SimpleAttention(
                 num_heads=num_heads,
@@ -100,7 +94,7 @@ class SimpleAttentionBlock(MixerBlock):
         self.given_skip = extra_skip  # of no effect in a variant without it
 
     def get_config(self) -> dict[str, Any]:
-        config = Composite.get_config(self)
+        config = super().get_config()
         for fixed in ("mixer", "mixer_dropout", "norm_first"):
             del config[fixed]
         attention = {name: getattr(self.mixer, name) for name in ("num_heads", "scale", "causal")}

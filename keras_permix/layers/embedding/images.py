@@ -65,7 +65,7 @@ def check_image_range(images):
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ImagePreprocessor(keras.layers.Layer):
+class ImagePreprocessor(Composite):
     """Resize and normalize images of 0–255.
 
     Input: `(batch, height, width, channels)`, any integer or float dtype, 0–255.
@@ -158,15 +158,6 @@ class ImagePreprocessor(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         check_images(keras.KerasTensor(input_shape), len(self.mean))
         return (input_shape[0], self.image_size, self.image_size, len(self.mean))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "image_size": self.image_size,
-            "mean": self.mean,
-            "std": self.std,
-            "align_corners": self.align_corners,
-        }
 
 
 def _is_plain(images):
@@ -291,10 +282,3 @@ class PatchEmbedding(Composite):
         known = height is not None and width is not None
         patches = height // self.patch_size * (width // self.patch_size) if known else None
         return (batch, patches, self.hidden_dim)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "patch_size": self.patch_size,
-            "hidden_dim": self.hidden_dim,
-        }

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.parts.wrappers import check_tokens
+from keras_permix.layers.parts.wrappers import Composite, check_tokens
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.utils.checks import check_positive_or_none
 
@@ -16,7 +16,7 @@ RESIZINGS = ("bicubic", "nearest")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class PositionEmbedding(keras.layers.Layer):
+class PositionEmbedding(Composite):
     """Add a learned position to every token, and prepend a class token where one is used.
 
     Input: `(batch, tokens, channels)`, of a known number of tokens unless `max_tokens` is given.
@@ -97,14 +97,6 @@ class PositionEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, tokens, width = input_shape
         return (batch, None if tokens is None else tokens + self.use_class_token, width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "use_class_token": self.use_class_token,
-            "keep_unused": self.keep_unused,
-            "max_tokens": self.max_tokens,
-        }
 
 
 def prepend(class_token, tokens):

@@ -133,17 +133,6 @@ class TokenEmbedding(Composite):
         tokens = None if tokens is None else tokens + self.use_class_token
         return (batch, tokens, self.hidden_dim)
 
-    def get_config(self) -> dict:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "max_sequence_length": self.max_sequence_length,
-            "positions": self.positions,
-            "use_class_token": self.use_class_token,
-            "stddev": self.stddev,
-        }
-
 
 def sinusoid(rows: int, hidden_dim: int) -> np.ndarray:
     """Return sines of positions in even channels and cosines in odd ones, `(rows, width)`."""

@@ -53,14 +53,8 @@ class GraphEmbedding(Composite):
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 
     def build(self, input_shape: dict[str, Shape]) -> None:
-        shapes = input_shape if isinstance(input_shape, dict) else {}
-        wrong = any(len(shapes.get(name, ())) != axes for name, axes in AXES.items())
-        if wrong or shapes["x"][-1] is None:
-            raise ValueError(
-                f"`graphs` must be a dict of the arrays {list(AXES)} with {list(AXES.values())} "
-                f"axes, of known features. Received: {input_shape}"
-            )
-        rows = {"feature_table": ROWS * shapes["x"][-1] + 1, "virtual_node": 1}
+        features = _check_arrays(input_shape, AXES, "x")
+        rows = {"feature_table": ROWS * features + 1, "virtual_node": 1}
         rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
@@ -149,8 +143,9 @@ class GraphormerBias(Composite):
             )
 
     def build(self, input_shape: dict[str, Shape]) -> None:
-        edge_features = self._check(input_shape)
-        heads = self.num_heads
+        edges = EDGES[self.edges]
+        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 5 if edges == "edge_input" else 4}
+        edge_features, heads = _check_arrays(input_shape, axes, edges), self.num_heads
         self.distance_table = self._table("distance_table", (ROWS, heads))
         self.virtual_distance = self._table("virtual_distance", (1, heads))
         self.edge_table = self._table("edge_table", (ROWS * edge_features + 1, heads))
@@ -161,20 +156,6 @@ class GraphormerBias(Composite):
     def _table(self, name, shape):
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         return self.add_weight(shape=shape, initializer=initializer, name=name)
-
-    def _check(self, shapes):
-        """Check the shapes of the dict of graphs; return the number of edge features."""
-        edges = EDGES[self.edges]
-        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 5 if edges == "edge_input" else 4}
-        given = shapes if isinstance(shapes, dict) else {}
-        wrong = {name for name in axes if len(given.get(name, ())) != axes[name]}
-        if wrong or given[edges][-1] is None:
-            raise ValueError(
-                f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} "
-                "axes, of known features. "
-                f"Received: {({name: given[name] for name in sorted(given)}) or shapes}"
-            )
-        return given[edges][-1]
 
     def call(self, graphs: dict[str, Tensor]) -> Tensor:
         distance = graphs["spatial_pos"]
@@ -217,3 +198,15 @@ class GraphormerBias(Composite):
 def look_up(table, numbers):
     """Rows of a table; row 0 stands for padding, and is zero whatever the table holds."""
     return ops.take(ops.pad(table[1:], ((1, 0), (0, 0))), numbers, axis=0)
+
+
+def _check_arrays(shapes, axes, name):
+    """Check the numbers of axes of the arrays of graphs; return the features of one of them."""
+    given = shapes if isinstance(shapes, dict) else {}
+    wrong = any(len(given.get(key, ())) != count for key, count in axes.items())
+    if wrong or given[name][-1] is None:
+        raise ValueError(
+            f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} axes, "
+            f"of known features. Received: {shapes}"
+        )
+    return given[name][-1]

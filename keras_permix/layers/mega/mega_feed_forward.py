@@ -11,7 +11,7 @@ EPSILON = 1e-5
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class ScaleNorm(keras.layers.Layer):
+class ScaleNorm(Composite):
     """Bring every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
 
     Input and output: `(…, channels)`. It is computed in float32, or in float64 for such inputs.
@@ -46,12 +46,6 @@ class ScaleNorm(keras.layers.Layer):
         # A sum, since the `mean` of Keras knows no float64 on PyTorch.
         mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
         return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return tuple(input_shape)
-
-    def get_config(self):
-        return {**super().get_config(), "epsilon": self.epsilon}
 
 
 NORMS = {

@@ -9,6 +9,7 @@ from keras import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import (
+    Composite,
     check_tokens,
     flatten_map,
     make_dropout,
@@ -72,7 +73,7 @@ def fourier_transform(x: Any) -> Any:
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class RandomOrder(keras.layers.Layer):
+class RandomOrder(Composite):
     """Reorder the tokens randomly, in the same way for all samples and channels.
 
     The order depends on the seed and the number of tokens only, and is the same on every backend.
@@ -122,9 +123,3 @@ class RandomOrder(keras.layers.Layer):
         if previous_mask is None:
             return None
         return ops.take(previous_mask, self.order(inputs.shape[1]), axis=1)
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "seed": self.seed}

@@ -75,13 +75,7 @@ class CausalCSP(Streaming, TokenMixer):
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            inner_dim=inner_dim,
-            use_value_bias=use_value_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            **kwargs,
-        )
+        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         self.group_size = check_integer("group_size", group_size)
         ahead = self.group_size - 1
         if np.ndim(delays):

@@ -83,13 +83,7 @@ class CSP(TokenMixer):
         ragged: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            inner_dim=inner_dim,
-            use_value_bias=use_value_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            **kwargs,
-        )
+        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
         check_layer_index(layer_index, num_layers)

@@ -82,13 +82,7 @@ class SliceSort(TokenMixer):
         head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            inner_dim=inner_dim,
-            use_value_bias=use_value_bias,
-            use_output_projection=use_output_projection,
-            dropout=dropout,
-            **kwargs,
-        )
+        super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
         check_layer_index(layer_index, num_layers)
         self.layer_index = layer_index

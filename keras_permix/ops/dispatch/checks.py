@@ -123,11 +123,6 @@ def check_ema(x, *, omega, **parameters):
     return *tensors, omega
 
 
-def check_truncation(truncation):
-    """Return `truncation` as a positive integer, or None."""
-    return None if truncation is None else check_integer("truncation", truncation)
-
-
 def check_descending(descending: Any, channels: int) -> tuple[bool, ...]:
     """Return `descending` as a tuple of Python booleans, one per channel."""
     given = descending.tolist() if hasattr(descending, "tolist") else descending

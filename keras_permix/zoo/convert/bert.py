@@ -16,6 +16,7 @@ from keras_permix.data.text.tokenizer import (
 )
 from keras_permix.utils.checks import check_integer
 from keras_permix.zoo.convert.safetensors import read_tensors
+from keras_permix.zoo.presets.folder import read_json
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 WORDS_FILE, WORDS_CONFIG_FILE = "vocab.txt", "tokenizer_config.json"
@@ -121,7 +122,9 @@ def read_tokenizer(folder: Path) -> str | None:
         ImportError: if the package `tokenizers` is needed and absent.
         ValueError: for a damaged file, or settings that are not supported.
     """
-    files = {name: _read_object(folder / name) for name in TOKENS_FILES}
+    files = {
+        name: read_json(folder / name) if (folder / name).is_file() else {} for name in TOKENS_FILES
+    }
     config = {**files["special_tokens_map.json"], **files[WORDS_CONFIG_FILE]}
     added = _added_tokens(files["added_tokens.json"], config, folder)
     refused = {
@@ -194,16 +197,6 @@ def _check_normalizer(normalizer, config, folder):
             f"{TOKENIZER_FILE} and {WORDS_CONFIG_FILE} of `{folder}` must agree. "
             f"Received: {found} and {said}"
         )
-
-
-def _read_object(path):
-    try:
-        value = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise ValueError(f"`{path}` must be a JSON object. Received: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"`{path}` must be a JSON object. Received: {str(value)[:60]}")
-    return value
 
 
 def _read_config(path):

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_permix.utils.checks import import_extra
+
 # bfloat16, which NumPy lacks, is read as what it is: the upper half of a float32.
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
@@ -25,14 +27,7 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
         FileNotFoundError: for a missing file.
         ValueError: for a damaged file, or a dtype that NumPy cannot hold.
     """
-    try:
-        import safetensors
-    except ImportError as error:
-        raise ImportError(
-            'Weights are read by safetensors: pip install "keras_permix[text]". '
-            f"Received: {path}, and an environment without it"
-        ) from error
-    path = Path(path)
+    safetensors, path = import_extra("safetensors", "text", path), Path(path)
     if not path.is_file():
         raise FileNotFoundError(
             "Weights are read from a safetensors file, and from no pickle. "

@@ -40,7 +40,7 @@ class PresetFiles:
     metadata: dict[str, Any]
     url: str | None = None
     root: Path | None = None
-    _read_files: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    _contents: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -52,41 +52,19 @@ class PresetFiles:
         entry = self.metadata["files"].get(name)
         return entry is not None and bool((self.folder / name).is_file() or self._source(name))
 
-    def path(self, name: str) -> Path:
-        """Return the path of the file `name`, after fetching and verifying it.
+    def content(self, name: str) -> bytes:
+        """Return the bytes of the file `name`, after fetching and verifying it.
+
+        All files but the weights are read once.
 
         Raises:
             FileNotFoundError: if it is absent and has no URL.
             ConnectionError: if it cannot be fetched.
             ValueError: if it is not listed, truncated, corrupt, or outside the folder.
         """
-        return self._read(name)[0]
-
-    def content(self, name: str) -> bytes:
-        """Return the verified bytes of the file `name`; raises as `path` does."""
-        return self._read(name)[1]
-
-    def verify(self, skip: Iterable[str] = ()) -> None:
-        """Fetch and verify every file that `skip` does not name; raises as `path` does."""
-        for name in self.names:
-            if name not in skip:
-                self.path(name)
-
-    def json(self, name: str) -> dict[str, Any]:
-        """Return the object in the verified JSON file `name`."""
-        return parse_json(self.content(name), self.folder / name)
-
-    def _read(self, name):
-        """Return path and content of a file. All but the weights are read and hashed once."""
-        if name not in self._read_files:
-            read = self._read_anew(name)
-            if name == WEIGHTS_FILE:
-                return read
-            self._read_files[name] = read
-        return self._read_files[name]
-
-    def _read_anew(self, name):
-        if name not in self.metadata["files"]:
+        if name in self._contents:
+            return self._contents[name]
+        if name not in self.names:
             raise ValueError(
                 f"The preset {self.folder} must list `{name}` in its {METADATA_FILE}. "
                 f"Received: {self.names}"
@@ -96,7 +74,20 @@ class PresetFiles:
             _check_inside(path, self.root or self.folder)
         else:
             path = self._fetched(name, entry)
-        return path, read_with_sha256(path, entry["sha256"], entry["bytes"])
+        content = read_with_sha256(path, entry["sha256"], entry["bytes"])
+        if name != WEIGHTS_FILE:
+            self._contents[name] = content
+        return content
+
+    def verify(self, skip: Iterable[str] = ()) -> None:
+        """Fetch and verify every file that `skip` does not name; raises as `content` does."""
+        for name in self.names:
+            if name not in skip:
+                self.content(name)
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return the object in the verified JSON file `name`."""
+        return parse_json(self.content(name), self.folder / name)
 
     def _source(self, name):
         own = self.metadata["files"][name].get("url")

@@ -5,11 +5,10 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.utils.checks import import_extra
 from keras_permix.utils.files import sha256_of, sha256_of_file, write_bytes
 from keras_permix.zoo.presets.fetch import fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
@@ -94,7 +93,7 @@ def upload_preset(model: Model, handle: str, **metadata: object) -> None:
         raise ValueError(
             f"`handle` must be one of {', '.join(UPLOAD_FORMS)}. Received: handle={handle!r}"
         )
-    hub = _hub_package(handle, scheme)
+    hub = import_extra(HUBS[scheme][0], "hub", handle)
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "preset"
         model.save_to_preset(folder, **metadata)
@@ -107,7 +106,7 @@ def upload_preset(model: Model, handle: str, **metadata: object) -> None:
 
 
 def _open_hugging_face(handle, repository):
-    hub = _hub_package(handle, "hf")
+    hub = import_extra("huggingface_hub", "hub", handle)
     with _reaching(handle):
         folder = Path(hub.hf_hub_download(repository, METADATA_FILE)).parent
     files = open_preset(folder, root=folder.parent.parent)
@@ -135,7 +134,7 @@ def _check_sizes(handle, files, sizes):
 
 
 def _open_kaggle(handle, model):
-    hub = _hub_package(handle, "kaggle")
+    hub = import_extra("kagglehub", "hub", handle)
     with _reaching(handle):
         folder = Path(hub.model_download(model, METADATA_FILE)).parent
     files = open_preset(folder)
@@ -146,16 +145,6 @@ def _open_kaggle(handle, model):
             if not entry.get("url"):
                 hub.model_download(model, name)
     return files
-
-
-def _hub_package(handle: str, scheme: str) -> ModuleType:
-    try:
-        return import_module(HUBS[scheme][0])
-    except ImportError as error:
-        raise ImportError(
-            f'This handle needs the package {HUBS[scheme][0]}: pip install "keras_permix[hub]". '
-            f"Received: {handle!r}"
-        ) from error
 
 
 @contextlib.contextmanager

@@ -15,16 +15,14 @@ ATOL = 1e-4
 QUANTIZED_ATOL = 2e-2
 
 
-def make_probe(
-    model: Model, *, seed: int = 0, batch: int = 2, atol: float = ATOL
-) -> dict[str, Any]:
-    """Compute the outputs of `model` for random inputs.
+def make_probe(model: Model, atol: float = ATOL) -> dict[str, Any]:
+    """Compute the outputs of `model` for two random inputs.
 
     Returns:
         A dict with the seed and number of the inputs, the outputs and the tolerance.
     """
-    outputs = _outputs(model, seed, batch).astype("float64").round(6).tolist()
-    return {"seed": seed, "batch": batch, "outputs": outputs, "atol": atol}
+    outputs = _outputs(model, 0, 2).astype("float64").round(6).tolist()
+    return {"seed": 0, "batch": 2, "outputs": outputs, "atol": atol}
 
 
 def probe_error(model: Model, probe: dict[str, Any]) -> float:

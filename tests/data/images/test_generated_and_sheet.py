@@ -74,5 +74,5 @@ def test_a_sheet_that_does_not_fit(wrong, tmp_path):
 def test_half_a_sheet(name, tmp_path):
     write_sheet(tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(FileNotFoundError, match=f"no file .*{name}"):
+    with pytest.raises(FileNotFoundError, match=name):
         load_sheet(tmp_path / "some.png")

@@ -41,7 +41,7 @@ def test_read_without_tensorflow(folder):
 @pytest.mark.parametrize(
     ("name", "split", "rule"),
     [
-        ("tiny", "validation", "`split` must be one of .*train.* Received: split='validation'"),
+        ("tiny", "validation", "validation.*train"),
         ("tiniest", "train", "`name` must be a set that TFDS knows.*Received: name='tiniest'"),
     ],
 )
@@ -52,5 +52,5 @@ def test_what_is_not_there(name, split, rule, folder):
 
 def test_without_tfds(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(ImportError, match="pip install tensorflow-datasets"):
+    with pytest.raises(ImportError, match=r'pip install "keras_permix\[train\]"'):
         tfds_source("tiny", "train")

@@ -24,9 +24,15 @@ from keras_permix.ops.backend.jax.keys import (
     to_bits,
     to_key,
 )
-from keras_permix.ops.backend.jax.packing import UNIQUE, pack, unpack
 from keras_permix.ops.backend.jax.runtime import alone_on_cpu, each
-from keras_permix.ops.backend.jax.shift import shift_sample, source_of, take_values
+from keras_permix.ops.backend.jax.shift import (
+    UNIQUE,
+    pack,
+    shift_sample,
+    source_of,
+    take_values,
+    unpack,
+)
 from keras_permix.ops.backend.plan import power_of_two, shift_places, small_integer
 from keras_permix.ops.reference import network
 

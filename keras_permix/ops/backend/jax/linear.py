@@ -1,4 +1,4 @@
-"""Linear maps that bring their transpose along, so that both are fast, to any order.
+"""Linear maps that bring their transpose along, and Sinkhorn's iteration, in JAX.
 
 A permutation is constant for the gradient. Its derivative is itself, applied to the tangent, and
 the transpose of that is its inverse, whose derivative is itself again. JAX would find the inverse
@@ -8,8 +8,11 @@ of a gather to be a scatter that adds. (`jax.custom_vjp` knows no forward mode, 
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+
+from keras_permix.ops.reference import linear as reference
 
 _linear = Primitive("linear")
 
@@ -76,3 +79,8 @@ ad.primitive_jvps[_linear] = _differentiate
 ad.primitive_transposes[_linear] = _transpose
 batching.primitive_batchers[_linear] = _vectorize
 mlir.register_lowering(_linear, mlir.lower_fun(_call, multiple_results=False))
+
+
+@reference.sinkhorn_by
+def sinkhorn(function, value, times):
+    return lax.fori_loop(0, times, lambda _, value: function(value), value)

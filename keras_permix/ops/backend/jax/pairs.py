@@ -13,8 +13,7 @@ from keras_permix.ops.backend.jax.keys import (
     to_bits,
     to_key,
 )
-from keras_permix.ops.backend.jax.packing import pack, unpack
-from keras_permix.ops.backend.jax.shift import shift_to_front, unshift_from_front
+from keras_permix.ops.backend.jax.shift import pack, shift_to_front, unpack, unshift_from_front
 
 
 def values(x, real, plan):

@@ -18,7 +18,7 @@ from jax import lax
 from keras_permix.ops.backend.jax import groups, pairs, shift
 from keras_permix.ops.backend.jax.keys import is_floating
 from keras_permix.ops.backend.jax.linear import linear
-from keras_permix.ops.backend.jax.packing import find_real
+from keras_permix.ops.backend.jax.shift import find_real
 
 
 @partial(jax.jit, static_argnames="plan")

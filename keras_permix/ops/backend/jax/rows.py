@@ -4,9 +4,9 @@ from functools import partial
 
 from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
+from keras_permix.ops.backend.jax.linear import sinkhorn
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.products import dense, limit_of_dense, sinkhorn
-from keras_permix.ops.backend.jax.runtime import limit_of_gpu, limit_of_tpu
+from keras_permix.ops.backend.jax.runtime import dense, limit_of_dense, limit_of_gpu, limit_of_tpu
 from keras_permix.ops.backend.plan import PERMUTING, Row
 from keras_permix.ops.reference import ema
 

@@ -1,4 +1,4 @@
-"""Devices, tracing, single CPUs, timers and variables of a model in JAX.
+"""Devices, tracing, products on single CPUs, timers and variables of a model in JAX.
 
 `keras.distribution` divides a batch between devices. XLA cannot divide a kernel, so `divided` calls
 it on every device for that device's part of the batch.
@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from keras import ops
 
 from keras_permix.ops.backend.plan import Hardware
+from keras_permix.ops.reference import linear as reference
 
 
 def has_data(x):
@@ -219,6 +220,22 @@ FREE = "it needs a known number of samples"
 ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
 TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
 OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
+
+
+def dense(x, kernel, bias, mask):
+    """Compute `x @ kernel + bias` as one matrix product on a CPU; `bias` may be None.
+
+    XLA for CPUs copies and transposes the cotangent of a product with more than two axes, and
+    recomputes the whole residual sum within that copy.
+    """
+    product = reference.dense(x.reshape(-1, x.shape[-1]), kernel, bias, mask)
+    return product.reshape(*x.shape[:-1], product.shape[-1])
+
+
+def limit_of_dense(call):
+    """Why a call does not run on a single CPU, or None if it does."""
+    devices = call.hardware.devices
+    return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"
 
 
 def limit_of_gpu(call):

@@ -13,10 +13,10 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from keras_permix.ops.backend.jax.packing import find_real, pack, unpack
 from keras_permix.ops.backend.jax.permute import permute as permute_natively
 from keras_permix.ops.backend.jax.permute import permute_as
 from keras_permix.ops.backend.jax.runtime import Division, divided, find_division
+from keras_permix.ops.backend.jax.shift import find_real, pack, unpack
 from keras_permix.ops.backend.triton.pairs import WORD, order_pairs, undo_pairs
 from keras_permix.ops.backend.triton.shift import REGISTERS, shift
 from keras_permix.ops.backend.triton.sort import put_back, sort_groups

@@ -5,9 +5,9 @@ from functools import partial
 import tensorflow as tf
 
 from keras_permix.ops.backend.tensorflow.keys import to_ranks
-from keras_permix.ops.backend.tensorflow.linear import compiled, linear
+from keras_permix.ops.backend.tensorflow.linear import linear
 from keras_permix.ops.backend.tensorflow.packing import take
-from keras_permix.ops.backend.tensorflow.runtime import at_home
+from keras_permix.ops.backend.tensorflow.runtime import at_home, compiled
 
 
 def max_exchange(x, mask):

@@ -1,24 +1,8 @@
-"""Linear maps with gradients of any order, compiled, in TensorFlow.
-
-Everything is compiled by XLA, also in a call that is not: op by op, a sorting network would be
-slower than the sort it replaces.
-"""
-
-from functools import partial
+"""Linear maps with gradients of any order, and Sinkhorn's iteration, in TensorFlow."""
 
 import tensorflow as tf
 
 from keras_permix.ops.reference.linear import sinkhorn_by
-
-
-def compiled(function):
-    """`function`, compiled by XLA for each shape.
-
-    TensorFlow counts how often a function is traced by its code. Plans share theirs, and many of
-    them, each traced once, would be warned of as one that is traced all the time; a partial is
-    counted by itself.
-    """
-    return tf.function(partial(function), jit_compile=True, autograph=False, reduce_retracing=False)
 
 
 def linear(function, transpose):

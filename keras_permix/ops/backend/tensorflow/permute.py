@@ -12,9 +12,9 @@ import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 
 from keras_permix.ops.backend.tensorflow import groups, pairs
-from keras_permix.ops.backend.tensorflow.linear import compiled, linear
+from keras_permix.ops.backend.tensorflow.linear import linear
 from keras_permix.ops.backend.tensorflow.packing import find_packing, pack, shift, unpack
-from keras_permix.ops.backend.tensorflow.runtime import at_home, platform
+from keras_permix.ops.backend.tensorflow.runtime import at_home, compiled, platform
 
 
 class Arrangement(NamedTuple):

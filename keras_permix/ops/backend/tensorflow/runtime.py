@@ -1,6 +1,7 @@
 """Devices, tracing, run-time checks and timers in TensorFlow."""
 
 import contextlib
+from functools import partial
 from time import perf_counter
 
 import tensorflow as tf
@@ -25,6 +26,17 @@ def require(x, holds, message, size):
         checked = tf.reshape(x, (batch, tokens, *others))
         checked.set_shape(x.shape)
         return checked
+
+
+def compiled(function):
+    """`function`, compiled by XLA for each shape, also in a call that is not.
+
+    Op by op, a sorting network would be slower than the sort it replaces.
+    TensorFlow counts how often a function is traced by its code. Plans share theirs, and many of
+    them, each traced once, would be warned of as one that is traced all the time; a partial is
+    counted by itself.
+    """
+    return tf.function(partial(function), jit_compile=True, autograph=False, reduce_retracing=False)
 
 
 def make_runners(function, x, weights):

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from keras_permix.ops.backend.torch.keys import to_bits
 from keras_permix.ops.backend.torch.runtime import at_hand
+
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 class Packing(NamedTuple):
@@ -82,3 +83,8 @@ def clear_(x, real):
 
 def _take_tokens(x, source):
     return x.gather(1, source[..., None].expand_as(x))
+
+
+def to_bits(x):
+    """The same memory as integers, which NumPy has for every dtype."""
+    return x.detach().view(BITS[x.element_size()])
