@@ -210,7 +210,7 @@ def _clear(bits, real):
 
 
 def _last(dtype, floating, plan):
-    """What sorts last, or first where a channel is turned afterwards."""
+    """Return the value that sorts last, or first where a channel is turned afterwards."""
     last, least = jnp.iinfo(dtype).max, jnp.iinfo(dtype).min
     least = -1 if floating else least
     return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
