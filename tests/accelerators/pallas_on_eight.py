@@ -73,7 +73,7 @@ def pretend(chip):
     served, real = set(), runtime.hardware
 
     def note(function, division):
-        name = function.func.__name__ if isinstance(function, partial) else "triton"
+        name = function.args[0] if isinstance(function, partial) else "triton"
         served.add((name, division.mesh.shape[division.axis]))
         return runtime.divided(function, division)
 

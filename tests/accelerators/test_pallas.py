@@ -1,13 +1,17 @@
 """Pallas's kernels against the oracle: interpreted, which shows their logic, and on a device."""
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
 
+from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
 from tests import backends
+from tests.accelerators import triton_cases
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
@@ -31,6 +35,29 @@ CASES = {
     "across tiles": ((256, None, 256, "independent"), {"sort_with_places", "unsort"}),
     "no power of two": ((13, None, 5, "independent"), {"sort_with_places", "unsort"}),
     "aligned": ((12, (1, 2, 3), 4, "reference"), {"shift", "sort_with_places", "unsort"}),
+}
+PAIRS, SORT = {"sort_pairs", "unsort_pairs"}, {"sort_with_places", "unsort"}
+# Calls with masks, and the kernels of the value and of its gradient, beside those for gaps.
+MASKED = {
+    "shift, masked": {"shift"},
+    "only padding cleared": {"shift"},
+    "pairs, masked": PAIRS,
+    "pairs, unshifted, masked": PAIRS,
+    "pairs, aligned, masked": {"shift", *SORT},
+    "groups of 3, masked": {"shift", *SORT},
+    "groups of 3, aligned, masked": {"shift", *SORT},
+    "descending, masked": SORT,
+    "pairs of an odd number, masked": PAIRS,
+    "across tiles, masked": SORT,
+}
+MASKED_CASES = {
+    **triton_cases.CASES,
+    "pairs of an odd number, masked": (
+        "csp",
+        (4, 13, 3),
+        dict(steps=(0, 7, 12), group_size=2, ragged=True, mask=triton_cases.mask(13)),
+    ),
+    "across tiles, masked": ("group_sort", (4, 100, 3), dict(mask=triton_cases.mask(100))),
 }
 
 
@@ -103,6 +130,46 @@ def test_kernels_are_the_oracle(case, dtype, way):
 
     assert kernels_of(traced, tensor, cotangent) == kernels
     np.testing.assert_array_equal(to_numpy(compiled(function)(tensor)), oracle.values(x, sources))
+
+
+@pytest.mark.parametrize(("group_size", "kernels"), [(1, {"shift"}), (2, {"shift", *PAIRS})])
+def test_long_samples_are_shifted_in_parts(group_size, kernels, way, monkeypatch):
+    monkeypatch.setattr("keras_permix.ops.backend.jax.tpu_permute.part_of", lambda tokens: 16)
+    steps = (0, 1, 15, 16, 17, 47)
+    x, cotangent = np.random.default_rng(0).normal(size=(2, 2, 48, len(steps))).astype("float32")
+    function, sources = csp(way, steps, group_size, "independent"), oracle.csp(x, steps, group_size)
+    value, gradient = value_and_gradient(function, keras.ops.convert_to_tensor(x), cotangent)
+    np.testing.assert_array_equal(to_numpy(value), oracle.values(x, sources))
+    np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources))
+
+    def traced(x):
+        return value_and_gradient(function, x, x, whole=False)
+
+    assert kernels_of(traced, keras.ops.zeros(x.shape)) == kernels
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_kernels_are_the_oracle(case, gaps, way, monkeypatch):
+    from keras_permix.ops.backend.jax import rows, tpu_permute
+
+    def served(row):
+        function = partial(tpu_permute.permute, way=way)
+        pallas = replace(row, function=function, devices=(), limit=None)
+        return pallas if row.name == "tpu_pallas" else row
+
+    monkeypatch.setattr(rows, "ROWS", tuple(map(served, rows.ROWS)))
+    op, shape, arguments, *_ = MASKED_CASES[case]
+    mask = arguments["mask"] if gaps else np.sort(arguments["mask"], axis=1)[:, ::-1]
+    arguments = {**arguments, "mask": mask}
+    triton_cases.check(op, shape, arguments, "float32", "tpu_pallas")
+
+    def traced(x):
+        function = partial(getattr(ops, op), **arguments, implementation="tpu_pallas")
+        return value_and_gradient(function, x, x, whole=False)
+
+    x = keras.ops.zeros(shape)
+    assert kernels_of(traced, x) == MASKED[case] | {"pack", "unpack"}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])

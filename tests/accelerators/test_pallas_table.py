@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
+from keras_permix.ops.backend.plan import PERMUTING
 from tests.accelerators.chips import CHIPS
+from tests.zoo.models import tiny
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 
@@ -41,10 +43,10 @@ def here(monkeypatch):
     [
         (256, ["v5e"], "tpu_pallas"),
         (16384, ["v5e"], "tpu_pallas"),
-        (32768, ["v5e"], "tpu_xla"),
+        (2 * 16411, ["v5e"], "tpu_xla"),
         (256, ["v5e", 4], "tpu_pallas"),
         (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
-        (8192, ["H200"], "triton"),
+        (16384, ["H200"], "triton"),
         (256, ["A100", 2], "triton"),
         (256, ["A100", 2, True, WHOLE], "native"),
         (256, ["T4"], "native"),
@@ -123,6 +125,41 @@ def test_an_older_tpu_sorts_by_xla(here):
     assert longer.chosen == "tpu_xla" and "4096 tokens" in longer.objections["tpu_pallas"]
 
 
+def test_a_tpu_takes_long_samples_in_parts(here):
+    here("v5e")
+    x = keras.ops.zeros((1, 65536, 4))
+    for name, arguments in OPS.items():
+        chosen = "tpu_xla" if name == "slice_sort" else "tpu_pallas"
+        assert ops.explain(name, x, *arguments).chosen == chosen
+    said = ops.explain("slice_sort", x).objections["tpu_pallas"]
+    assert said == "it takes groups of at most 16384 tokens"
+    masked = ops.explain("channel_shift", x[:, :8192], (0,) * 4, mask=np.ones((1, 8192)))
+    assert masked.chosen == "native"
+    assert masked.objections["tpu_pallas"] == "it takes masks of at most 4096 tokens"
+
+
+@pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])
+@pytest.mark.parametrize(("chip", "kernels"), [("A100", "triton"), ("v5e", "tpu_pallas")])
+def test_models_with_padding_choose_kernels(class_name, chip, kernels, here, monkeypatch):
+    from keras_permix.ops.backend.jax import rows
+    from keras_permix.ops.backend.jax.permute import permute
+
+    here(chip)
+    served = set()
+
+    def noted(row):
+        def function(x, mask, plan):
+            served.add((row.name, mask is not None))
+            return permute(x, mask, plan)
+
+        return replace(row, function=function) if row.op in PERMUTING else row
+
+    monkeypatch.setattr(rows, "ROWS", tuple(map(noted, rows.ROWS)))
+    model = tiny(class_name)
+    model(model.make_inputs(seed=0, batch=3))
+    assert served == {(kernels, True)}
+
+
 def test_a_program_may_be_for_another_platform(here):
     x = keras.ops.zeros((1, 8, 4))
     for sure, expected in ((True, None), (False, "native")):
@@ -152,9 +189,9 @@ def test_what_is_taken_for_another_platform_runs_here(chip, here):
     np.testing.assert_array_equal(exported.call(x), np.sort(x, axis=1))
 
 
-def test_a_gpu_holds_groups_of_8192(here):
+def test_a_gpu_holds_groups_of_16384(here):
     here("A100")
-    x = keras.ops.zeros((1, 16384, 4))
-    for group_size, chosen in ((8192, "triton"), (16384, "native")):
+    x = keras.ops.zeros((1, 32768, 4))
+    for group_size, chosen in ((16384, "triton"), (32768, "native")):
         assert ops.explain("csp", x, (0,) * 4, group_size).chosen == chosen
     assert ops.explain("slice_sort", x).chosen == "native"

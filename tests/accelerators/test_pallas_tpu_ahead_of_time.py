@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 STEPS = tuple(range(192))
+GAPS = ("pack", "unpack")  # what masks with gaps need
 # function -> (tokens, kernels of the value, kernels of value and gradient)
 CASES = {
     "shift": (lambda x: ops.channel_shift(x, STEPS), 196, {"shift"}, {"shift"}),
@@ -45,7 +46,36 @@ CASES = {
         {"sort"},
         {"sort_with_places", "unsort"},
     ),
-    "by XLA": (lambda x: ops.csp(x, STEPS, 2), 32768, set(), set()),
+    "pairs in parts": (
+        lambda x: ops.csp(x, STEPS, 2),
+        32768,
+        {"shift", "sort_pairs"},
+        {"shift", "sort_pairs", "unsort_pairs"},
+    ),
+    "shift, masked": (
+        lambda x: ops.channel_shift(x, STEPS, mask=x[..., 0] > 0),
+        196,
+        {"shift", *GAPS},
+        {"shift", *GAPS},
+    ),
+    "pairs, masked": (
+        lambda x: ops.csp(x, STEPS, 2, mask=x[..., 0] > 0),
+        196,
+        {"sort_pairs", *GAPS},
+        {"sort_pairs", "unsort_pairs", *GAPS},
+    ),
+    "shifted groups, masked": (
+        lambda x: ops.csp(x, STEPS, 49, mask=x[..., 0] > 0),
+        196,
+        {"shift", "sort", *GAPS},
+        {"shift", "sort_with_places", "unsort", *GAPS},
+    ),
+    "downwards, masked": (
+        lambda x: ops.slice_sort(x, True, mask=x[..., 0] > 0),
+        256,
+        {"sort", *GAPS},
+        {"sort_with_places", "unsort", *GAPS},
+    ),
     "one group by XLA": (ops.group_sort, 32768, set(), set()),
 }
 

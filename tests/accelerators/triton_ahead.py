@@ -33,7 +33,7 @@ from keras_permix.ops.backend.triton.windows import ALL
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
-    torch.float32: (4, 256, 1024, 8192),
+    torch.float32: (4, 256, 1024, 16384),
     torch.float16: (16,),
     torch.bfloat16: (64, 4096),
 }
@@ -74,7 +74,7 @@ def calls():
             shape, dtype_of_places = sort.places_of(x.shape, size)
             places = torch.zeros(shape, dtype=getattr(torch, dtype_of_places))
             real = find_real(torch.ones(x.shape[:2]))
-            for mask, given in (("", ()), (MASKED, (real,)))[: 1 + (size <= 1024)]:
+            for mask, given in (("", ()), (MASKED, (real,))):
                 yield (
                     f"sort of {size}{mask}",
                     lambda x=x, n=size, g=given: sort.sort_groups(run, x, n, *g, **MOST),

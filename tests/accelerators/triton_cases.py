@@ -56,6 +56,7 @@ CASES = {
     ),
     "one group, aligned": ("group_sort", (1, 33, 4), dict(align="reference"), ALIGNED_SORT),
     "one group": ("group_sort", (2, 63, 3), {}, SORT),
+    "one group of 16384": ("group_sort", (1, 16384, 1), {}, SORT),
     "descending": ("slice_sort", (2, 20, 5), dict(descending=TURNS), SORT),
     "all descending": ("slice_sort", (1, 8, 3), dict(descending=True), SORT),
     "a short last group": ("group_sort", (2, 10, 5), dict(group_size=4, ragged=True), SORT),

@@ -6,13 +6,18 @@ from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
 from keras_permix.ops.backend.jax.linear import sinkhorn
 from keras_permix.ops.backend.jax.permute import permute
-from keras_permix.ops.backend.jax.runtime import dense, limit_of_dense, limit_of_gpu, limit_of_tpu
+from keras_permix.ops.backend.jax.runtime import (
+    LARGEST,
+    dense,
+    limit_of_dense,
+    limit_of_gpu,
+    limit_of_tpu,
+)
 from keras_permix.ops.backend.plan import PERMUTING, Row
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 NOT_EXPORTED = dict(dynamic=True, exported=False)
-LARGEST = 16384  # tokens that kernels hold on a TPU
 
 
 def permute_by_triton(x, mask, plan):
@@ -27,16 +32,16 @@ def permuting(op):
     What only moves may be of any type.
     """
     sorts, any_groups = op != "channel_shift", dict(ragged=True, exported=False)
-    kernels = dict(elsewhere="native", **any_groups)
+    most = dict(max_group=LARGEST) if sorts else {}
+    kernels = dict(elsewhere="native", masks=True, **most, **any_groups)
     yield Row(
         op, "triton", permute_by_triton, ("gpu",), limit_of_gpu, requires="jax_triton",
-        dtypes=("float16", "bfloat16", "float32"), masks=True,
-        max_group=8192 if sorts else None, **kernels,
+        dtypes=("float16", "bfloat16", "float32"), **kernels,
     )  # fmt: skip
     pallas = partial(tpu_permute.permute, way=tpu_permute.Pallas())
     xla = partial(tpu_permute.permute, way=tpu_permute.in_xla)
     tpu = dict(devices=("tpu",), dtypes=SORTABLE)
-    yield Row(op, "tpu_pallas", pallas, limit=limit_of_tpu, max_tokens=LARGEST, **tpu, **kernels)
+    yield Row(op, "tpu_pallas", pallas, limit=limit_of_tpu, **tpu, **kernels)
     yield Row(op, "tpu_xla", xla, **tpu, **any_groups)
     dtypes = SORTABLE if sorts else ()
     yield Row(op, "native", permute, dtypes=dtypes, masks=True, dynamic=True, **any_groups)

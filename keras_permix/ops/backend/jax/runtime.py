@@ -6,7 +6,7 @@ it on every device for that device's part of the batch.
 
 import contextlib
 import re
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -219,6 +219,8 @@ JAX = (0, 11)  # the oldest that `jax_triton` lowers for
 FREE = "it needs a known number of samples"
 ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
 TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
+LARGEST = 16384  # tokens of a sample, or of a part of it, that a kernel holds on a TPU
+LEAST = 1024  # tokens of such a part
 OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
 
@@ -258,9 +260,21 @@ def limit_of_tpu(call):
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
     if call.hardware.chip.device_kind in OLD and sorts:
         return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
-    if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > TOKENS:
-        return f"it takes at most {TOKENS} tokens on {_name(call)}"
+    most = TOKENS // 2 if call.masked else TOKENS
+    if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > most:
+        return f"it takes at most {most} tokens on {_name(call)}"
+    if tokens and tokens > TOKENS and call.masked:  # the compiler would take minutes
+        return f"it takes masks of at most {TOKENS} tokens"
+    if tokens and part_of(tokens) < min(tokens, LEAST):
+        return f"it needs tokens that parts of {LEAST} to {LARGEST} tokens divide"
     return call.hardware.undivided
+
+
+@lru_cache(maxsize=256)
+def part_of(tokens):
+    """Return the tokens of the largest parts that kernels hold, even where `tokens` is even."""
+    step = 2 - tokens % 2
+    return max(size for size in range(step, LARGEST + 1, step) if tokens % size == 0)
 
 
 def _name(call):

@@ -31,7 +31,7 @@ def find_real(mask, plan):
     mask = mask.astype(bool)
     token = jnp.arange(mask.shape[1], dtype="int32")
     before = jnp.cumsum(mask, axis=1, dtype="int32")
-    lengths = before[:, -1]
+    lengths = jnp.sum(mask, axis=1, dtype="int32")
     places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
     order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
     steps = _steps(plan, lengths, mask.shape[1])

@@ -2,6 +2,9 @@
 
 Both ways are the same six functions of integers, which are the bits of floats. A TPU gathers
 slowly, so shifts are rolls, and sorted values return to their places through a sort by these.
+
+The kernels take masks whose real tokens are the first ones. Of other masks tokens are packed before
+a kernel and unpacked after it, which a device decides when it runs.
 """
 
 from collections.abc import Callable
@@ -19,7 +22,8 @@ from keras_permix.ops.backend.jax.groups import cut, join
 from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
 from keras_permix.ops.backend.jax.permute import permute as permute_natively
 from keras_permix.ops.backend.jax.permute import permute_as
-from keras_permix.ops.backend.jax.runtime import Division, divided, find_division
+from keras_permix.ops.backend.jax.runtime import Division, divided, find_division, part_of
+from keras_permix.ops.backend.jax.shift import clear, find_real
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Pallas:
     interpret: bool = False
 
     def __call__(self, name):
-        file = "pairs" if name == "shift" or name.endswith("pairs") else "sort"
+        file = "sort" if name in ("sort", "sort_with_places", "unsort") else "pairs"
         module = import_module(f"{__package__}.tpu.{file}")
         return partial(getattr(module, name), interpret=self.interpret)
 
@@ -40,27 +44,28 @@ def in_xla(name):
 
 
 def permute(x, mask, plan, way):
-    """Permute without a mask; `way` returns each of the six functions by its name."""
+    """Permute as `plan` says; `way` returns each of the six functions by its name."""
     if not isinstance(way, Pallas):
-        return _permute(x, plan, Words(way))
-    return _permute(x, plan, Words(way, find_division(x)), None if way.interpret else "tpu")
+        return _permute(x, mask, plan, Words(way))
+    return _permute(x, mask, plan, Words(way, find_division(x)), None if way.interpret else "tpu")
 
 
 @partial(jax.jit, static_argnames=("plan", "words", "platform"))
-def _permute(x, plan, words, platform=None):
+def _permute(x, mask, plan, words, platform=None):
     """Permute by `words`, or where those are of one platform and this is another natively.
 
     The platform is known no sooner than the program is lowered: neither where it is traced nor
     where the default devices are need be where it runs.
     """
 
-    def by_words(x):
-        return permute_as(words, x, None, plan.at(x.shape[1]))
+    def by_words(x, mask):
+        real = None if mask is None else find_real(mask, plan)
+        return permute_as(words, x, real, plan.at(x.shape[1]))
 
     if platform is None:
-        return by_words(x)
-    native = partial(permute_natively, mask=None, plan=plan)
-    return lax.platform_dependent(x, default=native, **{platform: by_words})
+        return by_words(x, mask)
+    native = partial(permute_natively, plan=plan)
+    return lax.platform_dependent(x, mask, default=native, **{platform: by_words})
 
 
 @dataclass(frozen=True)
@@ -71,57 +76,150 @@ class Words:
     division: Division | None = None  # of the batch, by which each device calls them for its part
 
     def values(self, x, real, plan):
-        if _in_pairs(x, plan) or plan.aligned or plan.group_size == 1:
+        if _in_pairs(x, real, plan) or plan.aligned or plan.group_size == 1:
             return self.values_and_trace(x, real, plan)[0]
-        bits = self._shift(_to_words(x), plan.steps)
-        groups = self._call("sort", _cut(bits, plan), floating=is_floating(x.dtype))
-        return from_bits(_turn(join(groups, x.shape[1]), plan), x.dtype)
+        bits = self._shift(_to_words(x), real, plan)
+        sort = partial(self._sort, "sort", plan, is_floating(x.dtype))
+        return from_bits(self._call(sort, real, bits)[0], x.dtype)
 
     def values_and_trace(self, x, real, plan):
         bits, floating, trace = _to_words(x), is_floating(x.dtype), None
-        if _in_pairs(x, plan):
-            bits, trace = self._call("sort_pairs", bits, steps=plan.steps, floating=floating)
+        if _in_pairs(x, real, plan):
+            sort = partial(self._shifted, "sort_pairs", plan, floating=floating)
+            bits, trace = self._call(sort, real, bits)
             return from_bits(bits, x.dtype), trace
-        bits = self._shift(bits, plan.steps)
+        bits = self._shift(bits, real, plan)
         if plan.group_size > 1:
-            groups = self._call("sort_with_places", _cut(bits, plan), floating=floating)
-            groups = _align(*groups) if plan.aligned else groups
-            bits, trace = (_turn(join(array, x.shape[1]), plan) for array in groups)
+            sort = partial(self._sort, "sort_with_places", plan, floating)
+            bits, trace = self._call(sort, real, bits)
         return from_bits(bits, x.dtype), trace
 
     def take(self, x, real, trace, plan):
-        bits = self._shift(_to_words(x), plan.steps)
-        if _in_pairs(x, plan):
-            bits = self._call("unsort_pairs", bits, trace, steps=None)
+        bits = self._shift(_to_words(x), real, plan)
+        if _in_pairs(x, real, plan):
+            swap = partial(self._shifted, "unsort_pairs", plan._replace(steps=None))
+            [bits] = self._call(swap, real and real._replace(steps=None), bits, trace)
         elif plan.group_size > 1:
-            places = cut(trace, plan.group_size, 0).astype("int32")
-            bits = jnp.take_along_axis(_cut(bits, plan), places, axis=2)
-            bits = join(bits, x.shape[1])
+            [bits] = self._call(partial(_take, plan), real, bits, trace)
         return from_bits(bits, x.dtype)
 
     def undo(self, grad, real, trace, plan):
         bits, tokens = _to_words(grad), grad.shape[1]
-        back = plan.steps and tuple(-step % tokens for step in plan.steps)
-        if _in_pairs(grad, plan):
-            bits = self._call("unsort_pairs", bits, trace, steps=back)
-            return from_bits(bits, grad.dtype)
+        plan = plan._replace(steps=plan.steps and tuple(-step % tokens for step in plan.steps))
+        real = real and real._replace(steps=real.back)
+        if _in_pairs(grad, real, plan):
+            swap = partial(self._shifted, "unsort_pairs", plan)
+            return from_bits(self._call(swap, real, bits, trace)[0], grad.dtype)
         if plan.group_size > 1:
-            # Places beyond all others for what fills the last group up.
-            places = _cut(trace, plan)
-            bits = join(self._call("unsort", _cut(bits, plan), places), tokens)
-        return from_bits(self._shift(bits, back), grad.dtype)
+            [bits] = self._call(partial(self._unsort, "unsort", plan), real, bits, trace)
+        return from_bits(self._shift(bits, real, plan), grad.dtype)
 
-    def _shift(self, bits, steps):
-        return self._call("shift", bits, steps=steps) if steps else bits
+    def _shift(self, bits, real, plan):
+        steps = plan.steps if real is None else real.steps
+        if steps is None and (real is None or plan.group_size > 1):
+            return bits
+        return self._call(partial(self._shifted, "shift", plan), real, bits)[0]
 
-    def _call(self, name, *arrays, **options):
-        """Call one of the six functions of these arrays, whose first axis is the batch."""
-        function = partial(self.way(name), **options)
-        return divided(function, self.division)(*arrays)
+    def _shifted(self, name, plan, real, *arrays, **options):
+        """Call a function that takes steps."""
+        if real is not None:
+            options["lengths"] = real.lengths
+        elif isinstance(self.way, Pallas) and part_of(arrays[0].shape[1]) < arrays[0].shape[1]:
+            return self._shifted_in_parts(name, plan, *arrays, **options)
+        steps = plan.steps if real is None else real.steps
+        result = self.way(name)(*arrays, steps=steps, **options)
+        return result if name == "sort_pairs" else [result]
+
+    def _shifted_in_parts(self, name, plan, *arrays, **options):
+        """The same of long samples: kernels shift and swap within parts, and XLA shifts these."""
+        batch, tokens, channels = arrays[0].shape
+        size = part_of(tokens)
+        count = tokens // size
+
+        def call(name, *arrays, steps=None, **options):
+            parts = (array.reshape(batch * count, -1, channels) for array in arrays)
+            results = self.way(name)(*parts, steps=steps, **options)
+            results = results if name == "sort_pairs" else [results]
+            return [array.reshape(batch, -1, channels) for array in results]
+
+        def shift(bits):
+            if not plan.steps:
+                return bits
+            [bits] = call("shift", bits, steps=tuple(step % size for step in plan.steps))
+            bits = bits.reshape(batch, count, size, channels)
+            steps = np.array(plan.steps, "int32")
+            # Values that pass the end of their part belong to the next one.
+            far = steps // size + (jnp.arange(size)[:, None] < steps % size)
+            for step in (1 << bit for bit in range(count.bit_length())):
+                bits = jnp.where((far & step) != 0, jnp.roll(bits, step, axis=1), bits)
+            return bits.reshape(batch, tokens, channels)
+
+        if name == "unsort_pairs":
+            return [shift(call(name, *arrays)[0])]
+        bits = shift(*arrays)
+        return [bits] if name == "shift" else call(name, bits, **options)
+
+    def _sort(self, name, plan, floating, real, bits):
+        if real is not None:  # what is not real sorts last
+            bits = jnp.where(_first(bits, real), bits, _last(bits.dtype, floating, plan))
+        groups = self.way(name)(_cut(bits, plan), floating=floating)
+        groups = [groups] if name == "sort" else _align(*groups) if plan.aligned else groups
+        bits, *places = (_turn(join(array, bits.shape[1]), plan) for array in groups)
+        return [_clear(bits, real), *places]
+
+    def _unsort(self, name, plan, real, bits, places):
+        # Places beyond all others for what fills the last group up.
+        groups = self.way(name)(_cut(bits, plan), _cut(places, plan))
+        return [_clear(join(groups, bits.shape[1]), real)]
+
+    def _call(self, function, real, bits, *traces):
+        """Call `function(real, bits, *traces)`, a list of bits and traces, on every device.
+
+        Each calls it for its part of the batch. Traces are those of packed tokens.
+        """
+        if real is None:
+            return divided(partial(function, None), self.division)(bits, *traces)
+
+        def call(real, *arrays):
+            def moved(bits, *traces):
+                bits, *traces = function(real, self.way("pack")(bits, real.mask), *traces)
+                return [clear(self.way("unpack")(bits, real.mask), real), *traces]
+
+            def as_they_are(*arrays):
+                return list(function(real, *arrays))
+
+            packed = (real.mask == _first(arrays[0], real)[..., 0]).all()
+            return lax.cond(packed, as_they_are, moved, *arrays)
+
+        return divided(call, self.division)(real, bits, *traces)
 
 
-def _in_pairs(x, plan):
-    return plan.in_pairs(x.shape[1]) and not plan.aligned
+def _in_pairs(x, real, plan):
+    """Whether pairs are swapped; with a mask, the last of an odd number of tokens stays."""
+    whole = real is not None or plan.in_pairs(x.shape[1])
+    return plan.orders_pairs() and whole and not plan.aligned
+
+
+def _first(x, real):
+    """Mark the places of real tokens that are packed."""
+    return jnp.arange(x.shape[1], dtype="int32")[:, None] < real.lengths[:, None, None]
+
+
+def _clear(bits, real):
+    return bits if real is None else jnp.where(_first(bits, real), bits, 0)
+
+
+def _last(dtype, floating, plan):
+    """Return the value that sorts last, or first where a channel is turned afterwards."""
+    last, least = jnp.iinfo(dtype).max, jnp.iinfo(dtype).min
+    least = -1 if floating else least
+    return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
+
+
+def _take(plan, real, bits, trace):
+    places = cut(trace, plan.group_size, 0).astype("int32")
+    groups = jnp.take_along_axis(_cut(bits, plan), places, axis=2)
+    return [_clear(join(groups, bits.shape[1]), real)]
 
 
 def _to_words(x):

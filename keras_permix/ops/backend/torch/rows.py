@@ -34,7 +34,7 @@ def permute_by_triton(x, mask, plan):
 
 def sorting(op):
     """Rows of an op that sorts: pairs are only compared, and NumPy sorts faster than PyTorch."""
-    yield Row(op, "triton", permute_by_triton, max_group=8192, **TRITON)
+    yield Row(op, "triton", permute_by_triton, max_group=16384, **TRITON)
     yield Row(op, "native", permute, group_sizes=(1, 2), **ANY)
     yield Row(op, "numpy", permute_by_numpy, **NUMPY, **ANY)
     yield Row(op, "sort", permute, **ANY)

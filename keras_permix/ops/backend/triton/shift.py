@@ -48,7 +48,9 @@ def shift_kernel(
         window = begin, tile, starts, spread, length
         number = tl.arange(0, HELD)[:, None]
         first, needed, source = held_places(number, window, limit, TOKENS, HELD)
-        source = token if HELD == TOKENS else token_at(order, source, length)
+        KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
+        # Of more values, pointers that are kept pass through shared memory, 8 bytes each.
+        source = token if KEPT else token_at(order, source, length)
         held = load(x, source, channel, number < needed, channels, WIDE)
         row = held_row(place + read, first, begin, length, TOKENS, HELD)
         value = pick_real(held, row, order, place, channel, limit, channels)
@@ -108,6 +110,10 @@ def pick(held, row):
     ROWS: tl.constexpr = held.shape[0]
     CHANNELS: tl.constexpr = held.shape[1]
     PICKED: tl.constexpr = row.shape[0] * CHANNELS
+    if held.dtype.primitive_bitwidth == 64 and ROWS * CHANNELS > 8192:
+        # By halves, which take half as much shared memory.
+        high = pick((held >> 32).to(tl.int32), row).to(tl.int64)
+        return (high << 32) | (pick(held.to(tl.int32), row).to(tl.int64) & 0xFFFFFFFF)
     # In one dimension: in two, Triton would move the values between threads first.
     at = tl.reshape(row * CHANNELS + tl.arange(0, CHANNELS)[None, :], (PICKED,))
     values = tl.gather(tl.reshape(held, (ROWS * CHANNELS,)), at, 0)

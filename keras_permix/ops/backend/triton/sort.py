@@ -1,4 +1,4 @@
-"""Sort every channel in groups of up to 8,192 tokens, and undo it: one pass each.
+"""Sort every channel in groups of up to 16,384 tokens, and undo it: one pass each.
 
 A program sorts some groups of some channels by `network.py`. Floats become integers of the same
 order. If a gradient is needed, an integer holds the value above its place, and so the network,
@@ -16,7 +16,7 @@ from keras_permix.ops.backend.triton.network import in_turn, sort
 from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
-LONGEST = 8192  # beyond it, shared memory of some GPUs is too small
+LONGEST = 16384  # beyond it, shared memory of some GPUs is too small
 
 
 class Tile(NamedTuple):

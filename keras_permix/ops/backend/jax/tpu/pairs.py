@@ -4,7 +4,9 @@ A sample is one block. A shift is one roll and one choice for each bit of the st
 gathered.
 
 Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is a
-tuple of integers from 0 to tokens - 1, or None.
+tuple of integers from 0 to tokens - 1, or None. With a mask, the real tokens are the first ones,
+`lengths`, (batch,), are their numbers, `steps` is an array, (batch, channels), and padding becomes
+0. `pack` and `unpack` serve masks with gaps.
 """
 
 from functools import partial, reduce
@@ -20,64 +22,144 @@ from jax.experimental.pallas import tpu as pltpu
 from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 from keras_permix.ops.backend.jax.tpu.sort import LANES, VMEM
 from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES
+from keras_permix.ops.backend.plan import power_of_two
 
 WORD = 32  # bits
 
 
-def shift(bits, steps, interpret=False):
+def shift(bits, steps, lengths=None, interpret=False):
     """Shift every channel towards larger tokens by its step."""
-    return _call(_shift_kernel, "shift", [bits], steps, [bits], interpret)[0]
+    return _call(_shift_kernel, "shift", [bits], steps, lengths, [bits], interpret)[0]
 
 
-def sort_pairs(bits, steps, floating, interpret=False):
+def sort_pairs(bits, steps, floating, lengths=None, interpret=False):
     """Shift, then sort pairs; also return which were swapped, as bits of int32."""
     kernel = partial(_sort_pairs_kernel, mirror=mirror(bits, floating))
     batch, tokens, channels = bits.shape
     rows = SUBLANES * pl.cdiv(tokens, 2 * SUBLANES * WORD)
     swaps = jax.ShapeDtypeStruct((batch, rows, channels), jnp.int32)
-    return _call(kernel, "sort_pairs", [bits], steps, [bits, swaps], interpret)
+    return _call(kernel, "sort_pairs", [bits], steps, lengths, [bits, swaps], interpret)
 
 
-def unsort_pairs(bits, swaps, steps, interpret=False):
+def unsort_pairs(bits, swaps, steps, lengths=None, interpret=False):
     """Swap pairs back, then shift: the inverse of `sort_pairs` by the opposite steps."""
     operands, kernel = [bits, swaps], _unsort_pairs_kernel
-    return _call(kernel, "unsort_pairs", operands, steps, [bits], interpret)[0]
+    return _call(kernel, "unsort_pairs", operands, steps, lengths, [bits], interpret)[0]
 
 
-def _call(kernel, name, operands, steps, results, interpret):
+def pack(bits, mask, interpret=False):
+    """Bring the tokens that a mask, (batch, tokens), marks to the front."""
+    return _move(bits, mask, False, interpret)
+
+
+def unpack(bits, mask, interpret=False):
+    """Bring them back. Other tokens are of any value."""
+    return _move(bits, mask, True, interpret)
+
+
+def _move(bits, mask, back, interpret):
+    """Move tokens by one roll and one choice for each bit of their distances."""
+    batch, tokens, channels = bits.shape
+    rows, lanes = _rows(tokens), min(LANES, channels)
+    block = pl.BlockSpec((1, rows, lanes), lambda b, c: (b, 0, c))
+    return pl.pallas_call(
+        partial(_move_kernel, back=back),
+        grid=(batch, pl.cdiv(channels, lanes)),
+        in_specs=[pl.BlockSpec((1, rows, 1), lambda b, c: (b, 0, 0)), block],
+        out_specs=block,
+        out_shape=jax.ShapeDtypeStruct(bits.shape, bits.dtype),
+        compiler_params=_parameters(rows),
+        interpret=interpret,
+        name=f"permix_{'unpack' if back else 'pack'}",
+    )(_moves(mask, rows, back)[..., None], bits)
+
+
+def _moves(mask, rows, back):
+    """One bit per row and power of two: whether the row takes the token that is so far away.
+
+    Tokens never meet while the lowest bits of their distances are the first to move them.
+    """
+    mask = jnp.pad(mask, ((0, 0), (0, rows - mask.shape[1])))
+    row, powers = jnp.arange(rows, dtype="int32"), _powers(power_of_two(rows) - 1)
+    padding, moves = (~mask).astype("int32"), 0
+    for step in powers:  # add up all before, for which XLA's own way takes longer
+        padding += jnp.where(row < step, 0, jnp.roll(padding, step, axis=1))
+    distance = jnp.where(mask, padding, 0)
+    for step in powers:
+        behind = jnp.roll(distance, -step, axis=1)
+        taken = behind & step
+        distance = jnp.where(taken != 0, behind, jnp.where(distance & step, 0, distance))
+        moves |= jnp.roll(taken, step, axis=1) if back else taken
+    return moves
+
+
+def _call(kernel, name, operands, steps, lengths, results, interpret):
     batch, tokens, channels = operands[0].shape
-    steps = steps or (0,) * channels
-    lanes = min(LANES, channels)
-    rows = pl.cdiv(tokens, 2 * SUBLANES) * 2 * SUBLANES
+    rows, lanes = _rows(tokens), min(LANES, channels)
+    used = power_of_two(tokens) - 1
+    if lengths is None or steps is None:  # the same for all samples
+        steps = steps or (0,) * channels
+        steps, used = np.array([steps], "int32"), reduce(or_, steps)
+    own, times = len(steps) > 1, (1,) if lengths is None else (1, 2)
 
     def blocks(arrays):
         heights = [rows, *(array.shape[1] for array in arrays[1:])]
         return [pl.BlockSpec((1, height, lanes), lambda b, c: (b, 0, c)) for height in heights]
 
     return pl.pallas_call(
-        partial(kernel, tokens=tokens, used=reduce(or_, steps)),
+        partial(kernel, tokens=tokens if lengths is None else None, powers=_powers(used)),
         grid=(batch, pl.cdiv(channels, lanes)),
-        in_specs=[pl.BlockSpec((1, lanes), lambda b, c: (0, c)), *blocks(operands)],
+        in_specs=[
+            pl.BlockSpec(memory_space=pltpu.SMEM),
+            pl.BlockSpec((1, 1, lanes), lambda b, c: (b * own, 0, c)),
+            *blocks(operands),
+        ],
         out_specs=blocks(results),
         out_shape=[jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results],
-        scratch_shapes=[pltpu.VMEM((rows, lanes), jnp.int32)],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(rows, 4096)),
+        scratch_shapes=[pltpu.VMEM((n * rows, lanes), jnp.int32) for n in times],
+        compiler_params=_parameters(rows if lengths is None else 2 * rows),
         interpret=interpret,
         name=f"permix_{name}",
-    )(np.array([steps], "int32"), *operands)
+    )(np.array([tokens], "int32") if lengths is None else lengths, steps[:, None], *operands)
 
 
-def _shift_kernel(steps, bits, out, _, *, tokens, used):
-    x = _shift(bits[0].astype(jnp.int32), steps[...], tokens, used)
+def _rows(tokens):
+    return pl.cdiv(tokens, 2 * SUBLANES) * 2 * SUBLANES
+
+
+def _parameters(rows):
+    return pltpu.CompilerParams(vmem_limit_bytes=VMEM * pl.cdiv(rows, 4096))
+
+
+def _powers(number):
+    """The powers of two that a number, or one of several with these bits, is the sum of."""
+    return [1 << bit for bit in range(number.bit_length()) if number >> bit & 1]
+
+
+def _move_kernel(moves, bits, out, *, back):
+    x, moves = bits[0].astype(jnp.int32), jnp.broadcast_to(moves[0], bits.shape[1:])
+    powers = _powers(power_of_two(len(x)) - 1)
+    for step in powers[::-1] if back else powers:
+        moved = pltpu.roll(x, step if back else len(x) - step, 0)
+        x = jnp.where((moves & step) != 0, moved, x)
     out[0] = x.astype(out.dtype)
 
 
-def _sort_pairs_kernel(steps, bits, out, swaps, work, *, tokens, used, mirror):
-    work[...] = _shift(bits[0].astype(jnp.int32), steps[...], tokens, used)
-    first, second = _halves(work)
+def _shift_kernel(lengths, steps, bits, out, _, *circle, tokens, powers):
+    length = tokens or lengths[pl.program_id(0)]
+    x = _shift(bits[0].astype(jnp.int32), steps[0], length, powers, *circle)
+    out[0] = _clear(x, length).astype(out.dtype)
+
+
+def _sort_pairs_kernel(lengths, steps, bits, out, swaps, work, *circle, tokens, powers, mirror):
+    length = tokens or lengths[pl.program_id(0)]
+    x = _shift(bits[0].astype(jnp.int32), steps[0], length, powers, *circle)
+    first, second = _halves(x, work)
     swap = _comparable(second, mirror) < _comparable(first, mirror)
-    _put_pairs(work, first, second, swap)
-    out[0] = work[...].astype(out.dtype)
+    if tokens is None:
+        swap &= _row(first) < length >> 1
+    x = _joined(first, second, swap, work)
+    out[0] = _clear(x, length).astype(out.dtype)
     vectors = swap.astype(jnp.int32).reshape(-1, SUBLANES, swap.shape[1])
     for start in range(0, len(vectors), WORD):
         word = (array << i for i, array in enumerate(vectors[start : start + WORD]))
@@ -85,26 +167,30 @@ def _sort_pairs_kernel(steps, bits, out, swaps, work, *, tokens, used, mirror):
         swaps[0, row : row + SUBLANES, :] = reduce(or_, word)
 
 
-def _unsort_pairs_kernel(steps, bits, swaps, out, work, *, tokens, used):
-    work[...] = bits[0].astype(jnp.int32)
-    first, second = _halves(work)
+def _unsort_pairs_kernel(lengths, steps, bits, swaps, out, work, *circle, tokens, powers):
+    length = tokens or lengths[pl.program_id(0)]
+    x = bits[0].astype(jnp.int32)
+    first, second = _halves(x, work)
     swap = []
     for i in range(len(first) // SUBLANES):
         row = i // WORD * SUBLANES
         swap.append((swaps[0, row : row + SUBLANES, :] >> (i % WORD)) & 1)
-    _put_pairs(work, first, second, jnp.concatenate(swap) == 1)
-    out[0] = _shift(work[...], steps[...], tokens, used).astype(out.dtype)
+    x = _joined(first, second, jnp.concatenate(swap) == 1, work)
+    x = _shift(x, steps[0], length, powers, *circle)
+    out[0] = _clear(x, length).astype(out.dtype)
 
 
-def _halves(work):
-    half = work.shape[0] // 2
-    return work[pl.ds(0, half, 2), :], work[pl.ds(1, half, 2), :]
+def _halves(x, work):
+    """The first and the second tokens of all pairs."""
+    work[: len(x), :] = x
+    return (work[pl.ds(start, len(x) // 2, 2), :] for start in (0, 1))
 
 
-def _put_pairs(work, first, second, swap):
-    half = work.shape[0] // 2
+def _joined(first, second, swap, work):
+    half = len(first)
     work[pl.ds(0, half, 2), :] = jnp.where(swap, second, first)
     work[pl.ds(1, half, 2), :] = jnp.where(swap, first, second)
+    return work[: 2 * half, :]
 
 
 def _comparable(bits, mirror):
@@ -113,19 +199,23 @@ def _comparable(bits, mirror):
     return key + is_minus_zero(key, mirror)
 
 
-def _shift(x, steps, tokens, used):
-    step = 1
-    while step <= used:
-        if step & used:
-            x = jnp.where((steps & step) != 0, _roll(x, step, tokens), x)
-        step *= 2
-    return x
+def _shift(x, steps, length, powers, circle=None):
+    """Shift the first rows in a circle: that of all rows, and what comes from behind the end."""
+    for step in powers:
+        x = jnp.where((steps & step) != 0, pltpu.roll(x, step, 0), x)
+    rows = len(x)
+    if not powers or (circle is None and length == rows):
+        return x
+    if circle is None:
+        return jnp.where(_row(x) < steps, pltpu.roll(x, rows - length, 0), x)
+    circle[:rows, :] = circle[rows:, :] = x  # twice, so that it is read from any row on
+    return jnp.where(_row(x) < steps, circle[pl.ds(length, rows), :], x)
 
 
-def _roll(x, step, tokens):
-    """Roll the first `tokens` rows; those below only fill the last vector."""
-    rolled = pltpu.roll(x, step, 0)
-    if len(x) == tokens:
-        return rolled
-    row = lax.broadcasted_iota(jnp.int32, x.shape, 0)
-    return jnp.where(row < step, pltpu.roll(x, len(x) + step - tokens, 0), rolled)
+def _clear(x, length):
+    """Set padding to 0, where there is a mask."""
+    return x if isinstance(length, int) else jnp.where(_row(x) < length, x, 0)
+
+
+def _row(x):
+    return lax.broadcasted_iota(jnp.int32, x.shape, 0)
