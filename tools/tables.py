@@ -376,7 +376,7 @@ def lra():
 def arena_results():
     """Means and spreads of the small tasks by task and model, and the tasks.
 
-    Path-X has no small task. That of Pathfinder leaves all encoders at chance.
+    Path-X has no small task. The small Pathfinder leaves five of six encoders at chance.
     """
     tasks = [task for task in TASKS if task not in ("pathx", "pathfinder")]
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))

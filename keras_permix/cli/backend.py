@@ -42,6 +42,12 @@ def _keep(backend):
     from keras_permix.utils.files import write_text
 
     path, settings = _backend.settings_file(), _backend.settings()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            "`KERAS_HOME` must name a folder, or one that can be made. "
+            f"Received: {path.parent} ({error.strerror})"
+        ) from error
     write_text(path, json.dumps({**settings, "backend": backend}, indent=4) + "\n")
     return path

@@ -103,7 +103,7 @@ def check_out(out):
     if out.suffix == ".csv":
         from keras_permix.utils.checks import import_extra
 
-        import_extra("matplotlib", "train", f"--out {out}")
+        import_extra("matplotlib", "train", "The confusion matrix")
 
 
 def class_lines(names, targets, logits):

@@ -35,4 +35,10 @@ def _row(name, folder):
 
 
 def _read(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
+    if not isinstance(read, dict):
+        raise ValueError(f"`{path}` must hold a JSON object. Received: {read!r}")
+    return read

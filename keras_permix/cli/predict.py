@@ -4,6 +4,8 @@ A folder stands for all images in it. If an input cannot be read, the error is p
 inputs are predicted, and the exit code is 1.
 """
 
+import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -111,11 +113,13 @@ def read_inputs(task, words, source):
 def write_rows(path, rows):
     """Write rows as CSV or JSON lines, depending on the file name extension."""
     from keras_permix.utils.files import write_text
-    from keras_permix.utils.tables import format_csv
 
+    text = io.StringIO(newline="")
     if path.suffix == ".csv":
-        text = format_csv(rows)
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
     else:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    write_text(path, text.getvalue())

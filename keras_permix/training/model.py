@@ -11,6 +11,7 @@ import keras
 from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
+from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.zoo.classifier import Classifier
@@ -131,7 +132,7 @@ def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
         return model
     scaled = type(model).from_config({**config, **found})
     for weight, known in zip(scaled.weights, model.weights, strict=True):
-        weight.assign(known)
+        assign_copy(weight, known)
     transfer_trainable(model, scaled, new_head=False)
     return scaled
 

@@ -13,14 +13,14 @@ import numpy as np
 ALIGNMENTS = ("independent", "reference")
 
 
-def import_extra(module: str, extra: str, received: object) -> Any:
-    """Import a module of a package that an extra installs; `received` is what needs it."""
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """Import a module of a package that an extra installs and that `what` requires."""
     try:
         return import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"This needs the package {module.partition('.')[0]}: pip install "
-            f'"keras_permix[{extra}]". Received: {received}'
+            f"{what} requires the package {module.partition('.')[0]}: pip install "
+            f'"keras_permix[{extra}]". Received: an environment without it'
         ) from error
 
 

@@ -198,22 +198,22 @@ def read_with_sha256(
 
 
 def _put_in_place(partial, folder):
-    """Rename `partial` to `folder`, or return `False` if another process put its own there."""
+    """Rename `partial` to `folder`. Return `False` if another process renamed its own first."""
     old = _hidden(folder, "old")
     if folder.is_dir():
         with contextlib.suppress(FileNotFoundError):  # Another process was faster.
             os.rename(folder, old)
     try:
         os.rename(partial, folder)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-            return False
-        if old.is_dir() and not folder.exists():
-            os.rename(old, folder)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
-    return True
+        renamed = True
+    except BaseException as error:
+        if not isinstance(error, OSError) or error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            with contextlib.suppress(OSError):  # If this fails as well, `_recover` does it later.
+                os.rename(old, folder)
+            raise
+        renamed = False
+    shutil.rmtree(old, ignore_errors=True)
+    return renamed
 
 
 def _hidden(path, state):

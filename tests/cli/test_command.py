@@ -439,7 +439,10 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
 def test_a_run_that_starts_from_what_nobody_has_trained(tmp_path, capsys):
     run = ["--smoke", "--out", str(tmp_path / "run")]
     error = error_of(["train", "cspvit/mnist", "--init", "cspvit/imagenet", *run], capsys)
-    rule = "The preset cspvit/imagenet has no weights yet. Use one that has (cspvit/cifar10_small, "
+    rule = (
+        "The preset cspvit/imagenet has no weights yet. Trained presets of this class: "
+        "cspvit/cifar10_small, cspvit/mnist, cspvit/tiny_imagenet. Train it with `permix train"
+    )
     assert rule in error and "load_weights" not in error
     assert not (tmp_path / "run").exists()
 

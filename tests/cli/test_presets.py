@@ -71,7 +71,10 @@ def test_verify_of_a_backend_that_is_not_there(capsys):
 def test_what_nobody_has_trained(arguments, capsys):
     assert main(arguments) == 2
     output, error = capsys.readouterr()
-    rule = "The preset slicevit/dogs_vs_cats has no weights yet. Use one that has (slicevit/"
+    rule = (
+        "The preset slicevit/dogs_vs_cats has no weights yet. Trained presets of this class: "
+        "slicevit/cifar10_small, slicevit/mnist. Train it with `permix train"
+    )
     assert output == "" and error.startswith(f"permix: error: {rule}")
     assert error.endswith("Received: 'slicevit/dogs_vs_cats'\n") and "load_weights" not in error
 

@@ -131,6 +131,27 @@ def test_an_error_leaves_the_old_folder(tmp_path, folder):
     assert (folder / "name").read_text(encoding="utf-8") == "old"
 
 
+@pytest.mark.parametrize("failing", [{2}, {2, 3}], ids=["replace", "replace and restore"])
+def test_renames_that_fail_lose_nothing(tmp_path, folder, monkeypatch, failing):
+    rename, calls = os.rename, []
+
+    def fail(*paths):
+        calls.append(paths)
+        if len(calls) in failing:
+            raise PermissionError(13, "denied")
+        rename(*paths)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(PermissionError):
+        replace(folder)
+    monkeypatch.undo()
+    assert folder.exists() == (failing == {2})
+    with pytest.raises(ZeroDivisionError), replacing_folder(folder):
+        raise ZeroDivisionError
+    assert names(tmp_path) == ["folder"]
+    assert (folder / "name").read_text(encoding="utf-8") == "old"
+
+
 @pytest.mark.parametrize("rename", [1, 2])
 def test_a_kill_loses_nothing(tmp_path, folder, rename):
     done = run(KILLED, folder, rename)

@@ -43,7 +43,7 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
 
 def _split(path: Path, count: int) -> list[list[int]]:
     """Read the indices of the training and the validation rows, a file of `torch.save`."""
-    torch = import_extra("torch", "torch", path)
+    torch = import_extra("torch", "torch", f"Reading {path}")
     reconstruct = np.zeros(0).__reduce__()[0]
     allowed: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
     allowed += [(reconstruct, f"numpy.{name}.multiarray._reconstruct") for name in CORES]

@@ -1,4 +1,4 @@
-"""Parse molecules in SMILES to graphs of atoms and bonds."""
+"""Parse molecules in SMILES to graphs of atoms and bonds, and store these in flat arrays."""
 
 import itertools
 from collections.abc import Iterable
@@ -271,7 +271,7 @@ def rdkit_version() -> str:
 
 def _rdkit():
     """Return the modules `Chem` and `rdBase` of RDKit."""
-    import_extra("rdkit", "graph", "SMILES")
+    import_extra("rdkit", "graph", "Reading SMILES")
     from rdkit import Chem, rdBase
 
     return Chem, rdBase

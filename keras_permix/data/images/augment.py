@@ -163,7 +163,7 @@ def _make_layer(spec):
     """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
     name = spec.get("registered_name") or spec.get("class_name", "")
     if name.startswith("keras_cv>"):
-        import_extra("keras_cv", "cv", f"layers={spec}")  # It registers its layers.
+        import_extra("keras_cv", "cv", f"`{name}` on TensorFlow")  # It registers its layers.
     cls = keras.saving.get_registered_object(name) or getattr(keras.layers, name, None)
     mixes = (keras.layers.MixUp, keras.layers.CutMix)
     if not isinstance(cls, type) or not issubclass(cls, keras.layers.Layer) or cls in mixes:

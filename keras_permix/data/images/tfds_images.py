@@ -44,7 +44,7 @@ def tfds_source(
     >>> train = tfds_source("imagenet2012", "train", transform=crop)  # doctest: +SKIP
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
-    tfds = import_extra("tensorflow_datasets", "train", name)
+    tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
 
     folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
     try:

@@ -216,7 +216,7 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
 
 
 def _library() -> Any:
-    return import_extra("tokenizers", "text", "an environment without it")
+    return import_extra("tokenizers", "text", "A tokenizer")
 
 
 def _check_is_panic(error):

@@ -73,6 +73,11 @@ class SimpleAttentionBlock(MixerBlock):
     ) -> None:
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         check_choice("extra_skip", extra_skip, ("block", "attention"))
+        if fixed := sorted({"mixer", "mixer_dropout", "norm_first"} & kwargs.keys()):
+            raise ValueError(
+                "SimpleAttentionBlock makes its mixer, whose dropout is `dropout`, and norms come "
+                f"after it: `MixerBlock` takes others. Received: {fixed}"
+            )
         super().__init__(
             mixer=SimpleAttention(
                 num_heads=num_heads,

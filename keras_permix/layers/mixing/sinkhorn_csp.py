@@ -51,6 +51,11 @@ class SinkhornCSP(CSP):
     """
 
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
+        if "align" in kwargs:
+            raise ValueError(
+                'SinkhornCSP takes no `align`: it is that of `align="reference"`. '
+                f"Received: align={kwargs['align']!r}"
+            )
         super().__init__(align="reference", **kwargs)
         self.iterations = check_integer("iterations", iterations)
         check_temperature(temperature)

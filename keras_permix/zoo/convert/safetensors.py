@@ -27,7 +27,7 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
         FileNotFoundError: for a missing file.
         ValueError: for a damaged file, or a dtype that NumPy cannot hold.
     """
-    safetensors, path = import_extra("safetensors", "text", path), Path(path)
+    safetensors, path = import_extra("safetensors", "text", f"Reading {path}"), Path(path)
     if not path.is_file():
         raise FileNotFoundError(
             "Weights are read from a safetensors file, and from no pickle. "

@@ -47,25 +47,33 @@ def fetch(
     path = cache_folder() / sha256[:16] / name
     if path.is_file() and path.stat().st_size <= size and sha256_of_file(path) == sha256:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent, ABANDONED)
-    with replacing_file(path) as file:
-        received, digest = 0, hashlib.sha256()
-        for piece in _download(url, host, name, sha256, size + 1):
-            file.write(piece)
-            digest.update(piece)
-            received += len(piece)
-        if received > size or (exact and received < size):
-            raise ValueError(
-                f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, "
-                "and check the address. "
-                f"Received: {'more' if received > size else received} from {url}"
-            )
-        if digest.hexdigest() != sha256:
-            raise ValueError(
-                f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
-                f"Received: another file from {url}"
-            )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent, ABANDONED)
+        with replacing_file(path) as file:
+            received, digest = 0, hashlib.sha256()
+            for piece in _download(url, host, name, sha256, size + 1):
+                file.write(piece)
+                digest.update(piece)
+                received += len(piece)
+            if received > size or (exact and received < size):
+                raise ValueError(
+                    f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, "
+                    "and check the address. "
+                    f"Received: {'more' if received > size else received} from {url}"
+                )
+            if digest.hexdigest() != sha256:
+                raise ValueError(
+                    f"`{name}` must have the SHA-256 {sha256}. Try again, and check the address. "
+                    f"Received: another file from {url}"
+                )
+    except ConnectionError:
+        raise
+    except OSError as error:
+        raise OSError(
+            "The cache of fetched files must be writable. It is `.keras` at home, or the folder "
+            f"that `KERAS_HOME` names. Received: {path} ({error})"
+        ) from error
     return path
 
 

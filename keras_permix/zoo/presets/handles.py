@@ -93,7 +93,7 @@ def upload_preset(model: Model, handle: str, **metadata: object) -> None:
         raise ValueError(
             f"`handle` must be one of {', '.join(UPLOAD_FORMS)}. Received: handle={handle!r}"
         )
-    hub = import_extra(HUBS[scheme][0], "hub", handle)
+    hub = import_extra(HUBS[scheme][0], "hub", f"`{handle}`")
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "preset"
         model.save_to_preset(folder, **metadata)
@@ -106,7 +106,7 @@ def upload_preset(model: Model, handle: str, **metadata: object) -> None:
 
 
 def _open_hugging_face(handle, repository):
-    hub = import_extra("huggingface_hub", "hub", handle)
+    hub = import_extra("huggingface_hub", "hub", f"`{handle}`")
     with _reaching(handle):
         folder = Path(hub.hf_hub_download(repository, METADATA_FILE)).parent
     files = open_preset(folder, root=folder.parent.parent)
@@ -134,7 +134,7 @@ def _check_sizes(handle, files, sizes):
 
 
 def _open_kaggle(handle, model):
-    hub = import_extra("kagglehub", "hub", handle)
+    hub = import_extra("kagglehub", "hub", f"`{handle}`")
     with _reaching(handle):
         folder = Path(hub.model_download(model, METADATA_FILE)).parent
     files = open_preset(folder)

@@ -113,12 +113,17 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """Return the error message for a preset without weights, which names those of its class."""
-    start = info.name.split("/")[0] + "/"
-    trained = [name for name, folder in _known().items() if folder and name.startswith(start)]
+    """Return the error message for a preset without weights."""
+    folder, _, _ = info.name.partition("/")
+    trained = [
+        name
+        for name, files in _known().items()
+        if files and name.startswith(f"{folder}/") and not name.endswith("/test")
+    ]
+    advice = f"Trained presets of this class: {', '.join(trained)}. " if trained else ""
     return (
-        f"The preset {info.name} has no weights yet. Use one that has ({', '.join(trained)}), or "
-        f"train it with `permix train {info.name}`"
+        f"The preset {info.name} has no weights yet. {advice}"
+        f"Train it with `permix train {info.name}`"
     )
 
 

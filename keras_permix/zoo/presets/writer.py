@@ -1,5 +1,6 @@
 """Write a model as a preset folder."""
 
+import contextlib
 import datetime
 import json
 import math
@@ -55,7 +56,8 @@ def save_preset(
     if metadata.get("labels") is None:
         metadata["labels"] = model.labels
     metadata["labels"] = check_labels(metadata["labels"], model.output_shape[-1])
-    _check_replaceable(folder)
+    with _explained(folder):
+        _check_replaceable(folder)
     check_finite_weights(model)
     task = {"task": model.task, **model.describe_output(), "labels": metadata["labels"]}
     contents = {
@@ -84,11 +86,8 @@ def save_preset(
         },
         METADATA_FILE,
     )
-    with replacing_folder(folder) as partial:
-        for name, content in contents.items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(partial / name, content)
-        _check_replaceable(folder)
+    with _explained(folder):
+        _write_folder(folder, contents)
 
 
 def _serialize_model(model: Model) -> dict[str, Any]:
@@ -135,11 +134,19 @@ def _first_not_finite(value, where=""):
     return next(filter(None, (_first_not_finite(v, f"{where}.{k}") for k, v in parts)), None)
 
 
+def _write_folder(folder, contents):
+    with replacing_folder(folder) as partial:
+        for name, content in contents.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(partial / name, content)
+        _check_replaceable(folder)
+
+
 def _check_replaceable(folder):
     """Check that a folder holds only files of a preset, which are removed."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"`folder` must be a folder. Received: {folder}, a file")
+        raise NotADirectoryError(f"{folder} is a file")
     known = {*PRESET_FILES, *_listed(folder)}
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     foreign = []
@@ -161,6 +168,17 @@ def _listed(folder):
         return open_preset(folder).names
     except (OSError, ValueError):
         return []
+
+
+@contextlib.contextmanager
+def _explained(folder):
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            "`folder` must be a folder that can be written. Choose another, or make room. "
+            f"Received: {folder} ({error.__cause__ or error})"
+        ) from error
 
 
 def _assets(model):

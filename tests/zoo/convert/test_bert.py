@@ -282,7 +282,7 @@ def test_damaged_words_are_named(tmp_path):
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(folder)
     (folder / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(ValueError, match="tokenizer_config.json` must (be|hold) a JSON"):
+    with pytest.raises(ValueError, match="tokenizer_config.json` must hold a JSON"):
         SimpleTRON.from_bert(folder)
 
 

@@ -214,16 +214,6 @@ def _sharding(x):
     return tuple(sharding.spec) if isinstance(sharding, NamedSharding) else ()
 
 
-CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
-JAX = (0, 11)  # the oldest that `jax_triton` lowers for
-FREE = "it needs a known number of samples"
-ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
-TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
-LARGEST = 16384  # tokens of a sample, or of a part of it, that a kernel holds on a TPU
-LEAST = 1024  # tokens of such a part
-OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
-
-
 def dense(x, kernel, bias, mask):
     """Compute `x @ kernel + bias` as one matrix product on a CPU; `bias` may be None.
 
@@ -238,6 +228,16 @@ def limit_of_dense(call):
     """Why a call does not run on a single CPU, or None if it does."""
     devices = call.hardware.devices
     return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"
+
+
+CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
+JAX = (0, 11)  # the oldest that `jax_triton` lowers for
+FREE = "it needs a known number of samples"
+ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
+TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
+LARGEST = 16384  # tokens of a sample, or of a part of it, that a kernel holds on a TPU
+LEAST = 1024  # tokens of such a part
+OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
 
 
 def limit_of_gpu(call):

@@ -1,7 +1,7 @@
-"""Circular shifts of a whole batch in JAX, every channel by its own step, of the real tokens.
+"""Shift each channel circularly by its own step, and pack real tokens to the front, in JAX.
 
-As a kind of permutation it needs no trace, for the data decide nothing. Real tokens are packed to
-the front of their sample, by tables made from sums, not sorts.
+A shift needs no trace, since it does not depend on the data. The tables that pack tokens are made
+from sums instead of sorts.
 """
 
 from typing import NamedTuple

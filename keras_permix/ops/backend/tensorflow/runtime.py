@@ -1,4 +1,4 @@
-"""Devices, tracing, run-time checks and timers in TensorFlow."""
+"""Devices, tracing, compilation, run-time checks and timers in TensorFlow."""
 
 import contextlib
 from functools import partial
@@ -29,12 +29,10 @@ def require(x, holds, message, size):
 
 
 def compiled(function):
-    """`function`, compiled by XLA for each shape, also in a call that is not.
+    """Return `function` compiled by XLA for each shape, also where the caller is not compiled.
 
-    Op by op, a sorting network would be slower than the sort it replaces.
-    TensorFlow counts how often a function is traced by its code. Plans share theirs, and many of
-    them, each traced once, would be warned of as one that is traced all the time; a partial is
-    counted by itself.
+    Op by op, a sorting network would be slower than the sort it replaces. A partial avoids a false
+    warning: TensorFlow counts the traces of a function by its code, which all plans share.
     """
     return tf.function(partial(function), jit_compile=True, autograph=False, reduce_retracing=False)
 
