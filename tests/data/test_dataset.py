@@ -7,7 +7,7 @@ import pytest
 
 from keras_permix.data import Dataset, GraphSource, RecordSource, TextSource, TokenSource
 from keras_permix.data.dataset import fingerprint, some
-from keras_permix.data.graphs.smiles import flat_molecules
+from keras_permix.data.graphs.flat import flat_molecules
 
 pytestmark = pytest.mark.once
 

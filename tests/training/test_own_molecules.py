@@ -8,7 +8,7 @@ import pytest
 
 from keras_permix.cli import main
 from keras_permix.data import Dataset, GraphSource
-from keras_permix.data.graphs.smiles import flat_molecules
+from keras_permix.data.graphs.flat import flat_molecules
 from keras_permix.tasks import task_of
 from keras_permix.training import train
 from keras_permix.zoo import SliceGraphormer

@@ -9,10 +9,11 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, Source
 from keras_permix.data.files import Files, read_parts
+from keras_permix.data.graphs.flat import flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
-from keras_permix.data.graphs.smiles import flat_molecules, parse_smiles
+from keras_permix.data.graphs.smiles import parse_smiles
 from keras_permix.data.targets import number_of
 from keras_permix.utils.tables import shown
 
