@@ -108,7 +108,7 @@ def test_a_dataset_of_inputs_by_name():
         (np.moveaxis(IMAGES, -1, 1), r"`numpy.moveaxis\(images, 1, -1\)` puts channels last. "),
         (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
         (Image.fromarray(IMAGES[0]), r"`images\[None\]` makes a batch of one, .*=\(8, 8, 3\)"),
-        ([Path("cat.png")], "`x` must .*`keras_permix.data.read_image`.* x of pathlib.PosixPath"),
+        ([Path("cat.png")], "`x` must .*`keras_permix.data.read_image`.* x of pathlib.*PosixPath"),
         (IMAGES.tobytes(), "`x` must .*`keras_permix.data.read_image`.* x of builtins.bytes"),
         ("cat.png", "`keras_permix.data.read_image`. Received: 'cat.png'"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
