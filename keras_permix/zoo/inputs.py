@@ -94,16 +94,21 @@ class CheckedInputs:
     def convert_inputs(self: Any, x: Any) -> Any:
         """Convert inputs to arrays, without checking them.
 
-        Texts become what `encode` returns, and gray images get a channel axis. A list of images of
-        different sizes becomes one batch of the model's size.
+        Texts become what `encode` returns, and gray images get a channel axis. A list of images
+        becomes one batch of the model's size, for which a step is compiled once.
         """
+        listed = isinstance(x, list | tuple)
         x = self.to_arrays(x)
         if are_texts(x):
             return self.to_arrays(self.encode(x))
         if self.preprocessor is None:
             return x
         if not are_single_images(x):
-            return with_channel(x, self.input_shape[-1])
+            x = with_channel(x, self.input_shape[-1])
+            size = (self.preprocessor.image_size,) * 2
+            images = listed and isinstance(x, np.ndarray) and x.ndim == 4
+            if not images or x.shape[1:3] == size:
+                return x
         for image in x:
             self.check_inputs(image[None])
         return self.preprocessor.resized(x)

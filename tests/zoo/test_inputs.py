@@ -157,7 +157,9 @@ def test_a_list_of_images_is_one_batch_of_one_size(compiled, monkeypatch):
     model.set_weights(compiled.get_weights())
     del seen[:]
     outputs = model.predict(images, verbose=0)
+    one = model.predict_on_batch([images[1]])
     assert set(seen) == {(8, 8, 3)}
+    assert_close(one, alone[1][None], kind="model")
     assert_close(outputs, np.stack(alone), kind="model")
     assert_close(keras.ops.convert_to_numpy(model(images)), np.stack(alone), kind="model")
 

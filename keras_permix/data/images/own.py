@@ -222,8 +222,9 @@ def _readable(parts, channels, skip):
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
         raise ValueError(
-            "Images must be whole files that Pillow can read. Remove these files, or train without "
-            f"them by `--skip-unreadable`. Received: {found} (the first: {problems[wrong[0]]})"
+            "Images must be whole files that Pillow can read. Remove these files; to train, "
+            "`permix train --skip-unreadable` leaves them out. "
+            f"Received: {found} (the first: {problems[wrong[0]]})"
         )
     warnings.warn(f"Unreadable images are left out: {found}", stacklevel=4)
     kept = (

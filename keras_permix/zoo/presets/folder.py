@@ -98,7 +98,8 @@ class PresetFiles:
         if url is None:
             raise FileNotFoundError(
                 f"The preset must hold `{name}` ({entry['bytes']:,} bytes, SHA-256 "
-                f"{entry['sha256']}), and names no URL to fetch it from. Copy the preset again. "
+                f"{entry['sha256']}), and names no URL to fetch it from. Copy the whole preset. "
+                "The wheel of keras_permix omits large weights; its repository has them. "
                 f"Received: a folder without {self.folder / name}"
             )
         # Text of a preset names no address of this machine or its network.
