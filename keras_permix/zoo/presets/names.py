@@ -192,7 +192,7 @@ def _unknown(preset, name, cls):
     if cls is None:
         names, hint = "as `permix list` prints them", ""
         family = [n for n in known if n.startswith(f"{preset.lower()}/")]
-        close = same or family or difflib.get_close_matches(name, known, n=1)
+        close = same or family or difflib.get_close_matches(name.lower(), known, n=1)
     else:
         own = [n for n in known if n.startswith(f"{cls.__name__.lower()}/")]
         names = ", ".join(own)
