@@ -38,7 +38,7 @@ COST = {
     "sort of 4096, descending, values only": 1.4,
     "put_back of 4096": 1.4,
     "sort of 16, descending, values only": 1.4,
-    "sort of 64, descending, values only": 1.5,
+    "sort of 64, descending, values only": 1.4,
 }
 NEWEST, OLDER = "the newest Triton", "Triton 3.6"
 
