@@ -81,7 +81,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             f"Received: {type(model).__name__}"
         )
     if picture is not None:
-        figures = import_extra("matplotlib.figure", "train", "A picture")
+        figures = import_extra("matplotlib.figure", "train", f"picture={picture!r}")
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
