@@ -82,7 +82,8 @@ def run(arguments):
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
-    print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}")
+    held_out = ", held out from training" if spec.get("test_fraction") else ""
+    print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}{held_out}")
     lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
     for line in lines(dataset.labels, *predictions) if lines else ():
         print(line)

@@ -83,6 +83,7 @@ def run(arguments):
 def read_inputs(task, words, source):
     """Return the arguments of each input, from the command line and from a file."""
     from keras_permix.data.images.own import images_in
+    from keras_permix.utils.tables import LISTS
 
     size = task.arguments_per_input
     if len(words) % size:
@@ -90,6 +91,8 @@ def read_inputs(task, words, source):
             f"`INPUT` must be given {size} times for each answer. Received: {len(words)} inputs"
         )
     groups = [words[start : start + size] for start in range(0, len(words), size)]
+    if source and source.suffix.lower() in LISTS:
+        raise ValueError(f"`--from` must be a text file without columns. Received: {source}")
     if source:
         lines = source.read_text(encoding="utf-8-sig").splitlines()
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]

@@ -146,6 +146,7 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
     Raises:
         ValueError: unless there is one name per output, all different.
     """
+    labels = plain(labels)
     if labels is None:
         return None
     named = isinstance(labels, list | tuple) and all(isinstance(name, str) for name in labels)

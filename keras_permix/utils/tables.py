@@ -111,6 +111,8 @@ def _comma_rows(text, columns):
     limit = csv.field_size_limit(len(text))
     reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
     try:
+        if len(reader.fieldnames or ()) == 1 and ";" in reader.fieldnames[0]:
+            raise ValueError("line 1 is separated by semicolons")
         for row in reader:
             names = len(row) - (None in row)
             _check_count(names + len(row.get(None, ())), names, reader.line_num)

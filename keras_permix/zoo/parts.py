@@ -24,6 +24,7 @@ from keras_permix.utils.checks import (
     check_positive,
     check_positive_or_none,
     check_rate,
+    plain,
 )
 
 SEEDS = ("random_order",)  # integers from 0, which layers check
@@ -76,7 +77,7 @@ def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
     check_flags(config, parameters)
     if config.get("num_classes", 0) is None:
         default = 1 if given.get("predicts") == "values" else cls.default_classes
-        labels = given.get("labels")
+        labels = plain(given.get("labels"))
         config["num_classes"] = len(labels) if isinstance(labels, list | tuple) else default
     return {
         name: _check_number(name, value, parameters[name].annotation)

@@ -246,8 +246,13 @@ def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
     assert main(["evaluate", str(folder / "run/preset")]) == 2
     error = capsys.readouterr().err
     assert "no folder pets (If the data have moved, pass `--data-path`.)" in error
-    for more in (["--data-dir", str(folder)], ["--data-path", str(folder / "pets")]):
-        assert main(["evaluate", str(folder / "run/preset"), *more]) == 0
+    where = {
+        "--data-dir": (folder, ", held out from training"),
+        "--data-path": (folder / "pets", ""),
+    }
+    for option, (path, note) in where.items():
+        assert main(["evaluate", str(folder / "run/preset"), option, str(path)]) == 0
+        assert f" samples{note}\n" in capsys.readouterr().out
 
 
 def held_out(path):

@@ -89,6 +89,7 @@ def test_labels_are_kept_with_their_head(tmp_path):
     assert loaded(num_classes=5) is None
     assert loaded(num_classes=2, labels=["cat", "dog"]) == ("cat", "dog")
     assert loaded(labels=["a", "b", "c"]) == ("a", "b", "c")
+    assert loaded(labels=np.array(["cat", "dog"])) == ("cat", "dog")
     CSPViT.from_preset(tmp_path / "preset", num_classes=2).save_to_preset(tmp_path / "preset")
     assert loaded() is None
 
@@ -174,6 +175,7 @@ def test_labels_imply_the_number_of_outputs(name):
     config = {key: value for key, value in TINY[name].items() if key != "num_classes"}
     cls = MODELS[name]
     assert cls(**config, labels=["a", "b", "c", "d"]).get_config()["num_classes"] == 4
+    assert cls(**config, labels=np.array(["a", "b", "c", "d"])).output_shape[-1] == 4
     assert cls(**config).output_shape == (None, cls.default_classes)
     with pytest.raises(ValueError, match="2 labels for 3 outputs"):
         cls(**config, num_classes=3, labels=["a", "b"])

@@ -196,6 +196,8 @@ def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
         np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
     given = Graphormer.from_preset(tmp_path / "preset", targets=1, mean=4.0)
     assert (given.output_shape, given.get_config()["mean"]) == ((None, 1), 4.0)
+    named = Graphormer.from_preset(tmp_path / "preset", labels=["gap", "charge"])
+    assert (named.output_shape, named.labels) == ((None, 2), ("gap", "charge"))
 
 
 def test_every_table_learns_but_its_padding():

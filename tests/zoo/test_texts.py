@@ -345,3 +345,9 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     (tmp_path / "pairs.txt").write_text("good\n")
     assert main(["predict", str(tmp_path / "preset"), *source]) == 2
     assert "`--from` must hold 2 per line. Received: ['good'] in" in capsys.readouterr().err
+    table = tmp_path / "pairs.csv"
+    table.write_text("text,text2\ngood,bad\n")
+    assert main(["predict", str(tmp_path / "preset"), "--from", str(table)]) == 2
+    assert f"`--from` must be a text file without columns. Received: {table}" in (
+        capsys.readouterr().err
+    )

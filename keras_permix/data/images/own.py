@@ -247,7 +247,7 @@ def _files_by_class(folder):
             "`test_fraction` in one folder, which is below `data_dir` (`--data-dir`), or here. "
             f"Received: no folder {folder}"
         )
-    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
     if not classes:
         raise ValueError(
             "Images lie in a folder per class, and its name is that of the class. "
@@ -269,7 +269,8 @@ def images_in(folder):
 
 
 def _hidden(path, folder):
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+    parts = path.relative_to(folder).parts
+    return any(part.startswith(".") or part == "__MACOSX" for part in parts)  # macOS zips
 
 
 def _check_undivided(test_fraction, splits, usual, validation):

@@ -49,8 +49,9 @@ def load_preset(
     info = find_preset(preset, cls)
     verify_preset(info, load_weights)
     model_class = MODELS[info.class_name]
-    if labels is not None and "num_classes" in info.config:
-        overrides.setdefault("num_classes", len(labels))
+    if labels is not None:
+        outputs = "num_classes" if "num_classes" in info.config else "targets"
+        overrides.setdefault(outputs, len(labels))
     predicts = info.config.get("predicts", "class")
     new_head = overrides.get("predicts", predicts) != predicts
     if new_head and overrides["predicts"] == "values":

@@ -162,6 +162,11 @@ def test_one_channel(tmp_path):
     assert source.read([0])[0].shape == (1, 8, 8, 1)
 
 
+def test_hidden_folders_and_those_of_macos_are_no_classes(tmp_path):
+    write_classes(tmp_path / "pets", {"a": 2, "b": 2, ".git": 1, "__MACOSX": 1})
+    assert folder_images("pets", 8, tmp_path, test_fraction=0.5).labels == ("a", "b")
+
+
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")

@@ -236,6 +236,12 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
+def test_a_file_with_semicolons_between_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("text;label\nwell done;good\nno;bad\n")
+    with pytest.raises(ValueError, match="a.csv .line 1 is separated by semicolons"):
+        load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
+
+
 def test_a_file_without_a_header(tmp_path):
     (tmp_path / "a.csv").write_text("well done,good\nno,bad\n")
     rule = "first line of a file must name its columns.*Received: 'well done', 'good' in .*a.csv$"
