@@ -494,7 +494,8 @@ def published_lra():
                     (s, measured.get((task, model))) for s, task in zip(scores, TASKS, strict=True)
                 )
             ]
-            command = f"`permix lra all --model {model} --scale paper`" if model else "–"
+            tasks = "listops text retrieval" if paper == TRON_PAPER else "all"
+            command = f"`permix lra {tasks} --model {model} --scale paper`" if model else "–"
             small = any(measured.get((task, model)) for task in TASKS)
             reason = "no recipe" if not model else "small scale only" if small else "not run yet"
             rows.append((name, *cells, command, reason))

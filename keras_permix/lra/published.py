@@ -65,6 +65,8 @@ ROWS = {
     "slice_interleave": (SLICE_PAPER, "Sliceformer, interleave"),
     "slice_max_exchange": (SLICE_PAPER, "Sliceformer, max exchange"),
     "simpletron": (TRON_PAPER, "SimpleTRON, simple"),
+    "simpletron_res": (TRON_PAPER, "SimpleTRON, simple-res"),
+    "simpletron_resl": (TRON_PAPER, "SimpleTRON, simple-resl"),
     "butterfly": (DM_PAPER, "Butterfly attention"),
     "mega": (CSP_PAPER, "MEGA"),
     "mega_chunk": (CSP_PAPER, "MEGA-chunk"),

@@ -27,8 +27,12 @@ MIXERS: dict[str, dict[str, Any]] = {
     "fourier": {"name": "fourier"},
 }
 WITH_HEADS = ("transformer", "simpletron", "butterfly", "linear", "linformer", "performer", "local")
+# Models of the class `SimpleTRON`, which takes texts, and their variants of its block.
+SIMPLETRONS = {
+    "simpletron": "simple", "simpletron_res": "simple_res", "simpletron_resl": "simple_resl"
+}  # fmt: skip
 MEGAS = ("mega", "mega_chunk", "csp_mega")
-MODELS = (*MIXERS, *MEGAS)
+MODELS = tuple(dict.fromkeys((*MIXERS, *SIMPLETRONS, *MEGAS)))
 OF_PATH_X = (*MEGAS, "butterfly")
 TEXTS = ("listops", "text", "retrieval")
 
@@ -114,7 +118,7 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
         A dict of plain values.
 
     Raises:
-        ValueError: for an unknown task, model or scale, or a model that does not support "pathx".
+        ValueError: for an unknown task, model or scale, or a model that does not support the task.
 
     Example:
 
@@ -130,6 +134,8 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
             f"`pathx` requires `scale='paper'` and one of the models {', '.join(OF_PATH_X)}. "
             f"Received: model={model!r}, scale={scale!r}"
         )
+    if task not in TEXTS and model in SIMPLETRONS and model not in MIXERS:
+        raise ValueError(f"`{model}` requires a task of texts {TEXTS}. Received: task={task!r}")
     base = merge(DATA[task], dict(seed=seed))
     if scale == "small":
         return merge(base, _small(task, model))
@@ -145,8 +151,8 @@ def _paper(task, model):
         return _mega(task, model)
     if model == "butterfly":
         return _butterfly(task)
-    if model == "simpletron" and task in TRON:
-        return _simpletron(task)
+    if model in SIMPLETRONS and task in TRON:
+        return _simpletron(task, model)
     return _encoder(task, model, SLICE if model.startswith("slice") else CSP)
 
 
@@ -167,15 +173,19 @@ def _encoder(task, model, table):
     )
 
 
-def _simpletron(task):
+def _simpletron(task, model):
     *training, hidden_dim, _, mlp_dim, num_layers, heads = TRON[task]
+    sizes = dict(
+        max_sequence_length=LENGTHS[task], hidden_dim=hidden_dim, mlp_dim=mlp_dim,
+        num_layers=num_layers, dropout=training[-1],
+    )  # fmt: skip
+    return dict(model={**sizes, **_simpletron_model(model, heads)}, **_training(training, "rsqrt"))
+
+
+def _simpletron_model(model, heads):
     return dict(
-        model=dict(
-            class_name="SimpleTRON", max_sequence_length=LENGTHS[task], hidden_dim=hidden_dim,
-            mlp_dim=mlp_dim, num_layers=num_layers, num_heads=heads, dropout=training[-1],
-            variant="simple", num_segments=None, use_class_token=True, pooler="relu",
-        ),
-        **_training(training, "rsqrt"),
+        class_name="SimpleTRON", num_heads=heads, variant=SIMPLETRONS[model], num_segments=None,
+        use_class_token=True, pooler="relu",
     )  # fmt: skip
 
 
@@ -286,6 +296,8 @@ def _small(task, model):
         own = dict(class_name="MEGA", inner_dim=64, shared_dim=16, ema_dim=4, mixer=mixer)
         if model == "mega_chunk":
             own["chunk_size"] = 32
+    elif model in SIMPLETRONS and task in TEXTS:
+        own = _simpletron_model(model, heads=4)
     else:
         mixer = _mixer(model, heads=4)
         if model == "csp":

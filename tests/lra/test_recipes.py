@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_permix.lra.published import PUBLISHED, ROWS, TASKS, published_rows, published_score
-from keras_permix.lra.recipes import MODELS, OF_PATH_X, lra_recipe
+from keras_permix.lra.recipes import MEGAS, MIXERS, MODELS, OF_PATH_X, TEXTS, lra_recipe
 from keras_permix.lra.run import lra_run
 from keras_permix.training import make_model
 from keras_permix.training.optimizers import make_schedule
@@ -19,6 +19,7 @@ ALL = [
     for scale in ("small", "paper")
     for task in TASKS
     for model in MODELS
+    if task in TEXTS or model in (*MIXERS, *MEGAS)
     if task != "pathx" or (scale == "paper" and model in OF_PATH_X)
 ]
 
@@ -132,6 +133,17 @@ def test_small_models_are_of_one_size():
     assert len(sizes) == 1
 
 
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("suffix", ["", "_res", "_resl"])
+def test_simpletrons_differ_in_the_variant_of_their_block(suffix, scale):
+    values = lra_recipe("text", f"simpletron{suffix}", scale)
+    assert values["model"].pop("variant") == f"simple{suffix}"
+    assert values["model"]["class_name"] == "SimpleTRON"
+    base = lra_recipe("text", "simpletron", scale)
+    assert base["model"].pop("variant") == "simple"
+    assert {**values, "paper": None} == {**base, "paper": None}
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_small_models_can_be_built(model):
     assert make_model(lra_run("listops", model).recipe).output_shape == (None, 10)
@@ -145,6 +157,7 @@ def test_small_models_can_be_built(model):
         (("text", "csp", "large"), "`scale` must be one of .*Received: scale='large'"),
         (("pathx", "mega"), "`scale='paper'`.*Received: model='mega', scale='small'"),
         (("pathx", "csp", "paper"), "`pathx` requires.*mega.*Received: model='csp'"),
+        (("image", "simpletron_res"), "`simpletron_res` requires.*Received: task='image'"),
     ],
 )
 def test_errors(arguments, message):
