@@ -55,28 +55,29 @@ BACKENDS = ("jax", "tensorflow", "torch")
 MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
-# By mixer: cost for N tokens, parameters besides projections, causal form, what mixing depends on,
-# and the paper.
+# By mixer: cost for N tokens, parameters for C channels, causal form, whether mixing depends on
+# content, and the paper, as in docs/mixers.md.
 FACTS = {
     "CSP": (
-        "N", "none", "`CausalCSP`", "order of values", "[2024](https://arxiv.org/abs/2410.10914)",
+        "N", "2 C² + C", "`CausalCSP`", "order of values", "[2024](https://arxiv.org/abs/2410.10914)",
     ),
     "SliceSort": (
-        "N log² N", "none", "–", "order of values", "[2023](https://arxiv.org/abs/2310.17683)",
+        "N log² N", "2 C² + C", "no", "order of values", "[2023](https://arxiv.org/abs/2310.17683)",
     ),
     "SimpleAttention": (
-        "N", "queries, keys", "yes", "all values", "[2022](https://arxiv.org/abs/2111.15588)",
+        "N", "4 C² + 4 C", "yes", "yes", "[2022](https://arxiv.org/abs/2111.15588)",
     ),
     "ButterflyBlock": (
-        "N √N", "of its layer", "–", "its layer", "[2023](https://arxiv.org/abs/2311.18735)",
+        "N √N", "those of attention", "no", "yes", "[2023](https://arxiv.org/abs/2311.18735)",
     ),
-    "DampedEMA": ("N", "decay rates", "yes", "positions", "[2022](https://arxiv.org/abs/2209.10655)"),
+    "DampedEMA": ("N", "65 C", "yes", "no", "[2022](https://arxiv.org/abs/2209.10655)"),
     "SoftmaxAttention": (
-        "N²", "queries, keys", "yes", "all values", "[2017](https://arxiv.org/abs/1706.03762)",
+        "N²", "4 C² + C", "yes", "yes", "[2017](https://arxiv.org/abs/1706.03762)",
     ),
 }  # fmt: skip
 NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
-# By preset on the README: its task, its attention baseline, and the case of `permix bench models`.
+# By preset on the README: its task, its attention baseline, and the case of `permix bench models`
+# that measures this very model.
 PRETRAINED = {
     "cspvit/cifar10_small": ("CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "CSPViT")),
     "slicevit/cifar10_small": (
@@ -85,13 +86,11 @@ PRETRAINED = {
     "patchonlymlpmixer/cifar10": (
         "CIFAR-10, top-1", None, ("cifar10, mixers", "PatchOnlyMLPMixer"),
     ),
-    "butterflymixer/cifar10": ("CIFAR-10, top-1", None, ("cifar10, mixers", "ButterflyMixer")),
+    "butterflymixer/cifar10": ("CIFAR-10, top-1", None, None),
     "cspvit/tiny_imagenet": ("Tiny ImageNet, top-1", None, None),
     "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
-    "simpletron/sst2": (
-        "SST-2, accuracy", "simpletron/sst2_softmax", ("BERT, 128 tokens", "simple"),
-    ),
-    "cspmega/listops_small": ("small ListOps, accuracy", None, ("MEGA, 1024 tokens", "CSPMEGA")),
+    "simpletron/sst2": ("SST-2, accuracy", "simpletron/sst2_softmax", None),
+    "cspmega/listops_small": ("small ListOps, accuracy", None, None),
     "slicegraphormer/qm9_gap": (
         "QM9 gap, MAE", "graphormer/qm9_gap", ("molecules", "SliceGraphormer"),
     ),
@@ -100,7 +99,8 @@ PRETRAINED = {
 
 def summary():
     """One row per mixer: its cost and properties, and its speed relative to attention."""
-    yield ("mixer", "cost in N tokens", "parameters", "causal", "depends on", "paper", *BACKENDS)
+    facts = ("cost in N tokens", "parameters", "causal", "depends on content", "paper")
+    yield ("mixer", *facts, *BACKENDS)
     measured = [
         {row["layer"]: row["vs_attention"] for row in read("epyc", f"layers_1024_{backend}")}
         for backend in BACKENDS
@@ -112,7 +112,7 @@ def summary():
 
 def pretrained():
     """One row per preset of `PRETRAINED`: parameters, scores and the ratio of training steps."""
-    yield ("preset", "task", "parameters", "score", "attention", "paper", "step, times as fast")
+    yield ("preset", "task", "parameters", "score", "attention", "paper", "training speedup")
     ratios = step_ratios()
     papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
     for name, (task, baseline, case) in PRETRAINED.items():
