@@ -452,7 +452,7 @@ def efficiency():
             " / ".join(row[f"{kind}_steps_per_s"] for row in rows) or "–"
             for kind in ("train", "infer")
         )
-        reason = "our times are of two CPU cores" if mixer else "not in the package"
+        reason = "we measured on two CPU cores" if mixer else "not in the package"
         yield (model, train, steps, infer, answers, memory, reason)
 
 
