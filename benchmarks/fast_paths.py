@@ -1,10 +1,10 @@
-"""Train models with and without each fast path of CPUs, to see which of them are worth their code.
+"""Time training steps with and without each fast path of CPUs, to decide which paths to keep.
 
     KERAS_BACKEND=jax python -m benchmarks.fast_paths --out benchmarks/xeon/paths_jax.csv
 
-Every path is switched off by itself. A case is a model of two blocks with a batch of random inputs,
-and its training steps with and without the path alternate. `ratio` is the time without the path
-divided by the time with it: the median over the rounds, with the smallest and the largest.
+Paths are switched off one at a time. A case is a model of two blocks with a batch of random inputs.
+Its training steps with and without the path alternate. `ratio` is the time without the path divided
+by the time with it: the median over the rounds, with the smallest and the largest.
 """
 
 import argparse
@@ -55,19 +55,19 @@ def rows():
 
 
 def without(*names):
-    """A context without the rows of these names, "op" or "op:name"."""
+    """Return a context without the implementations of these names, "op" or "op:name"."""
     kept = [r for r in rows().ROWS if not {r.op, f"{r.op}:{r.name}"} & {*names}]
     return patch.object(rows(), "ROWS", kept)
 
 
 def instead(file, **functions):
-    """A context in which a file of the backend has other functions."""
+    """Return a context in which functions of a file of the backend are replaced."""
     return patch.multiple(running.module(file), **functions)
 
 
 @contextlib.contextmanager
 def freed_memory_returned():
-    """Large blocks go back to the system, as glibc has it once some were freed."""
+    """Return large blocks to the system, as glibc does by default after some were freed."""
     libc = ctypes.CDLL(None)
     for option, value in ((-4, 65536), (-3, 32 << 20), (-1, 64 << 20)):
         libc.mallopt(option, value)
@@ -141,7 +141,7 @@ TRACED = {function: function.__wrapped__ for function in JITTED}
 
 @contextlib.contextmanager
 def traced_anew():
-    """Trace what a model compiles, instead of taking it from that of another."""
+    """Trace functions again, instead of reusing those compiled for another model."""
     if running.name() == "tensorflow":
         running.module("permute")._permutation.cache_clear()
     every = [replace(r, function=TRACED.get(r.function, r.function)) for r in rows().ROWS]
@@ -179,7 +179,7 @@ def main():
 
 
 def measure(case, paths, repeats):
-    """Yield one row of numbers for each path that the case uses."""
+    """Yield one row of numbers for each path that affects the case."""
     ways = {name: way for name, (way, cases) in paths.items() if case in cases}
     ways = {"all": contextlib.nullcontext, **ways}
     name, sizes, batch = CASES[case]
@@ -201,7 +201,7 @@ def measure(case, paths, repeats):
 
 
 def timed(step):
-    """The seconds of the fastest of some steps, after one that does not count."""
+    """Return the seconds of the fastest of some steps, after one that is not timed."""
     step()
     found, end = [], time.perf_counter() + SECONDS
     while len(found) < STEPS or time.perf_counter() < end:

@@ -66,7 +66,7 @@ class CachedAttention(keras.layers.Layer):
 
 
 def make_generator(model, context, rng):
-    """A compiled function that generates after a context, and its state."""
+    """Return a compiled function that generates after a context, and its state."""
     for block in model.blocks:
         if isinstance(block.mixer, CachedAttention):
             block.mixer.length = context + NEW

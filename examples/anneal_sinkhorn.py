@@ -4,7 +4,8 @@
 
 `SinkhornCSP` lets gradients flow through the order of the tokens. At a low temperature, `CSP` with
 the same weights gives the same result without matrices. Two models learn to classify waves, one of
-them with annealing. The script prints the accuracy of each, and that of `CSP` with its weights.
+them with annealing. For each, the script prints the accuracy of the model, and of `CSP` with the
+model's weights.
 """
 
 from keras_permix.layers import CSP, SinkhornCSP

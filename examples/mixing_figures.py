@@ -2,11 +2,11 @@
 
     python examples/mixing_figures.py [--out FOLDER] [--images NUMBER]
 
-The models were trained on CIFAR-10 by one recipe, with attention, CSP and sorting. For test images,
-the script draws
+The models were trained on CIFAR-10 with the same recipe. They mix tokens by attention, CSP and
+sorting. For test images, the script draws
 
 * the residual of the tokens, which is zero if all are equal, over the depth of the models;
-* the same for a stack of only the mixers, without skip connections and channel mixers;
+* the residual for stacks of only the mixers, without skip connections and channel mixers;
 * the singular values of the outputs of the first and the last mixer;
 * the bound of Theorem 1 of the CSP paper for a stack of CSP layers.
 """

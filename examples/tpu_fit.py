@@ -4,10 +4,10 @@
     python tpu_fit.py [RECIPE] [--out FOLDER] [--data-dir FOLDER]
 
 RECIPE is a name that `permix list` prints. Weights are float32, computation is in bfloat16. Run the
-script on every host of a pod; each host reads its part of every batch. The host reads the loss once
-in `--steps` steps, so the chips do not wait for it. If more `--workers` shorten an epoch, the input
-was the bottleneck. To resume after an interruption, start the script again. `--smoke` runs on a few
-generated images, on any machine.
+script on every host of a pod; each host reads its part of every batch. The host reads the loss only
+every `--steps` steps, so the chips do not wait for it. If more `--workers` shorten an epoch, the
+input was the bottleneck. To resume after an interruption, start the script again. `--smoke` runs on
+a few generated images, on any machine.
 """
 
 import argparse

@@ -8,7 +8,7 @@
 * lora: updates of rank 4 in dense layers. Only these, the last norm and the head are trained.
 * ema: the final weights are a moving average.
 * bfloat16: computation in bfloat16, with weights in float32.
-* float16: the same in float16. Keras scales the loss automatically.
+* float16: computation in float16. Keras scales the loss automatically.
 * remat: the backward pass recomputes the blocks instead of storing their activations. Keras does
   not support this on TensorFlow.
 * compiled: XLA compiles the whole step. Keras does this by default on JAX, and on TensorFlow with a

@@ -23,6 +23,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "benchmarks/README.md",
+    "benchmarks/kernels.md",
     "benchmarks/waiting.md",
     "docs/get_started.md",
     "docs/guides/convert.md",

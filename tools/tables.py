@@ -29,6 +29,7 @@ from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
+PAGES += (ROOT / "benchmarks" / "kernels.md",)
 PAGES += tuple(
     ROOT / "docs" / name for name in ("guides/export.md", "reproduce.md", "site/explorer.md")
 )
@@ -52,7 +53,6 @@ BASELINES = {
     "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
 }
 BACKENDS = ("jax", "tensorflow", "torch")
-MACHINES = ("xeon", "epyc")  # folders of `benchmarks/`
 
 
 # By mixer: cost for N tokens, parameters for C channels, causal form, whether mixing depends on
@@ -197,20 +197,20 @@ def family(classes):
 
 
 def ops():
-    """One row per operator and shape: speed against three others on each backend."""
+    """One row per operator and shape: two speedups, and the time relative to a copy."""
     measured = [read("xeon", f"ops_{backend}") for backend in BACKENDS]
-    yield ("op", "shape", *(f"{backend}: reference / attention / copy" for backend in BACKENDS))
+    yield ("op", "shape", *BACKENDS)
     for rows in zip(*measured, strict=True):
         ratios = [
-            f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {row['vs_copy']}×"
+            f"{row['speedup']}× / {float(row['vs_attention']):.1f}× / {row['vs_copy']}"
             for row in rows
         ]
         yield (rows[0]["case"], rows[0]["shape"], *ratios)
 
 
 def masked():
-    """One row per masked operator: speed against its reference, attention and no mask."""
-    yield ("op", "shape", *(f"{name}: reference / attention / time unmasked" for name in BACKENDS))
+    """One row per masked operator: two speedups, and the time relative to no mask."""
+    yield ("op", "shape", *BACKENDS)
     for rows in zip(*(read("epyc", f"ops_masked_{name}") for name in BACKENDS), strict=True):
         ratios = [
             (row["speedup"], float(row["vs_attention"]), 1 / float(row["vs_unmasked"]))
@@ -221,59 +221,55 @@ def masked():
 
 
 def plain():
-    """One row per operator and model: milliseconds with freed memory kept, and without."""
-    yield ("what", *(f"{name}: kept / plain, ms" for name in BACKENDS))
+    """One row per operator and model: its time with freed memory returned, relative to kept."""
+    yield ("operator or model", *BACKENDS)
     for kind, column, kept in (("ops", "ms", "ops_kept"), ("models", "step_ms", "models")):
         ways = [
             [_times(f"{way}_{name}", column) for way in (kept, f"{kind}_plain")]
             for name in BACKENDS
         ]
         for what in ways[0][1]:
-            yield (what, *(f"{kept[what]} / {bare[what]}" for kept, bare in ways))
+            yield (what, *(f"{bare[what] / kept[what]:.2f}" for kept, bare in ways))
 
 
 def _times(name, column):
     """Milliseconds on the EPYC by what was measured."""
     rows = read("epyc", name)
-    return {f"{row['case']}, {row.get('model') or row['shape']}": row[column] for row in rows}
+    return {
+        f"{row['case']}, {row.get('model') or row['shape']}": float(row[column]) for row in rows
+    }
 
 
 def layers():
-    """One row per layer and case: how often as fast as attention, on each machine and backend."""
-    runs = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
-    yield ("layer", "batch × tokens", *(f"{backend}, {machine}" for machine, backend in runs))
-    ratios = [by_layer_and_case(*run, "vs_attention") for run in runs]
+    """One row per layer and case: its speed relative to attention, on each backend."""
+    yield ("layer", "batch × tokens", *BACKENDS)
+    ratios = [by_layer_and_case(backend, "vs_attention") for backend in BACKENDS]
     for layer, case in sorted(ratios[0], key=lambda key: key[0]):
         if ratios[0][layer, case] and layer != "MultiHeadAttention":
-            found = [measured.get((layer, case)) for measured in ratios]
-            yield (f"`{layer}`", case, *(f"{ratio}×" if ratio else "–" for ratio in found))
+            yield (f"`{layer}`", case, *(f"{measured[layer, case]}×" for measured in ratios))
 
 
 def growth():
-    """One row per layer: the time of a token among 65,536, in times of one among 1,024."""
-    runs = [(machine, backend) for machine in MACHINES for backend in BACKENDS]
-    yield ("layer", *(f"{backend}, {machine}" for machine, backend in runs))
-    times = [by_layer_and_case(*run, "us_per_token") for run in runs]
+    """One row per layer: the time per token at 65,536 tokens relative to 1,024 tokens."""
+    yield ("layer", *BACKENDS)
+    times = [by_layer_and_case(backend, "us_per_token") for backend in BACKENDS]
     for layer in sorted({layer for layer, case in times[0] if case == "1×65536"}):
-        cells = []
-        for measured in times:
-            few, many = (measured.get((layer, case)) for case in ("64×1024", "1×65536"))
-            cells.append(f"{float(many) / float(few):.2f}" if few else "–")
-        yield (f"`{layer}`", *cells)
+        ratios = (float(each[layer, "1×65536"]) / float(each[layer, "64×1024"]) for each in times)
+        yield (f"`{layer}`", *(f"{ratio:.2f}" for ratio in ratios))
 
 
-def by_layer_and_case(machine, backend, column):
-    """One column of a measurement of layers."""
+def by_layer_and_case(backend, column):
+    """One column of the measurement of layers on the Xeon."""
     return {
         (row["layer"], f"{row['batch']}×{row['tokens']}"): row[column]
-        for row in read(machine, f"layers_{backend}")
+        for row in read("xeon", f"layers_{backend}")
     }
 
 
 def models():
     """One row per case and model: the ratio of multiply-adds, milliseconds, the ratio of steps."""
     measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
-    columns = (f"{name}: answer / step, ms (times as fast)" for name in BACKENDS)
+    columns = (f"{name}: prediction / step, ms (speed)" for name in BACKENDS)
     yield ("case", "model", "parameters", "by multiply-adds", *columns)
     for rows in zip(*measured, strict=True):
         facts = [rows[0][name] for name in ("case", "model", "parameters")]
@@ -282,14 +278,15 @@ def models():
 
 
 def paths():
-    """One row per fast path and model: how much longer a training step takes without it."""
-    yield ("backend", "path", "model", "with, ms", "without / with", "the same up to AVX2")
-    keys = ("backend", "path", "case")
-    limited = {tuple(map(row.get, keys)): in_range(row) for row in read("xeon", "paths_avx2")}
-    for backend in BACKENDS:
-        for row in sorted(read("xeon", f"paths_{backend}"), key=lambda row: row["path"]):
-            key = tuple(map(row.get, keys))
-            yield (*key, row["with_ms"], in_range(row), limited.get(key, "–"))
+    """One row per fast path and model: the time of a step without it, relative to with it."""
+    runs = (*BACKENDS, "avx2")
+    found = [
+        {(row["path"], row["case"]): in_range(row) for row in read("xeon", f"paths_{run}")}
+        for run in runs
+    ]
+    yield ("path", "model", *BACKENDS, "torch, AVX2 only")
+    for key in sorted(set().union(*found)):
+        yield (*key, *(measured.get(key, "–") for measured in found))
 
 
 def in_range(row):
@@ -298,23 +295,15 @@ def in_range(row):
 
 
 def peers():
-    """One row per case and model: first step, step, and memory to load, to answer and to train."""
-    columns = (f"{name}: first step s / step ms / load, answer, step MB" for name in BACKENDS)
-    yield ("case", "model", "parameters", *columns)
-    found = {
-        name: {(row["case"], row["model"]): row for row in read("xeon", f"peers_{name}")}
-        for name in BACKENDS
-    }
-    for key, facts in {**found["jax"], **found["torch"]}.items():
-        rows = [found[name].get(key) for name in BACKENDS]
-        cells = (
-            f"{row['first_step_s']} / {row['step_ms']} / "
-            f"{', '.join(row[f'{what}_mb'] for what in ('load', 'forward', 'step'))}"
-            if row
-            else "–"
-            for row in rows
-        )
-        yield (*key, facts["parameters"], *cells)
+    """One row per backend and model: first step, step, and memory to load, predict and train."""
+    memory = (f"{what}, MB" for what in ("load", "predict", "step"))
+    yield ("backend", "model", "parameters", "first step, s", "step, ms", *memory)
+    columns = ("parameters", "first_step_s", "step_ms", "load_mb", "forward_mb", "step_mb")
+    for backend in BACKENDS:
+        for row in read("xeon", f"peers_{backend}"):
+            text = row["case"].startswith("text")
+            model = f"{row['case']}: {row['model']}" if text else row["model"]
+            yield (backend, model, *map(row.get, columns))
 
 
 def bundles():
@@ -331,7 +320,7 @@ def bundles():
 
 
 def gpu_layers():
-    """One row per layer: milliseconds on a GPU, and how often as fast as attention."""
+    """One row per layer: milliseconds on a GPU, and the speed relative to attention."""
     rows = read("gpu", "layers_torch_bfloat16")
     cases = list(dict.fromkeys(f"{row['batch']}×{row['tokens']}" for row in rows))
     found = {(row["layer"], f"{row['batch']}×{row['tokens']}"): row for row in rows}
@@ -342,25 +331,12 @@ def gpu_layers():
 
 
 def gpu_ops():
-    """One row per operator and shape on a GPU, for each backend that measured it."""
-    found = {
-        name: {(row["case"], row["shape"]): row for row in read("gpu", f"ops_{name}_bfloat16")}
-        for name in ("torch", "jax")
-    }
-    columns = "forward ms, both ms, vs copy, vs attention, vs sort"
-    yield ("op", "shape", *(f"{name}: {columns}" for name in found))
-    for case, shape in found["torch"]:
-        cells = []
-        for rows in found.values():
-            row = rows.get((case, shape))
-            ratios = ("vs_copy", "vs_attention", "vs_sort")
-            cells.append(
-                f"{row['forward_ms']}, {row['ms']}, "
-                + ", ".join(f"{row[name]}×" if row[name] else "–" for name in ratios)
-                if row
-                else "–"
-            )
-        yield (case.removesuffix(", huge"), shape, *cells)
+    """One row per operator and shape on a GPU, on PyTorch."""
+    columns = ("forward_ms", "ms", "vs_copy", "vs_attention", "vs_sort")
+    ratios = ("time vs. copies", "speed vs. attention", "speed vs. sort")
+    yield ("op", "shape", "forward, ms", "forward + backward, ms", *ratios)
+    for row in read("gpu", "ops_torch_bfloat16"):
+        yield (row["case"].removesuffix(", huge"), row["shape"], *(row[c] or "–" for c in columns))
 
 
 def lra():
@@ -376,9 +352,10 @@ def lra():
 def arena_results():
     """Means and spreads of the small tasks by task and model, and the tasks.
 
-    Path-X has no small task. The small Pathfinder leaves five of six encoders at chance.
+    Path-X has no small task. The small Pathfinder leaves five of six encoders at chance. The small
+    retrieval was not run.
     """
-    tasks = [task for task in TASKS if task not in ("pathx", "pathfinder")]
+    tasks = [task for task in TASKS if task not in ("pathx", "pathfinder", "retrieval")]
     files = sorted((ROOT / "benchmarks").glob("*/lra_small.csv"))
     rows = [row for file in files for row in read_results(file) if not row["changes"]]
     chosen = [row for row in rows if row["scale"] == "small" and row["task"] in tasks]
@@ -386,7 +363,7 @@ def arena_results():
 
 
 def lengths():
-    """One row per mixer: steps per second of training, and of answering, by length."""
+    """One row per mixer: training and prediction steps per second, by length."""
     found, tokens = by_mixer_and_length("torch")
     yield ("mixer", *(f"{number} tokens" for number in tokens))
     for mixer in dict.fromkeys(mixer for mixer, _ in found):
@@ -398,11 +375,11 @@ def lengths():
 
 
 def memory():
-    """One row per mixer: megabytes of a training step, by length."""
-    measured = [by_mixer_and_length(name) for name in BACKENDS]
-    yield ("mixer", *(f"{n}: {' / '.join(m[1])}" for n, m in zip(BACKENDS, measured, strict=True)))
-    for mixer in dict.fromkeys(mixer for mixer, _ in measured[0][0]):
-        cells = ([found[mixer, n]["peak_mb"] for n in tokens] for found, tokens in measured)
+    """One row per mixer: megabytes of a training step at the shortest and the longest length."""
+    yield ("mixer", *(f"{backend}: 1024 / 4096 tokens" for backend in BACKENDS))
+    measured = [by_mixer_and_length(backend)[0] for backend in BACKENDS]
+    for mixer in dict.fromkeys(mixer for mixer, _ in measured[0]):
+        cells = ([found[mixer, n]["peak_mb"] for n in ("1024", "4096")] for found in measured)
         yield (f"`{mixer}`", *map(" / ".join, cells))
 
 
@@ -475,7 +452,7 @@ def efficiency():
             " / ".join(row[f"{kind}_steps_per_s"] for row in rows) or "–"
             for kind in ("train", "infer")
         )
-        reason = "our times are of two CPU cores" if mixer else "not in the package"
+        reason = "we measured on two CPU cores" if mixer else "not in the package"
         yield (model, train, steps, infer, answers, memory, reason)
 
 

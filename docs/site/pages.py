@@ -33,6 +33,7 @@ FILES = {
     "zoo/index": "zoo/README.md",
     "zoo/weights": "weights/README.md",
     "benchmarks/index": "benchmarks/README.md",
+    "benchmarks/kernels": "benchmarks/kernels.md",
     "benchmarks/waiting": "benchmarks/waiting.md",
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
@@ -81,7 +82,9 @@ def pages():
     mixers = mixer_pages()
     made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
-    made["benchmarks/index"] += contents(["benchmarks/waiting"], "benchmarks/")
+    made["benchmarks/index"] += contents(
+        ["benchmarks/kernels", "benchmarks/waiting"], "benchmarks/"
+    )
     families = sorted(
         page for page in FILES if page.startswith("models/") and page != "models/index"
     )
