@@ -101,9 +101,11 @@ def sort_groups_kernel(
     if leader is not None:
         at = leader + sample * tokens + begin + place
         target = tl.load(at, mask=within, other=0).to(tl.int32)
-    token = token_at(order, begin + target, tokens)
+    token = begin + target
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
+        # Looked up once more, which takes fewer registers than to keep it.
+        token = tl.load(order + token, mask=within, other=0, volatile=leader is None)
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if TRACED:
         target = base + offset(begin + target, channel, channels, WIDE)
@@ -206,7 +208,7 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
     leader = None
     if aligned:
         leader = sort_groups(run, x[..., :1], group_size, real, traced=True)[1]
-    words = 2 if traced and x.dtype.itemsize == 4 else _least_words(group_size, real)
+    words = 2 if traced and x.dtype.itemsize == 4 else 1
     program = sorting_program(sort_groups_kernel, x.shape, group_size, words, TRACED=traced)
     arrays = dict(x=x, descending=descending, leader=leader, **real._asdict())
     out = {"out": (x.shape, x.dtype)}
@@ -229,11 +231,6 @@ def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
     return Program(kernel, batch * blocks, tile.warps, arguments)
 
 
-def _least_words(group_size, real):
-    """Pointers of a masked call pass through shared memory, 8 bytes for each value."""
-    return 2 if real.order is not None and group_size > 256 else 1
-
-
 def places_of(shape, group_size):
     """The shape and dtype of the places that `sort_groups` finds."""
     return shape, "uint8" if group_size <= 256 else "int16"
@@ -241,7 +238,7 @@ def places_of(shape, group_size):
 
 def put_back(run, grad, places, group_size, real=ALL):
     """Bring every value back to where `sort_groups` found it."""
-    words = max(grad.dtype.itemsize // 2, _least_words(group_size, real))
+    words = grad.dtype.itemsize // 2
     program = sorting_program(put_back_kernel, grad.shape, group_size, words)
     arrays = dict(grad=grad, places=places, **real._asdict())
     [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
