@@ -222,7 +222,7 @@ def test_nothing_becomes_nothing(name, masked, shape):
 def test_a_copy_of_nothing_is_explained():
     explanation = ops.explain("csp", floats(2, 0, 4), STEPS, 2)
     assert explanation.chosen == "copy"
-    assert "reference: it is not asked for what has no values" in str(explanation)
+    assert "reference: it is not used for empty tensors" in str(explanation)
     assert str(explanation).endswith("copy: serves this call")
 
 

@@ -50,7 +50,7 @@ def compiled():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_images_that_cannot_be_of_the_range(way, compiled):
-    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257 first.*0 to 65535"):
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257.*0 to 65535"):
         WAYS[way](compiled, np.where(IMAGES == IMAGES.max(), 65535, WIDE).astype("uint16"))
 
 
@@ -103,15 +103,15 @@ def test_a_dataset_of_inputs_by_name():
     [
         (IMAGES[0], r"For one image, pass `images\[None\]`; .*Received: .*=\(8, 8, 3\)"),
         (IMAGES[..., 0], r"gray images, pass `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
-        (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` converts gray images to three channels. Rec"),
-        (IMAGES[..., [0, 1, 2, 2]], "`keras_permix.data.read_image` removes the alpha channel.*. Rec"),
+        (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` converts gray images.* Rec"),
+        (IMAGES[..., [0, 1, 2, 2]], "`keras_permix.data.read_image` removes the alpha.* Rec"),
         (np.moveaxis(IMAGES, -1, 1), r"`numpy.moveaxis\(images, 1, -1\)` puts channels last. "),
         (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
         (Image.fromarray(IMAGES[0]), r"pass `images\[None\]`; .*=\(8, 8, 3\)"),
         ([Path("cat.png")], "`x` must .*`keras_permix.data.read_image`.* x of pathlib.*PosixPath"),
         (IMAGES.tobytes(), "`x` must .*`keras_permix.data.read_image`.* x of builtins.bytes"),
         ("cat.png", "`keras_permix.data.read_image`. Received: 'cat.png'"),
-        (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
+        (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, without NaN .* nan to nan"),
         (None, "`x` must hold .* Received: x=None"),
         ({}, "`x` must hold .* Received: x={}"),
         (IMAGES[:0], r"`x` must hold one sample or more. Received: x of shape \(0, 8, 8, 3\)"),
@@ -138,7 +138,7 @@ def test_a_list_of_images_is_classified(compiled):
     tensor = keras.ops.convert_to_tensor(IMAGES[0])
     mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
     assert_classified(compiled, mixed)
-    with pytest.raises(ValueError, match=r"gives gray ones three .*images.shape=\(1, 8, 8, 1\)"):
+    with pytest.raises(ValueError, match=r"converts gray images .*images.shape=\(1, 8, 8, 1\)"):
         compiled.classify([*IMAGES[:2, ..., :1], IMAGES[2]])
 
 
@@ -184,9 +184,7 @@ def test_the_ways_to_images_give_images(compiled):
     for images in ways:
         assert compiled.predict(images, verbose=0).shape == (len(images), 3)
     model = tiny(channels=1, mean=(0.5,), std=(0.5,))
-    with pytest.raises(
-        ValueError, match=r"`images.mean\(-1, keepdims=True\)` converts"
-    ):
+    with pytest.raises(ValueError, match=r"`images.mean\(-1, keepdims=True\)` converts"):
         model.predict(IMAGES, verbose=0)
     assert len(model.predict(IMAGES.mean(-1, keepdims=True), verbose=0)) == len(IMAGES)
 

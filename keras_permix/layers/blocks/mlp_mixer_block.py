@@ -114,7 +114,7 @@ class MLPMixerBlock(Composite):
     def call(self, inputs: Any) -> Any:
         if inputs.shape[1] not in (self.tokens, None):
             raise ValueError(
-                "MLPMixerBlock requires the number of tokens that it was built for. "
+                "MLPMixerBlock takes as many tokens as it was built for. "
                 f"Received: inputs.shape={tuple(inputs.shape)}, built for {self.tokens} tokens"
             )
         mixed = ops.swapaxes(self.token_norm(inputs), 1, 2)

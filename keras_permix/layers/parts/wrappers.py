@@ -146,9 +146,9 @@ class Dense(keras.layers.Dense):
 class Embedding(keras.layers.Embedding):
     """Look up vectors like `keras.layers.Embedding`, with dense gradients on TensorFlow too.
 
-    Keras' sparse gradients hold one row per token, and its optimizers square rows before they add
-    those of one id, so Adam and clipping by norms would differ from the other backends. Supports
-    Keras' quantization and LoRA.
+    Keras' sparse gradients hold one row per token, which its optimizers square before adding those
+    of one id. Adam and clipping by norms would differ from the other backends. Supports Keras'
+    quantization and LoRA.
     """
 
     def call(self, inputs):
