@@ -232,7 +232,7 @@ def shift_steps(
 
     Raises:
         ValueError: for an unknown name, a size below 1, a layer outside the model, a wrong number
-            of integers, or "grid" with a number of tokens that is not a square.
+            of integers, or "grid" with a non-square number of tokens.
 
     Example:
 

@@ -189,7 +189,7 @@ def test_info_names_what_it_does_not_count(capsys, monkeypatch):
 def test_unknown_preset(command, name, hint, capsys):
     assert main([command, name]) == 2
     output, error = capsys.readouterr()
-    rule = "`preset` must be a name (as `permix list` prints them), a folder that exists, or a"
+    rule = "`preset` must be a name (see `permix list`), a folder that exists, or a"
     assert output == "" and error.startswith(f"permix: error: {rule}")
     assert error.endswith(f"https://…. {hint}Received: {name!r}\n")
 

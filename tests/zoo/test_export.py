@@ -118,7 +118,7 @@ def test_onnx_of_another_size(tmp_path, capsys):
     (logits,) = session.run(None, asked)
     np.testing.assert_allclose(logits, model.predict(texts, verbose=0), atol=1e-4)
     specs["mask"] = keras.InputSpec("bool", (None, None))
-    with pytest.raises(ValueError, match=r"all sizes but that of the batch.*\(None, None\)"):
+    with pytest.raises(ValueError, match=r"all sizes except the batch.*\(None, None\)"):
         model.export(tmp_path / "other.onnx", format="onnx", input_signature=[specs])
 
 

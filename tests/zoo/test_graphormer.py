@@ -240,11 +240,13 @@ def test_wrong_graphs_are_named(change, message):
 def test_other_inputs_are_refused():
     with pytest.raises(ValueError, match="must be a dict of the arrays.* ndarray without"):
         tiny("Graphormer").predict(np.zeros((2, 3)), verbose=0)
-    with pytest.raises(ValueError, match="`node_features` = 9.*node_features=2"):
+    with pytest.raises(ValueError, match="`node_features=9`.*node_features=2"):
         tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match=r"must be SMILES.*smiles\[1\]='C1'"):
         tiny("Graphormer").predict(["CCO", "C1"], verbose=0)
-    with pytest.raises(ValueError, match="takes arrays of images and no texts.* Received: .*CCO"):
+    with pytest.raises(
+        ValueError, match="takes arrays of images instead of texts.* Received: .*CCO"
+    ):
         tiny("CSPViT").predict(["CCO"], verbose=0)
 
 
@@ -263,11 +265,11 @@ def test_other_inputs_are_refused():
         (dict(std=0), "`std` must be positive.*0"),
         (
             dict(target_units=5),
-            "`target_units` must be a str, or one for each target. Received: target_units=5",
+            "`target_units` must be a str, or a list of one str per target. Received: target_units=5",
         ),
         (
             dict(target_units=["eV", "D"]),
-            "`target_units` must be a str, or one for each target.*targets=1",
+            "`target_units` must be a str, or a list of one str per target.*targets=1",
         ),
         (dict(domain=[6]), r"`domain` must be None, or a dict .*domain=\[6\]"),
         (dict(domain=dict(elements=[6])), "`domain` must be None, or a dict .*max_atoms"),

@@ -114,7 +114,7 @@ def test_a_dataset_of_inputs_by_name():
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, without NaN .* nan to nan"),
         (None, "`x` must hold .* Received: x=None"),
         ({}, "`x` must hold .* Received: x={}"),
-        (IMAGES[:0], r"`x` must hold one sample or more. Received: x of shape \(0, 8, 8, 3\)"),
+        (IMAGES[:0], r"`x` must not be empty. Received: x of shape \(0, 8, 8, 3\)"),
     ],
 )
 def test_what_is_no_batch_of_images(x, message, compiled):

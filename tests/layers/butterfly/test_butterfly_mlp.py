@@ -271,8 +271,8 @@ def test_wrong_argument_is_named(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ButterflyMLP(4), "`block_size` must divide the size of axis -1.*1 or more.*4, 0"),
-        (lambda: ButterflyLinear(4), "`block_size` must divide the size of axis -1.*1 or more"),
+        (lambda: ButterflyMLP(4), "`block_size` must divide the size of axis -1.*at least 1.*4, 0"),
+        (lambda: ButterflyLinear(4), "`block_size` must divide the size of axis -1.*at least 1"),
         (lambda: BlockDense(4, 4), "`blocks` must divide the number of channels.*1 or more.*4, 0"),
         (ButterflyLinearMLP, "a square number of channels.*4, 0"),
     ],
