@@ -203,7 +203,7 @@ def test_spectra_and_residuals_are_of_the_features():
 def test_a_sample_of_padding_is_refused():
     model = tiny("LRATransformer", pooling="mean")
     mask = np.arange(12) < np.array([[5], [0], [7]])
-    with pytest.raises(ValueError, match="a real token or more per sample. .* in sample 1"):
+    with pytest.raises(ValueError, match="at least one real token per sample. .* in sample 1"):
         look_inside(model, {"tokens": np.ones((3, 12), "int32"), "mask": mask})
 
 

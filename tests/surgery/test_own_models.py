@@ -195,7 +195,7 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     with pytest.warns(UserWarning, match=r"^What .* by itself \(Encoder\) would .*save_weights"):
         swapped = swap_mixer(randomize(make()), "csp")
     swapped.save_weights(tmp_path / "model.weights.h5")
-    with pytest.warns(UserWarning, match="swap again before `load_weights`"):
+    with pytest.warns(UserWarning, match="swap the same mixers before `load_weights`"):
         again = swap_mixer(make(), "csp")
     again.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))

@@ -265,7 +265,7 @@ def test_other_inputs_are_refused():
         (dict(std=0), "`std` must be positive.*0"),
         (
             dict(target_units=5),
-            "`target_units` must be a str, or a list of one str per target. Received: target_units=5",
+            "`target_units` must be .* one str per target. Received: target_units=5",
         ),
         (
             dict(target_units=["eV", "D"]),
