@@ -160,7 +160,9 @@ def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
     explanation = ops.explain("group_sort", X, 2)
     assert explanation.chosen == "reference"
-    assert "it needs device abacus, and it is not known" in explanation.objections["elsewhere"]
+    assert (
+        "it needs device abacus, and the device is not known" in explanation.objections["elsewhere"]
+    )
 
 
 @pytest.mark.parametrize("steps", [STEPS, SCHEDULE], ids=["steps", "schedule"])

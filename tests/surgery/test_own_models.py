@@ -227,7 +227,7 @@ def test_attention_on_maps():
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
     assert swap_mixer(model, "damped_ema").output_shape == (None, 4, 4, 6)
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3, attention_axes=1)(maps, maps))
-    with pytest.raises(ValueError, match="with `attention_axes` cannot be swapped"):
+    with pytest.raises(ValueError, match="with `attention_axes` cannot be replaced"):
         swap_mixer(model, "csp")
 
 

@@ -360,15 +360,15 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
 @pytest.mark.parametrize(
     ("made", "init", "rule"),
     [
-        ((), "cspvit/test", "a folder per class.*without a folder, and with 0 images"),
+        ((), "cspvit/test", "a folder per class.*without folders, with 0 images"),
         (
             ("train/cats/a.png", "train/dogs/b.png"),
             "cspvit/test",
             "Pass the folder .*'train'. only",
         ),
         (("val/cats/a.png",), "cspvit/test", "or add the missing part.*photos with .'val'. only"),
-        (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
-        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
+        (("a.png",), "cspvit/test", "a folder per class.*without folders, with 1 images"),
+        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
         (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
@@ -482,7 +482,7 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
     done = train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "run", verbose=0)
     assert done.model.labels == ("cats", "dogs") and set(done.scores) == {"pets/test/top1"}
     shutil.rmtree(tmp_path / "pets/dogs")
-    with pytest.raises(ValueError, match="two classes or more"):
+    with pytest.raises(ValueError, match="at least two classes"):
         train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
 
 

@@ -192,18 +192,18 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}', BOTH, ValueError, r"a.jsonl, line 3$"),
         ('{"a": ' + "[" * 100_000, BOTH, ValueError, "a.jsonl .line 1: nested too deeply"),
-        ('{"text": " ", "label": 1}', BOTH, ValueError, "none of them blank"),
-        ('{"text": "a", "label": " "}', BOTH, ValueError, "none of them blank"),
+        ('{"text": " ", "label": 1}', BOTH, ValueError, "not blank"),
+        ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
         ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
         ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
         ("[1]", BOTH, ValueError, "must be whole.*line 1 is no JSON object"),
         ('{}\n\n{"te', BOTH, ValueError, "must be whole.*a.jsonl .line 3, character 2: Untermin"),
-        ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
+        ("", BOTH, ValueError, "at least one row. Received: 0 and 0"),
         (
             '{"text": "a", "label": "good"}\n' * 2,
             BOTH,
             ValueError,
-            r"two classes or more, .*Received: name='mine', \['good'\] for training",
+            r"at least two classes, .*Received: name='mine', \['good'\] for training",
         ),
         (
             '{"text": "a", "label": 3000000}\n{"text": "b", "label": 0}',
@@ -215,7 +215,7 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
             '\ufeff{"text": "a", "label": 0}\n{"text": "b", "label": 1}',
             {**BOTH, "validation": 1},
             ValueError,
-            "two classes or more",
+            "at least two classes",
         ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
@@ -251,7 +251,7 @@ def test_a_row_is_named_by_its_line(tmp_path, name):
         "a.jsonl": '{"text": "a", "label": 1}\n\n\n{"text": " ", "label": 1}\n',
     }[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"none of them blank.*{name}, line 4$"):
+    with pytest.raises(ValueError, match=rf"not blank.*{name}, line 4$"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -312,7 +312,7 @@ def test_imdb_as_its_archive_has_it(tmp_path):
     ]
     assert ("schön 9", "positive") in test and len(test) == 4
     (tmp_path / "aclImdb" / "test" / "pos" / "3_9.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="a text in UTF-8. Received: .*3_9.txt"):
+    with pytest.raises(ValueError, match="must be UTF-8 text. Received: .*3_9.txt"):
         load_texts("imdb", 5, tmp_path)
 
 
