@@ -43,7 +43,7 @@ def permutation_maps(
     >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
     1.0
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
     """
     permutes = isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP)
     if not permutes or not layer.built:
@@ -125,7 +125,7 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
     >>> float((first > 0).mean()), float((second @ first > 0).mean())
     (0.25, 1.0)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
     block: Any = getattr(layer, "block", None)
     attention = getattr(block, "mixer", block)
@@ -221,7 +221,7 @@ def simple_attention_maps(
     >>> maps.shape, bool(np.triu(maps, 1).any())
     ((1, 2, 8, 8), False)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference: Yorsh et al., "SimpleTRON", 2022.
     """
     if not hasattr(layer, "attend") or not hasattr(layer, "split_heads"):
         raise TypeError(

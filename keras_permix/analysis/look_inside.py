@@ -72,7 +72,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     >>> len(inside.maps), inside.rollout.shape, inside.spectra.shape, inside.residuals.shape
     (2, (16, 16), (2, 8), (2,))
 
-    Source: the rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
+    Reference: Rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
     spectra and residuals: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
     """
     if not isinstance(model, ZooModel):
@@ -124,7 +124,7 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     >>> rollout([np.array([[0.0, 1.0], [1.0, 0.0]])] * 2).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
 
-    Source: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+    Reference: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
     """
     if not maps:
         raise ValueError("`maps` must hold at least one map. Received: maps=[]")

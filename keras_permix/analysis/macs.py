@@ -70,7 +70,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     >>> macs.total, macs.by_layer["patch_embedding/projection"], macs.uncounted
     (20726016, 371712, {})
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables II and V, whose numbers it meets.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023. The counts match Tables II and V.
     """
     if inputs is None and hasattr(model, "make_inputs"):
         inputs = model.make_inputs(seed=0, batch=1)

@@ -68,7 +68,7 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
     >>> token_norm(np.array([[[1.0, -5.0], [3.0, 4.0]]]), "1").tolist()
     [9.0]
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
     check_choice("kind", kind, ("1", "inf", "1inf"))
     sizes = np.abs(as_tokens(tokens))
@@ -149,7 +149,7 @@ def residual_bound(
     >>> (residual_bound(tokens, [np.eye(4), 2 * np.eye(4)]) / 2**0.5).round(6).tolist()
     [[1.0], [2.0], [16.0]]
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
     residual = rank_residual(tokens, estimator)
     channels = residual.shape[2]
@@ -215,7 +215,7 @@ def singular_spectrum(tokens: Tensor) -> np.ndarray:
     >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
     [[4.0, 3.0]]
 
-    Source: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
+    Reference: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
     compare mixers by these spectra.
     """
     return np.linalg.svd(as_tokens(tokens), compute_uv=False)

@@ -230,11 +230,11 @@ def test_all_unreadable_images_are_named_at_once(tmp_path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "Received: 2 of 12 unreadable: photos/cats/1.png, photos/dogs/4.png (" in error
     assert error.count("\n") == 1 and not (tmp_path / "runs").exists()
-    with pytest.warns(UserWarning, match="left out: 2 of 12 unreadable: photos/cats/1.png"):
+    with pytest.warns(UserWarning, match="skipped: 2 of 12 unreadable: photos/cats/1.png"):
         assert main([*command, "--skip-unreadable", "--verbose", "0"]) == 0
     log = (tmp_path / "runs/cspvit/photos/run.json").read_text(encoding="utf-8")
     assert "--set data.skip_unreadable=true" in log
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         data = dict(name="photos", source="folder", path="photos", splits=[".", "."])
         read = task_of(CSPViT.from_preset("test")).load({**data, "skip_unreadable": True})
     assert len(read.train[0]) == 10 and len(read.train[0].read(range(10))[0]) == 10
@@ -344,7 +344,7 @@ def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
-    assert "require a model of images; a recipe names other data, as in" in said
+    assert "require a model of images. Name other data in a recipe, as in" in said
     assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
 
 

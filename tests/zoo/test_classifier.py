@@ -70,7 +70,7 @@ def test_wrong_labels(labels):
 
 @pytest.mark.once
 def test_two_classes_of_one_name():
-    with pytest.raises(ValueError, match="`labels` must differ.*Received: .'a'. more than once"):
+    with pytest.raises(ValueError, match="`labels` must be unique.*Received: .'a'. more than once"):
         tiny(labels=["a", "b", "a"])
 
 

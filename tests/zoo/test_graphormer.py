@@ -260,8 +260,8 @@ def test_other_inputs_are_refused():
         (dict(edges="double"), "`edges` must be one of.*'double'"),
         (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
         (dict(input_dropout=1.0), r"`input_dropout` must be in \[0, 1\).*1.0"),
-        (dict(targets=2, mean=[1.0]), r"`mean` must hold one value per target.*\[1.0\]"),
-        (dict(std=np.nan), "`std` must hold one value per target, and finite ones.*nan"),
+        (dict(targets=2, mean=[1.0]), r"`mean` must hold one finite value per target.*\[1.0\]"),
+        (dict(std=np.nan), "`std` must hold one finite value per target.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
         (
             dict(target_units=5),

@@ -344,4 +344,7 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     assert capsys.readouterr().out == 2 * answer
     (tmp_path / "pairs.txt").write_text("good\n")
     assert main(["predict", str(tmp_path / "preset"), *source]) == 2
-    assert "`--from` must hold 2 per line. Received: ['good'] in" in capsys.readouterr().err
+    assert (
+        "`--from` must hold 2 texts per line, separated by a tab. Received: ['good'] in"
+        in capsys.readouterr().err
+    )

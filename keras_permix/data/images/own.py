@@ -226,7 +226,7 @@ def _readable(parts, channels, skip):
             "`permix train --skip-unreadable`. "
             f"Received: {found} (the first: {problems[wrong[0]]})"
         )
-    warnings.warn(f"Unreadable images are left out: {found}", stacklevel=4)
+    warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
     kept = (
         {label: [path for path in files if not problems[path]] for label, files in part.items()}
         for part in parts

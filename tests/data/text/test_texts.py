@@ -196,8 +196,13 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
         ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
         ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
-        ("[1]", BOTH, ValueError, "must be whole.*line 1 is no JSON object"),
-        ('{}\n\n{"te', BOTH, ValueError, "must be whole.*a.jsonl .line 3, character 2: Untermin"),
+        ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
+        (
+            '{}\n\n{"te',
+            BOTH,
+            ValueError,
+            "must be complete.*a.jsonl .line 3, character 2: Untermin",
+        ),
         ("", BOTH, ValueError, "at least one row. Received: 0 and 0"),
         (
             '{"text": "a", "label": "good"}\n' * 2,
@@ -273,7 +278,9 @@ def test_a_class_of_no_text_is_said(tmp_path):
 
 def test_a_quote_that_does_not_end(tmp_path):
     (tmp_path / "a.csv").write_text('text,label\na,0\n"b,1\n')
-    with pytest.raises(ValueError, match=r"must be whole.*a.csv \(line 3: unexpected end of data"):
+    with pytest.raises(
+        ValueError, match=r"must be complete.*a.csv \(line 3: unexpected end of data"
+    ):
         load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
 

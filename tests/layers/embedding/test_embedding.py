@@ -171,7 +171,10 @@ def test_layer_keeps_its_promises(name, tmp_path):
     [
         (lambda: ImagePreprocessor(0, (1,), (1,)), "`image_size` must be a positive.*image_size=0"),
         (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`std` must hold.*\(1, 2\), channels=1"),
-        (lambda: ImagePreprocessor(4, 0.5, 0.5), "`mean` must hold one value per channel.*=0.5"),
+        (
+            lambda: ImagePreprocessor(4, 0.5, 0.5),
+            "`mean` must hold one finite value per channel.*=0.5",
+        ),
         (lambda: ImagePreprocessor(4, (1,), (0,)), "`std` must be a positive number.*std=0.0"),
         (
             lambda: ImagePreprocessor(4, **STATISTICS)(IMAGES[:, :, :0]),

@@ -49,7 +49,7 @@ def test_corrupt_file(preset, name):
     content = bytearray((preset / name).read_bytes())
     content[len(content) // 2] ^= 1
     (preset / name).write_bytes(content)
-    refuses(preset, ValueError, f"{name}` must have the SHA-256 .* Copy or fetch .* Received: ")
+    refuses(preset, ValueError, f"{name}` must have the SHA-256 .* Copy or download .* Received: ")
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "task.json"])

@@ -204,7 +204,7 @@ def test_parameter_count_that_is_none(preset, count):
             "`hidden_dim` must be a positive integer. Received: hidden_dim='wide'",
         ),
         ({"std": [0.5, 0.0, 0.5]}, "`std` must hold positive numbers"),
-        ({"std": 3}, "`std` must hold one value per channel"),
+        ({"std": 3}, "`std` must hold one finite value per channel"),
         ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
         ({"mixer": {"name": {"csp": 1}}}, "`mixer` must be one of"),
         ({"mixer": ["csp"]}, ""),
