@@ -57,7 +57,7 @@ class TextTask(Task):
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
         if len(spec.get("fields", cls.fields)) != len(cls.fields):
             raise ValueError(
-                f"`data.fields` must name {len(cls.fields)} columns, one per text. "
+                f"`data.fields` must have length {len(cls.fields)}, with one column per text. "
                 f"Received: data.fields={spec['fields']}"
             )
 

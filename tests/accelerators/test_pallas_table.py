@@ -20,7 +20,7 @@ OPS = {
     "group_sort": (2,),
     "slice_sort": (),
 }
-WHOLE = "it needs a batch that 4 parts divide"
+WHOLE = "it needs a batch that the 4 parts of `keras.distribution` divide"
 
 
 @pytest.fixture

@@ -192,7 +192,9 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     def make():
         return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
 
-    with pytest.warns(UserWarning, match=r"^What .* by itself \(Encoder\) would .*save_weights"):
+    with pytest.warns(
+        UserWarning, match=r"^Classes that create attention \(Encoder\) .*save_weights"
+    ):
         swapped = swap_mixer(randomize(make()), "csp")
     swapped.save_weights(tmp_path / "model.weights.h5")
     with pytest.warns(UserWarning, match="swap the same mixers before `load_weights`"):

@@ -219,7 +219,7 @@ def test_every_table_learns_but_its_padding():
     [
         (dict(x=None), r"must be a dict of the arrays.* without \['x'\]"),
         (dict(attn_bias=np.zeros((1, 3, 3))), r"attn_bias of shape \(1, 3, 3\), not"),
-        (dict(attn_bias=np.full((1, 4, 4), np.nan)), "`attn_bias` must hold 0, and.*16 times NaN"),
+        (dict(attn_bias=np.full((1, 4, 4), np.nan)), "`attn_bias` must hold 0, and.*16 NaN values"),
         (dict(x=np.ones((1, 3, 2), int)), r"features that the model takes.*x of shape \(1, 3, 2\)"),
         (dict(in_degree=np.ones((1, 4), int)), r"in_degree of shape \(1, 4\)"),
         (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must hold .* 0 … 511.*to 512"),

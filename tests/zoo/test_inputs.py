@@ -55,7 +55,7 @@ def test_images_that_cannot_be_of_the_range(way, compiled):
 
 
 def test_centered_images_are_not_called_those_of_16_bits(compiled):
-    with pytest.raises(ValueError, match=r"itself scales\. Received: x from -128"):
+    with pytest.raises(ValueError, match=r"the model scales them\. Received: x from -128"):
         compiled.predict(np.where(IMAGES == IMAGES.min(), 0, IMAGES).astype("float32") - 128)
 
 

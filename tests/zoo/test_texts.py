@@ -201,7 +201,9 @@ def test_wrong_texts_and_models_without_texts(arguments, texts, message):
 @pytest.mark.once
 def test_arrays_are_named_as_the_model_takes_them():
     model, ids = tiny("SimpleTRON"), np.ones((1, 10), "int32")
-    with pytest.raises(ValueError, match="texts, or a dict of .*`keras_permix.data.pad_tokens` of"):
+    with pytest.raises(
+        ValueError, match="texts, or a dict of .*`keras_permix.data.pad_tokens` for"
+    ):
         model.predict(ids)
     for take in (model, model.predict):
         with pytest.raises(ValueError, match='Received: "ids" and "mask" without "tokens"'):

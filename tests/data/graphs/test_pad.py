@@ -86,12 +86,12 @@ def test_directed_graphs_and_graphs_without_edges():
         (
             dict(in_degree=np.ones(4, int)),
             {},
-            r"one size of all axes.*graph 1 .*'in_degree': \(4,\)",
+            r"one number of nodes.*graph 1 .*'in_degree': \(4,\)",
         ),
         (
             dict(spatial_pos=np.ones((3, 2), int)),
             {},
-            r"one size of all axes.*graph 1 .*'spatial_pos': \(3, 2\)",
+            r"one number of nodes.*graph 1 .*'spatial_pos': \(3, 2\)",
         ),
         (
             dict(edge_input=np.ones((3, 3, 2), int)),

@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_named(save, rule, tmp_path):
 
 
 def test_wrong_arguments(tmp_path):
-    with pytest.raises(FileNotFoundError, match="a file that exists.*Received: .*nowhere.png"):
+    with pytest.raises(FileNotFoundError, match="an existing image file.*Received: .*nowhere.png"):
         read_image(tmp_path / "nowhere.png")
     for path in (5, b"a.png", PIXELS):
         with pytest.raises(

@@ -194,7 +194,7 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ('{"a": ' + "[" * 100_000, BOTH, ValueError, "a.jsonl .line 1: nested too deeply"),
         ('{"text": " ", "label": 1}', BOTH, ValueError, "not blank"),
         ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
-        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
+        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "without lone surrogates"),
         ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
         ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
         (

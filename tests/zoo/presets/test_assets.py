@@ -86,10 +86,10 @@ def test_names_that_are_taken(preset, tmp_path):
     with pytest.raises(ValueError, match="may not replace config.json"):
         with_assets({"config.json": b""}).save_to_preset(tmp_path / "other")
     for names in (["assets/a", "assets/a/b"], ["config.json/a"]):
-        with pytest.raises(ValueError, match="nor a file that is a folder of another"):
+        with pytest.raises(ValueError, match="or a file that is a folder of another"):
             with_assets(dict.fromkeys(names, b"")).save_to_preset(tmp_path / "other")
     edit_json(preset / "metadata.json", lambda m: m["files"].update({"assets": m["files"][NAME]}))
-    with pytest.raises(ValueError, match=r"nor a file that is a folder.* Received: \['assets'\]"):
+    with pytest.raises(ValueError, match=r"or a file that is a folder.* Received: \['assets'\]"):
         zoo.CSPViT.from_preset(preset)
 
 

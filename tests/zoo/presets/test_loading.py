@@ -184,7 +184,9 @@ def test_bfloat16_weights_that_are_not_finite():
 def test_parameter_count_of_another_model(preset, kwargs):
     count = tiny().count_params()
     edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=count + 1))
-    message = f"`parameter_count` of {preset}/.*configures, {count:,}. Received: {count + 1:,}"
+    message = (
+        f"`parameter_count` of {preset}/.* must be that of .*, {count:,}. Received: {count + 1:,}"
+    )
     refuses(preset, message, **kwargs)
 
 
