@@ -200,7 +200,7 @@ def test_labels_imply_the_number_of_outputs(name):
             dict(predicts="values", target_std=0.0),
             "`target_std` must be positive. .*target_std=0.0",
         ),
-        (dict(predicts="values", target_mean=[1.0, 2.0]), "one value per target, .*targets=3"),
+        (dict(predicts="values", target_mean=[1.0, 2.0]), "one finite value per target.*targets=3"),
     ],
 )
 def test_wrong_outputs(arguments, rule):

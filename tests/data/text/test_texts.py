@@ -237,7 +237,7 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
     lines = [["text", "label"], ["a", "0"], ["well", "done", "1"]]
     mark = "\t" if name == "a.tsv" else ","
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
-    with pytest.raises(ValueError, match=f"whole.*{name} .line 3 has 3 values under 2 names"):
+    with pytest.raises(ValueError, match=f"complete.*{name} .line 3 has 3 values under 2 names"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 

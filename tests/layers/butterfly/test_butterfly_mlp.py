@@ -255,7 +255,7 @@ def mlp_of_root(size, expansion):
             lambda: with_lora(build(BlockDense(4, 4, lora_rank=2), X.shape)),
             "`enable_lora` .* only once.*lora_enabled=True",
         ),
-        (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*16 channels.*8"),
+        (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*8 channels for 16"),
         (lambda: ButterflyMLP(4, activation="glu"), "`activation` must keep the shape.*glu"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),

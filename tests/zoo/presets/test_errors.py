@@ -256,5 +256,5 @@ def test_weights_that_overflow_in_the_dtype_of_the_model(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
     model.save_to_preset(tmp_path / "preset")
-    refuses(tmp_path / "preset", ValueError, "finite. Pass another `dtype`.*inf", dtype="float16")
+    refuses(tmp_path / "preset", ValueError, "finite. Pass a `dtype`.*inf", dtype="float16")
     assert zoo.CSPViT.from_preset(tmp_path / "preset", dtype="bfloat16").count_params()
