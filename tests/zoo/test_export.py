@@ -125,5 +125,5 @@ def test_onnx_of_another_size(tmp_path, capsys):
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(OURS, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"keras_permix\[export\].*no onnx, no onnxscript"):
+    with pytest.raises(ImportError, match=r"keras_permix\[export\].*without onnx, onnxscript"):
         tiny().export("model.onnx", format="onnx")
