@@ -42,7 +42,8 @@ CASES = {
     "groups of 4, huge": Case("groups of 4", (HUGE,)),
     "full sort, huge": Case("full sort", (HUGE_VISION, HUGE, HUGE_LONG)),
 }
-OF_ACCELERATORS = tuple(x for x in CASES if x.endswith("huge"))  # not run on a CPU by default
+# Not run on a CPU by default.
+OF_ACCELERATORS = tuple(name for name in CASES if name.endswith("huge"))
 ROUNDING = ("simple attention", "damped EMA")  # the other ops only move values
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the largest value
 RIVALS = ("attention", "linear_attention", "fourier", "sort", "unmasked")
